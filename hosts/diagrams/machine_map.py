@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from ...states.events import Opened
+from ...states.events import REPORTS, REQUESTS, Opened
 from ...states.grammar import Junction
 from ...states.machine import MACHINE, Edge, edges
 from ...states.states import STATES, Busy, Closed, Idle
@@ -221,12 +221,17 @@ def _transitions() -> Iterator[MapTransition]:
 def _shortest() -> dict[tuple[str, str, str], tuple[str, ...]]:
     """The shortest route for each source, event and target."""
     found: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    for edge in edges(MACHINE):
+    for edge in sorted(edges(MACHINE), key=_importance):
         key = (type_of(edge.source), edge.row.event.__name__, type_of(edge.to))
         route = route_of(edge)
         if key not in found or len(route) < len(found[key]):
             found[key] = route
     return found
+
+
+def _importance(edge: Edge) -> int:
+    """Where the event of an edge stands among those of its state: the answers that it waits for come first."""
+    return (*edge.source.AWAITS, *REQUESTS, *REPORTS).index(edge.row.event)
 
 
 def route_of(edge: Edge) -> tuple[str, ...]:

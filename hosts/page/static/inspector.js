@@ -1,9 +1,250 @@
-// A place for the element, until it is written.
+// <turnwise-inspector>: looks into a conversation. The machine with its state and its way, the steps on a tape, the
+// agents as a tree, the outbox; what all has cost, and whether the log replays as it was stored.
+//
+//   element.client, element.conversationId
+//   element.show(view)       at most once a frame
+//
+// Nothing is read from the server while the inspector is out of sight.
+
+import "./outbox.js";
+import "./step.js";
+import "./step_list.js";
+import "./tape.js";
+import "./tree.js";
+import { el, emit, iconButton, replaceChildren } from "./dom.js";
+import { TRAIL } from "./machine.js";
+import { verdict } from "./replay.js";
+import { inWords, MachineMap } from "./routes.js";
+import { newestStep, Steps } from "./steps.js";
+import { count, usageDetails, usageText } from "./words.js";
+
+const TABS = { machine: "Machine", steps: "Steps", agents: "Agents", outbox: "Outbox" };
 
 class TurnwiseInspector extends HTMLElement {
-  ask() {}
+  #client = null;
+  #conversationId = null;
+  #view = null;
+  #map = null;
+  #steps = null;
+  #chosen = null; // the step that is shown; null for the newest, whichever it is
+  #tab = "machine";
+  #frame = 0;
+  #turns = -1;
+  #isReadingMap = false;
+  #titleOf = inWords; // until there is a map
 
-  show() {}
+  #tabs = new Map();
+  #panels = new Map();
+  #machine = el("turnwise-machine");
+  #tape = el("turnwise-tape");
+  #list = el("turnwise-step-list");
+  #step = el("turnwise-step");
+  #tree = el("turnwise-tree");
+  #outbox = el("turnwise-outbox");
+  #usage = el("span", { className: "usage" });
+  #verdict = el("div", { role: "status" });
+  #notice = el("div", { className: "steps-notice" });
+  #empty = el("p", { className: "empty" }, "Choose a conversation to look into it.");
+
+  set client(client) {
+    this.#client = client;
+    for (const element of [this.#step, this.#tree, this.#outbox]) element.client = client;
+  }
+
+  set conversationId(id) {
+    this.#steps?.close();
+    this.#conversationId = id;
+    this.#steps = id ? new Steps(this.#client, id, () => this.#later()) : null;
+    this.#chosen = null;
+    this.#view = null;
+    this.#turns = -1;
+    for (const element of [this.#step, this.#tree, this.#outbox]) element.conversationId = id;
+    this.#usage.textContent = "";
+    replaceChildren(this.#verdict);
+    this.#later();
+  }
+
+  /** Show a conversation, of which `view` is what is known. */
+  show(view) {
+    const isSame = this.#view !== null && view.lastId === this.#view.lastId && view.turns === this.#view.turns;
+    this.#view = view;
+    if (!isSame) this.#later();
+  }
+
+  connectedCallback() {
+    if (this.firstChild) return;
+    this.#build();
+    this.addEventListener("scrub", (event) => this.#scrub(event.detail));
+    const column = this.closest(".column") ?? this;
+    new MutationObserver(() => this.#later()).observe(column, { attributeFilter: ["inert"] });
+    this.#choose(this.#tab);
+  }
+
+  // --- what it is made of
+
+  #build() {
+    const bar = el("div", { role: "tablist", "aria-label": "Inspector", className: "tabs", onkeydown: (event) => this.#moveTab(event) });
+    for (const [name, title] of Object.entries(TABS)) this.#tabs.set(name, this.#tabOf(name, title));
+    bar.append(...this.#tabs.values());
+    const replay = el("button", { type: "button", className: "button small", onclick: () => this.#replay(replay) }, "Replay");
+    this.#panelOf("machine", this.#machine);
+    this.#panelOf("steps", el("div", { className: "steps-bar" }, replay, this.#usage), this.#verdict, this.#notice, this.#list, this.#step);
+    this.#panelOf("agents", this.#tree);
+    this.#panelOf("outbox", this.#outbox);
+    const whole = iconButton("panel", "Full screen", () => this.#toggleFullScreen(), { hidden: !document.fullscreenEnabled });
+    replaceChildren(this, el("header", { className: "inspector-header" }, bar, whole), this.#empty, [...this.#panels.values()], this.#tape);
+  }
+
+  #tabOf(name, title) {
+    const properties = { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `panel-${name}`, dataset: { tab: name } };
+    return el("button", { ...properties, onclick: () => this.#choose(name) }, title);
+  }
+
+  #panelOf(name, ...children) {
+    const properties = { id: `panel-${name}`, role: "tabpanel", className: `panel panel-${name}`, "aria-labelledby": `tab-${name}` };
+    this.#panels.set(name, el("section", properties, children));
+  }
+
+  #choose(name) {
+    this.#tab = name;
+    for (const [one, tab] of this.#tabs) {
+      tab.setAttribute("aria-selected", String(one === name));
+      tab.tabIndex = one === name ? 0 : -1;
+    }
+    this.#later();
+    this.#render();
+  }
+
+  #moveTab(event) {
+    const names = [...this.#tabs.keys()];
+    const place = names.indexOf(this.#tab);
+    const targets = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: -1 };
+    if (!(event.key in targets)) return;
+    event.preventDefault();
+    const name = names.at(targets[event.key] % names.length);
+    this.#choose(name);
+    this.#tabs.get(name).focus();
+  }
+
+  #toggleFullScreen() {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else this.requestFullscreen();
+  }
+
+  // --- showing it
+
+  #later() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#render();
+    });
+  }
+
+  #render() {
+    const isShown = this.isConnected && !this.closest("[inert]") && this.checkVisibility();
+    const hasConversation = this.#conversationId !== null && this.#conversationId !== undefined;
+    this.#tree.isShown = isShown && hasConversation && this.#tab === "agents";
+    if (!isShown) return;
+    this.#empty.hidden = hasConversation;
+    for (const [name, panel] of this.#panels) panel.hidden = name !== this.#tab || (!hasConversation && name !== "machine");
+    const hasTape = hasConversation && ["machine", "steps"].includes(this.#tab);
+    this.#tape.hidden = !hasTape;
+    this.#readMap();
+    if (!hasConversation) return this.#machine.show([]);
+    if (this.#view?.lastId) this.#steps.extendTo(newestStep(this.#view.lastId));
+    this.#refreshUsage();
+    if (this.#tab === "outbox") this.#refreshOutbox();
+    if (hasTape) this.#renderSteps();
+  }
+
+  #renderSteps() {
+    const { last } = this.#steps;
+    const seq = Math.min(this.#chosen ?? last, last);
+    const step = this.#steps.at(seq);
+    const titleOf = this.#titleOf;
+    this.#tape.show({ seq, last, isLive: this.#chosen === null, step, titleOf });
+    if (this.#tab === "machine" && this.#map && (step || last === 0)) this.#machine.show(this.#trailTo(seq));
+    if (this.#tab !== "steps") return;
+    this.#list.show({ steps: this.#steps, seq, titleOf });
+    this.#step.show({ step, before: this.#steps.at(seq - 1), titleOf });
+    this.#tellProblem();
+  }
+
+  /** The newest steps up to `seq` with the way that each took, for the drawing. */
+  #trailTo(seq) {
+    return this.#steps.between(seq - TRAIL + 1, seq).map((step) => {
+      const before = step.seq === 1 ? null : (this.#steps.at(step.seq - 1)?.state.type ?? step.state.type);
+      return { seq: step.seq, event: step.event.type, route: this.#map.routeOf(before, step.passed, step.state.type) };
+    });
+  }
+
+  #tellProblem() {
+    const { problem, divergence } = this.#steps;
+    const retry = el("button", { type: "button", className: "link-button", onclick: () => this.#steps.retry() }, "Try again");
+    if (problem) replaceChildren(this.#notice, el("p", { className: "error" }, problem.message, " ", retry));
+    else if (divergence) {
+      const sentence = `Steps from ${divergence.seq} on cannot be shown: another version of the machine made them. Replay says more.`;
+      replaceChildren(this.#notice, el("p", { className: "error" }, sentence));
+    } else replaceChildren(this.#notice);
+  }
+
+  // --- scrubbing
+
+  #scrub({ seq, show = false }) {
+    this.#chosen = seq !== null && seq >= this.#steps.last ? null : seq;
+    if (show) {
+      this.#choose("steps");
+      this.#tabs.get("steps").focus();
+    }
+    this.#later();
+  }
+
+  // --- what is read beside the steps
+
+  async #readMap() {
+    if (this.#map || this.#isReadingMap) return;
+    this.#isReadingMap = true;
+    try {
+      this.#map = new MachineMap(await this.#client.getMachine());
+      this.#machine.map = this.#map;
+      this.#titleOf = (type) => this.#map.titleOf(type);
+      this.#later();
+    } catch (problem) {
+      emit(this, "problem", { problem });
+    }
+    this.#isReadingMap = false;
+  }
+
+  async #refreshUsage() {
+    const turns = this.#view?.turns.size ?? 0;
+    if (turns === this.#turns || this.#tab !== "steps") return;
+    this.#turns = turns;
+    const id = this.#conversationId;
+    const usage = await this.#client.getUsage(id).catch(() => null);
+    if (id !== this.#conversationId || !usage) return;
+    const words = usageText(usage);
+    this.#usage.textContent = words ? `${count(turns)} ${turns === 1 ? "turn" : "turns"} · ${words}` : "";
+    this.#usage.title = usageDetails(usage);
+  }
+
+  #refreshOutbox() {
+    if (this.#outbox.dataset.view === `${this.#conversationId} ${this.#view?.lastId}`) return;
+    this.#outbox.dataset.view = `${this.#conversationId} ${this.#view?.lastId}`;
+    this.#outbox.refresh();
+  }
+
+  async #replay(button) {
+    const id = this.#conversationId;
+    button.disabled = true;
+    replaceChildren(this.#verdict, el("p", { className: "quiet" }, "Replaying…"));
+    try {
+      const report = await this.#client.replayConversation(id);
+      if (id === this.#conversationId) replaceChildren(this.#verdict, verdict(report, (seq) => this.#scrub({ seq })));
+    } catch (problem) {
+      if (id === this.#conversationId) replaceChildren(this.#verdict, el("p", { className: "error" }, problem.message));
+    }
+    button.disabled = false;
+  }
 }
 
 customElements.define("turnwise-inspector", TurnwiseInspector);
