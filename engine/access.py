@@ -107,8 +107,9 @@ class ConversationAccess(ABC):
         at the beginning become the system prompt, unless `system` is given.
 
         With a `conversation_id` of the application's own (up to 100 letters, digits and `._:@~-`) it is created once:
-        who asks again, because no answer came, gets the conversation as it is by now. Asked for with other arguments,
-        or if another conversation has this id, it raises `Refused` with `event_id_reused`.
+        who asks again, because no answer came, gets the conversation as it is by now. If it was created with other
+        arguments, or is a copy, `Refused` with `event_id_reused` is raised; a policy and a model that are left out do
+        not count.
 
         Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
         out and for another role; `InvalidInput` for what is no list of messages, or too long, for what is no schedule,

@@ -159,6 +159,7 @@ class BlockingConversation(_Blocking[Conversation]):
     turns = _waits(Conversation.turns)
     children = _waits(Conversation.children)
     view = _waits(Conversation.view)
+    updated_at = _waits(Conversation.updated_at)
     steps = _waits(Conversation.steps)
     model_request = _waits(Conversation.model_request)
     outbox = _waits(Conversation.outbox)

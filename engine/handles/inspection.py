@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...effects.model.performers.request_writer import RequestWriter
@@ -24,6 +25,11 @@ class Inspection(Handle):
         projection = self._loop.projection
         await projection.read()
         return view_of(projection.state, projection.transcript, projection.context.policy)
+
+    async def updated_at(self) -> datetime:
+        """Return the moment of the newest step, as `Engine.list` shows it."""
+        entries = await self._read_entries(self._loop.projection.seq - 1)
+        return entries[-1].event.at
 
     async def steps(self, after: int = 0, limit: int | None = None) -> tuple[StepView, ...]:
         """Return the steps that follow the step `after`, at most `limit` of them, in order: each with its event, its

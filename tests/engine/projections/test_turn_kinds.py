@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from pydantic import TypeAdapter
 
 from turnwise import (
     CancelledTurn,
     CompletedTurn,
+    EndedTurn,
     Engine,
     FailedTurn,
     IncompleteTurn,
@@ -19,11 +22,17 @@ from turnwise import (
     QueuedTurn,
     RunningTurn,
     Turn,
+    TurnEndedUpdate,
+    Usage,
+    UserQuestion,
     WaitsForAnswer,
     WaitsForApproval,
+    WaitsForResolution,
     tool,
 )
 from turnwise.engine.projections.turn import BaseTurn, TurnStatus
+from turnwise.engine.projections.updates.schema import turn_model
+from turnwise.states import ToolCall
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
@@ -102,3 +111,52 @@ class TestWhatTheEngineReturns:
         assert (running, queued) == (RunningTurn(number=1), QueuedTurn())
         assert isinstance(running, Turn)
         assert queued.number == 0
+
+
+class TestAsJson:
+    """A turn as a server sends it."""
+
+    def turns(self) -> list[Turn]:
+        """Return one turn of each kind, with everything set that it can have."""
+        usage = Usage(input_tokens=5, output_tokens=7, cost=0.25)
+        said: dict[str, Any] = {"reply": "Hi.", "deliveries": ("Hi.",), "usage": usage, "profile": "cook"}
+        question = UserQuestion(question="When?")
+        made = ToolCall(call_id="c", name="pay", raw_arguments='{"amount": 5}')
+        broken = ToolCall(call_id="c", name="pay", raw_arguments="[5")
+        return [
+            CompletedTurn(number=1, final_content="Hi.", user_response="Hi.", **said),
+            IncompleteTurn(number=2, truncated=True, limit="requests", failure="Not verified.", **said),
+            FailedTurn(number=3, failure="No key.", **said),
+            CancelledTurn(number=4, silent=True),
+            WaitsForAnswer(number=5, questions=(question,), call_id="c", **said),
+            WaitsForApproval(number=6, call_id="c", call=made),
+            WaitsForResolution(number=7, call_id="c", call=broken),
+            RunningTurn(number=8),
+            QueuedTurn(),
+        ]
+
+    def test_each_kind_fits_the_model(self) -> None:
+        """What is sent is valid, and the model leaves out nothing that is sent."""
+        adapter = TypeAdapter(turn_model())
+        for turn in self.turns():
+            sent = json.loads(json.dumps(turn.data, allow_nan=False))
+
+            assert sent == turn.data
+            assert sent.keys() <= turn_model().model_fields.keys()
+            assert adapter.validate_python(sent)
+        assert [type(turn) for turn in self.turns()] == list(get_args(Turn))
+
+    def test_it_is_the_data_of_its_end(self) -> None:
+        """A client reads the answer to a request as it reads the update `turn_ended`."""
+        for turn in self.turns():
+            if isinstance(turn, EndedTurn):
+                assert turn.data == TurnEndedUpdate.of((1, 1), turn).data
+
+    def test_what_it_waits_for(self) -> None:
+        """The questions, or the call with its arguments as an object; a text that is no JSON object as it is."""
+        asks, approves, doubts, runs = (turn.data for turn in self.turns()[4:8])
+
+        assert (asks["questions"], asks["call_id"]) == ([{"question": "When?", "options": []}], "c")
+        assert (approves["call"]["arguments"], approves["call_id"]) == ({"amount": 5}, "c")
+        assert (doubts["call"]["arguments"], doubts["call"]["raw_arguments"]) == ({}, "[5")
+        assert not {"questions", "call_id", "call"} & runs.keys()
