@@ -10,6 +10,7 @@ from pathlib import Path
 
 from turnwise.hosts.diagrams.mermaid import mermaid
 
+from .http_page import endpoints, problems
 from .machine_page import markdown
 from .overview import overview
 from .roles_page import role_tools
@@ -20,7 +21,10 @@ from .updates_page import updates
 ROOT = Path(__file__).parent.parent.parent
 
 PAGES = (
-    *(ROOT / "docs" / name for name in ("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md", "http.md")
+    ),
     ROOT / "README.md",
 )
 """The pages with generated parts."""
@@ -32,7 +36,10 @@ SETTINGS = "<!-- made from engine/settings.py by `make docs` -->"
 TERMINAL = "<!-- made from hosts/terminal/configuration/settings.py by `make docs` -->"
 ROLES = "<!-- made from states/policy/roles.py by `make docs` -->"
 UPDATES = "<!-- made from engine/projections/updates by `make docs` -->"
-"""The markers in front of the overview and of the tables of rules, presets, settings, roles and updates."""
+ENDPOINTS = "<!-- made from the OpenAPI document of hosts/http by `make docs` -->"
+PROBLEMS = "<!-- made from hosts/http/problems.py by `make docs` -->"
+"""The markers in front of the overview and of the tables of rules, presets, settings, roles, updates, endpoints and
+problems."""
 
 
 def generated(page: Path) -> str:
@@ -46,6 +53,8 @@ def generated(page: Path) -> str:
         TERMINAL: terminal_settings(),
         ROLES: role_tools(),
         UPDATES: updates(),
+        ENDPOINTS: endpoints(),
+        PROBLEMS: problems(),
     }
     if not any(marker in text for marker in parts):
         return markdown(mermaid())

@@ -18,6 +18,7 @@ PAGES = (
     "docs/host.md",
     "docs/agents.md",
     "docs/extending.md",
+    "docs/http.md",
     "docs/redaction.md",
     "docs/reply_flow.md",
     "docs/testing.md",
