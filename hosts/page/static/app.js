@@ -34,6 +34,7 @@ class TurnwiseApp extends HTMLElement {
     this.addEventListener("problem", (event) => this.#tell(event.detail.problem));
     this.addEventListener("signed-in", () => this.#begin());
     this.addEventListener("release", () => this.#chat.focusComposer());
+    this.addEventListener("release", () => this.#chat.focusComposer());
     this.addEventListener("keydown", (event) => event.key === "Escape" && this.#closeDrawers());
     this.#begin();
   }
@@ -121,7 +122,6 @@ class TurnwiseApp extends HTMLElement {
     this.#render();
     this.#closeDrawers();
     if (conversationId) this.#follow(conversationId);
-    else document.title = "turnwise";
   }
 
   async #follow(conversationId) {
@@ -144,7 +144,6 @@ class TurnwiseApp extends HTMLElement {
       const conversation = await this.#client.getConversation(conversationId);
       if (this.#conversationId !== conversationId) return;
       this.#conversation = conversation;
-      document.title = conversation.title ? `${conversation.title} · turnwise` : "turnwise";
     } catch (problem) {
       if (this.#conversationId !== conversationId || problem.status === 401) return;
       if (problem.status === 404) this.#connection = { phase: "ended", reason: "deleted", problem };
@@ -169,7 +168,6 @@ class TurnwiseApp extends HTMLElement {
     this.#view = apply(this.#view, update, { textIsThought: this.#conversation?.policy?.text === "thought" });
     if (update.type === "snapshot" && update.data.state.data.turn > 0) this.#readTurns(conversationId);
     if (update.type === "turn_ended" || update.type === "snapshot") this.#chat.readUsage();
-    if (update.type === "message" && update.data.role === "user" && !this.#conversation?.title) this.#refresh();
     if (update.type === "state_change") this.#list.noteState(conversationId, update.data.type);
     this.#render();
   }

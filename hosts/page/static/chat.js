@@ -8,7 +8,7 @@ import { askFor } from "./dialogs.js";
 import { Outgoing } from "./outgoing.js";
 import { Transcript } from "./transcript.js";
 import { isBusy } from "./view.js";
-import { stateLabel, stateTone, usageDetails, usageText } from "./words.js";
+import { oneLine, stateLabel, stateTone, usageDetails, usageText } from "./words.js";
 
 class TurnwiseChat extends HTMLElement {
   /** The `Client`, the element for what waits for a person, and buttons for both ends of the header. */
@@ -82,8 +82,6 @@ class TurnwiseChat extends HTMLElement {
   /** Show what is known of the conversation beside its updates, and how the connection is. */
   showConversation(conversation, connection) {
     this.#conversation = conversation;
-    const title = !this.#conversationId ? "New conversation" : conversation ? conversation.title || "Untitled conversation" : "…";
-    if (this.#title.textContent !== title) this.#title.textContent = title;
     this.#rename.hidden = !conversation;
     this.#showConnection(connection);
   }
@@ -94,9 +92,20 @@ class TurnwiseChat extends HTMLElement {
     this.#start.hidden = this.#conversationId !== null;
     this.#loading.hidden = this.#conversationId === null || view.known || isGone;
     this.#transcript.element.hidden = this.#conversationId === null || !view.known;
+    this.#showTitle(view);
     this.#showBadge(view);
     this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" || isGone });
     if (view.known) this.#transcript.show(view, this.#outgoing.shown(view));
+  }
+
+  /** A conversation without a title of its own is called by its first message. */
+  #showTitle(view) {
+    const said = view.items.find((item) => item.kind === "message" && item.role === "user" && !item.origin);
+    const known = this.#conversation?.title || (said ? oneLine(said.text, 80) : view.known ? "Untitled conversation" : "…");
+    const title = this.#conversationId ? known : "New conversation";
+    if (this.#title.textContent === title) return;
+    this.#title.textContent = title;
+    document.title = title === "…" ? "turnwise" : `${title} · turnwise`;
   }
 
   #showBadge(view) {

@@ -19,6 +19,9 @@ export class Transcript {
   #view = null;
   #pages = 1;
   #sticks = true;
+  #isScrolledUp = false;
+  #top = 0;
+  #endObserver;
   #stream = new StreamedAnswer();
 
   /** `onWithdraw` is called with the id of a message that waits and is to be withdrawn. */
@@ -35,7 +38,10 @@ export class Transcript {
     const column = el("div", { className: "measure" }, this.#earlier, this.#list, this.#stream.element, this.#activity, this.#pending, this.#end);
     this.scroller = el("div", { className: "transcript", tabIndex: 0, role: "region", "aria-label": "Messages" }, column);
     this.element = el("div", { className: "transcript-frame" }, this.scroller, this.#jump, this.#announcer);
-    new IntersectionObserver(([entry]) => this.#noteEnd(entry.isIntersecting), { root: this.scroller, rootMargin: "0px 0px 48px 0px" }).observe(this.#end);
+    const options = { root: this.scroller, rootMargin: "0px 0px 48px 0px" };
+    this.#endObserver = new IntersectionObserver((entries) => this.#noteEnd(entries.at(-1).isIntersecting), options);
+    this.#endObserver.observe(this.#end);
+    this.scroller.addEventListener("scroll", () => this.#noteScroll(), { passive: true });
     new IntersectionObserver(([entry]) => entry.isIntersecting && this.#addPage(), { root: this.scroller }).observe(this.#earlier);
   }
 
@@ -54,6 +60,7 @@ export class Transcript {
     this.#list.replaceChildren();
     this.#pages = 1;
     this.#sticks = true;
+    this.#isScrolledUp = false;
     this.#view = null;
     this.#announcer.textContent = "";
   }
@@ -151,10 +158,24 @@ export class Transcript {
 
   // --- scrolling
 
-  /** Whether the end is in sight is observed, not measured, so a token costs no layout of its own. */
+  /** Whether the end is in sight is observed, not measured, so a token costs no layout of its own. Only a person leaves
+   * the end, by scrolling up; where content has grown, the end is followed. */
   #noteEnd(isInSight) {
-    this.#sticks = isInSight;
-    this.#jump.hidden = isInSight;
+    if (isInSight) this.#sticks = true;
+    else if (this.#isScrolledUp) this.#sticks = false;
+    else this.#stick();
+    this.#isScrolledUp = false;
+    this.#jump.hidden = this.#sticks;
+  }
+
+  #noteScroll() {
+    const top = this.scroller.scrollTop;
+    if (top < this.#top) {
+      this.#isScrolledUp = true;
+      this.#endObserver.unobserve(this.#end); // observing anew tells where the end is now
+      this.#endObserver.observe(this.#end);
+    }
+    this.#top = top;
   }
 
   #stick() {

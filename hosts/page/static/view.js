@@ -52,7 +52,7 @@ export function apply(view, update, { textIsThought = false } = {}) {
 
 /** Return the view with turns that have ended, as the server lists them. Those that it knows stay. */
 export function withTurns(view, turns) {
-  const known = new Map(turns.map((turn) => [turn.number, endItem({ ...turn, turn: turn.number })]));
+  const known = new Map(turns.map((turn) => [turn.turn, endItem(turn)]));
   for (const [number, end] of view.turns) known.set(number, end);
   return { ...view, turns: known };
 }

@@ -1,0 +1,162 @@
+// What a view must hold, for conversations that a real engine recorded (tests/support/page_recordings.py).
+
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import test from "node:test";
+
+import { apply, emptyView, isBusy, itemsWithEnds, waitsForPerson, withTurns } from "./view.js";
+
+const folder = process.env.RECORDINGS;
+const recordings = Object.fromEntries(
+  readdirSync(folder).map((name) => [name.replace(".json", ""), JSON.parse(readFileSync(`${folder}/${name}`, "utf8"))]),
+);
+
+/** The views after each update of a watcher. One that came back goes on with what it had seen. */
+function viewsOf({ textIsThought, watchers }, watcher = 0) {
+  const [all, { after, updates }] = [watchers[0].updates, watchers[watcher]];
+  const seen = watcher > 0 && after ? all.slice(0, all.findIndex(({ id }) => id === after) + 1) : [];
+  let view = seen.reduce((before, update) => apply(before, update, { textIsThought }), emptyView());
+  return updates.map((update) => (view = apply(view, update, { textIsThought })));
+}
+
+function lastOf(recording, watcher = 0) {
+  return viewsOf(recording, watcher).at(-1);
+}
+
+/** What the items of a view say, without what only those know who saw them happen. */
+function said(view) {
+  return view.items.map(({ key, delivery, ...item }) => ({ ...item, delivery: delivery ? delivery.ordinal : null }));
+}
+
+const kinds = (view) => view.items.map((item) => item.kind);
+const tool = (view, index = 0) => view.items.filter((item) => item.kind === "tool")[index];
+
+for (const [name, recording] of Object.entries(recordings)) {
+  test(`${name}: whoever joins at any time sees the same in the end`, () => {
+    const seen = lastOf(recording);
+    recording.watchers.forEach((_, watcher) => {
+      const view = withTurns(lastOf(recording, watcher), recording.turns);
+      assert.deepEqual(said(view), said(seen), `watcher ${watcher}`);
+      assert.deepEqual(view.state, seen.state);
+      assert.deepEqual([...view.turns.keys()].sort(), [...seen.turns.keys()].sort());
+      assert.equal(view.streaming, null);
+    });
+  });
+
+  test(`${name}: an update that comes twice changes nothing`, () => {
+    const options = { textIsThought: recording.textIsThought };
+    let view = emptyView();
+    for (const update of recording.watchers[0].updates) {
+      view = apply(view, update, options);
+      if (update.id) assert.equal(apply(view, update, options), view, update.id);
+    }
+  });
+
+  test(`${name}: keys are unique, and a view that is shown never changes`, () => {
+    const views = viewsOf(recording);
+    const copies = views.map((view) => structuredClone(view));
+    assert.deepEqual(views, copies);
+    for (const view of views) {
+      const keys = itemsWithEnds(view).map((item) => item.key);
+      assert.equal(new Set(keys).size, keys.length, keys.join(" "));
+    }
+  });
+}
+
+test("a turn with tools: thought, text, cards with results and errors, the answered question, the delivered reply", () => {
+  const view = lastOf(recordings.tools);
+  assert.deepEqual(kinds(view), ["message", "message", "tool", "tool", "tool", "thought", "message"]);
+  const [first, failed, asked] = [0, 1, 2].map((index) => tool(view, index));
+  assert.deepEqual([first.status, first.arguments, first.result], ["completed", { party: 2 }, "A table for 2 at Kikunoi."]);
+  assert.equal(failed.status, "failed");
+  assert.match(failed.error, /seats/);
+  assert.equal(failed.result, null);
+  assert.equal(JSON.parse(asked.result).answers["Which time?"], "6:30 PM");
+  assert.equal(view.items[1].delivery, null);
+  assert.deepEqual(view.items.at(-1).delivery, { ordinal: 1, channels: { recording: { taken: true } } });
+  assert.equal(itemsWithEnds(view).at(-1).kind, "end");
+});
+
+test("a tool that runs shows its progress until it ends", () => {
+  const shown = viewsOf(recordings.tools).map((view) => tool(view)?.progress);
+  assert.ok(shown.includes("asking Kikunoi"));
+  assert.equal(shown.at(-1), "");
+});
+
+test("while a question is open the view waits for a person", () => {
+  const asking = viewsOf(recordings.tools).find(waitsForPerson);
+  assert.equal(asking.state.type, "awaiting_user_response");
+  assert.equal(asking.state.data.questions[0].question, "Which time?");
+  assert.ok(isBusy(asking));
+  assert.ok(!waitsForPerson(lastOf(recordings.tools)));
+});
+
+test("where the text of the model is its thinking, the user receives what it says by tool only", () => {
+  for (const watcher of [0, 1]) {
+    const view = lastOf(recordings.talk, watcher);
+    const received = view.items.filter((item) => item.delivery).map((item) => item.text);
+    assert.deepEqual(received, ["I am on it.", "Your train leaves at nine."]);
+    assert.ok(!view.items.some((item) => item.kind === "message" && item.role === "assistant"));
+  }
+});
+
+test("tokens of another attempt replace those of the attempt that broke off", () => {
+  const streamed = viewsOf(recordings.cut).map((view) => view.streaming?.text ?? "");
+  assert.ok(streamed.includes("An answer that"));
+  assert.ok(streamed.includes("The whole answer."));
+  assert.ok(!streamed.some((text) => text.includes("that") && text.includes("whole")));
+  assert.equal(streamed.at(-1), "");
+});
+
+test("whoever joins in the middle of an answer has its beginning, once", () => {
+  for (const watcher of [2, 3]) {
+    const streamed = viewsOf(recordings.cut, watcher).map((view) => view.streaming).filter(Boolean);
+    assert.ok(streamed.some(({ text, thinking }) => text === "The whole " && thinking === "Hm."), `watcher ${watcher}`);
+    assert.ok(streamed.some(({ text }) => text === "The whole answer."));
+    assert.ok(streamed.every(({ text }) => "The whole answer.".startsWith(text) || "An answer that".startsWith(text)));
+  }
+});
+
+test("the number of restarts tells whether the text only grew", () => {
+  let before = null;
+  for (const { streaming } of viewsOf(recordings.cut)) {
+    const isSame = before && streaming && ["request", "attempt", "restarts"].every((one) => before[one] === streaming[one]);
+    if (isSame) assert.ok(streaming.text.startsWith(before.text) && streaming.thinking.startsWith(before.thinking));
+    before = streaming;
+  }
+});
+
+test("a piece from the start replaces what was shown of its kind", () => {
+  const piece = (text, more = {}) => ({ type: "token", id: null, data: { text, kind: "text", turn: 1, request: 3, attempt: 1, ...more } });
+  let view = apply(apply(emptyView(), piece("Hello wor")), piece("Hello world", { from_start: true }));
+  assert.equal(view.streaming.text, "Hello world");
+  view = apply(view, piece("!", { attempt: 2 }));
+  assert.equal(view.streaming.text, "!");
+});
+
+test("messages that wait are named by the state, and one that was withdrawn never appears", () => {
+  const inboxes = viewsOf(recordings.queued).map((view) => (view.state.data.inbox ?? []).join(" "));
+  assert.ok(inboxes.includes("m2 m3"));
+  const users = lastOf(recordings.queued).items.filter((item) => item.role === "user");
+  assert.deepEqual(users.map((item) => item.messageId), ["m1", "m2"]);
+});
+
+test("a turn that was cancelled ends its tool and says so", () => {
+  const view = lastOf(recordings.cancelled);
+  assert.equal(tool(view).status, "cancelled");
+  assert.equal(itemsWithEnds(view).at(-1).status, "cancelled");
+  const joined = viewsOf(recordings.cancelled, 1)[0];
+  assert.equal(tool(joined).status, "running");
+});
+
+test("a failed turn and the turn that tries it again both end", () => {
+  const view = lastOf(recordings.failed);
+  assert.deepEqual([...view.turns.values()].map((turn) => turn.status), ["failed", "completed"]);
+  assert.ok(viewsOf(recordings.failed).some((seen) => seen.state.type === "failed" && seen.state.data.sentence));
+});
+
+test("an update of a type that is not known changes nothing but the id that was seen", () => {
+  const view = apply(lastOf(recordings.failed), { type: "later", id: "999.1", data: {} });
+  assert.equal(view.lastId, "999.1");
+  assert.equal(view.items, apply(view, { type: "constructor", id: null, data: {} }).items);
+});
