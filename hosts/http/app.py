@@ -13,6 +13,7 @@ from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
 from .doors.openai import routes as openai_door
+from .doors.openai.conversations import delete_abandoned
 from .doors.openai.error_shape import OpenAiErrors
 from .problems import install_problems, problems
 from .routes import conversations, health, history, log, machine, models, requests, session, streams
@@ -98,6 +99,7 @@ def _lifespan(engine: Engine) -> Callable[[FastAPI], AbstractAsyncContextManager
             yield
             return
         async with engine:
+            await delete_abandoned(engine)
             yield
 
     return run

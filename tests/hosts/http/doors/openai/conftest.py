@@ -24,7 +24,8 @@ def model() -> CommandedLlm:
 def engine(model: CommandedLlm) -> Engine:
     """The engine of the server, which is used in the server's event loop only."""
     tools: list[Any] = ["ask_user_question", "respond_to_user", look, book]
-    return Engine.open("sqlite://", model=model, tools=tools, policy=Policy(retry=Retry(base=0.0)))
+    second = CommandedLlm("second")
+    return Engine.open("sqlite://", model=model, models=[second], tools=tools, policy=Policy(retry=Retry(base=0.0)))
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -13,7 +14,7 @@ from turnwise import Engine
 
 from .....support.doors.commanded_model import CommandedLlm
 from .....support.doors.waiting import until
-from .....support.http.live_server import LiveServer
+from .....support.http.live_server import LiveServer, serving
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwAD"
@@ -207,8 +208,36 @@ class TestModels:
 
     def test_they_are_those_of_the_engine(self, client: openai.OpenAI) -> None:
         """The list, and each by its name."""
-        assert [model.id for model in client.models.list()] == ["commanded"]
+        assert [model.id for model in client.models.list()] == ["commanded", "second"]
         assert client.models.retrieve("commanded").owned_by == "turnwise"
         with pytest.raises(openai.NotFoundError) as raised:
             client.models.retrieve("other/model")
         assert raised.value.code == "model_not_found"
+
+
+class TestAServerThatStops:
+    """Completions under way when the process ends."""
+
+    def test_the_stream_ends_with_an_error(self, tmp_path: Path) -> None:
+        """The engine closes, and the client is told."""
+        model = CommandedLlm()
+        engine = Engine.open(tmp_path / "stopped.db", model=model)
+        with serving(engine) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+            stream = ask(client, "wait", stream=True)
+            until(lambda: model.is_waiting)
+            server.run(engine.close)
+            with pytest.raises(openai.APIError) as raised:
+                list(stream)
+
+        assert raised.value.code == "engine_closed"
+
+    def test_what_a_killed_process_left_is_deleted(self, tmp_path: Path) -> None:
+        """When the next one starts; conversations that are kept stay."""
+        database = tmp_path / "killed.db"
+        with Engine.open_blocking(database) as before:
+            before.create(metadata={"chat_completions": "stateless", "process": "another"})
+            kept = before.create().id
+
+        engine = Engine.open(database)
+        with serving(engine) as server:
+            assert [summary.id for summary in server.run(engine.list)] == [kept]
