@@ -7,16 +7,17 @@ resume with the id of the last update that it received. A disconnected reader ne
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
 from sse_starlette.event import ServerSentEvent
-from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
@@ -25,6 +26,9 @@ from ....states.errors import EngineClosed, InvalidInput, StoreError, UnknownCon
 from ....states.states import Closed
 from ..security.limits import HttpLimits
 from .events import BEGINNING, EndReason, end_event, tree_event, update_event
+
+PIECE = 65_536
+"""Bytes of an event that are sent at once. uvicorn holds about as many that a client has not read."""
 
 logger = logging.getLogger("turnwise.http")
 
@@ -101,7 +105,8 @@ async def _events(
 
 
 class EventStream(EventSourceResponse):
-    """A stream of events. A reader that does not read within `send_seconds` is disconnected."""
+    """A stream of events, with a comment now and then. A reader that does not read within `send_seconds` is
+    disconnected."""
 
     def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits) -> None:
         super().__init__(
@@ -109,15 +114,37 @@ class EventStream(EventSourceResponse):
             ping=limits.keep_alive_seconds,
             ping_message_factory=lambda: ServerSentEvent(comment="keep-alive", sep="\n"),
             sep="\n",
-            send_timeout=limits.send_seconds,
         )
+        self._send_seconds = limits.send_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events until they end or the client has gone."""
+        """Send the events until they end or the client has gone. If it does not read, the response ends incomplete, and
+        the server closes the connection."""
         try:
-            await super().__call__(scope, receive, send)
-        except SendTimeoutError:
-            logger.warning(
-                "A client of %s was disconnected: it did not read for %g s.", scope["path"], self.send_timeout
-            )
-            raise
+            await super().__call__(scope, receive, PiecewiseSend(send, self._send_seconds))
+        except TimeoutError:
+            sentence = "A client of %r was disconnected: it did not read for %g s."
+            logger.warning(sentence, scope["path"], self._send_seconds)
+
+
+class PiecewiseSend:
+    """Sends long events in pieces, each within `seconds`, so that a server holds little of an event that a client reads
+    slowly. No other event comes between the pieces of one. Raises `TimeoutError`."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message of the response."""
+        body: bytes = message.get("body", b"")
+        async with self._lock:
+            for start in range(0, max(len(body), 1), PIECE):
+                async with asyncio.timeout(self._seconds):
+                    await self._send(_piece(message, body, start) if body else message)
+
+
+def _piece(message: Message, body: bytes, start: int) -> Message:
+    is_last = start + PIECE >= len(body)
+    return {**message, "body": body[start : start + PIECE], "more_body": message.get("more_body", False) or not is_last}

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
-import uvicorn
 
 from turnwise import Engine
+from turnwise.hosts.http.server.limits import ServerLimits
+from turnwise.hosts.http.server.server import Server
 
 from .event_stream import ServerSentEvent, events_of
 
@@ -26,30 +27,18 @@ PATIENCE = 120.0
 """How many seconds to wait for what certainly happens: the machine may be busy."""
 
 
-class _AnnouncingServer(uvicorn.Server):
-    """A server that says when it takes connections."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
-        await super().startup(sockets)
-        self.ready.set()
-
-
 class LiveServer:
     """A server that runs. `url` has no slash at its end."""
 
-    def __init__(self, app: Any, port: int = 0) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
+    def __init__(
+        self, app: Any, port: int = 0, engine: Engine | None = None, limits: ServerLimits | None = None
+    ) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        config = uvicorn.Config(app, lifespan="on", log_config=None, access_log=False, timeout_graceful_shutdown=1)
-        self._server = _AnnouncingServer(config)
+        self._ready = threading.Event()
+        self._engine = engine
+        self._server = Server(app, close_engine=self._close_engine, on_listening=self._ready.set, limits=limits)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="live server", daemon=True)
 
@@ -58,12 +47,16 @@ class LiveServer:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._server.serve(sockets=[self._socket]))
         finally:
-            self._server.ready.set()
+            self._ready.set()
+
+    async def _close_engine(self) -> None:
+        if self._engine is not None:
+            await self._engine.close()
 
     def start(self) -> None:
         """Start, and return when connections are taken. Raises AssertionError if the application does not start."""
         self._thread.start()
-        assert self._server.ready.wait(PATIENCE), "The server did not start."
+        assert self._ready.wait(PATIENCE), "The server did not start."
         assert self._server.started, "The application failed when it started; its log says why."
 
     def stop(self) -> None:
@@ -100,9 +93,11 @@ class LiveServer:
 
 
 @contextmanager
-def serving_app(app: Any, *, port: int = 0) -> Iterator[LiveServer]:
-    """Serve an ASGI application, at a free port if none is given, until the block ends."""
-    server = LiveServer(app, port)
+def serving_app(
+    app: Any, *, port: int = 0, engine: Engine | None = None, limits: ServerLimits | None = None
+) -> Iterator[LiveServer]:
+    """Serve an ASGI application, at a free port if none is given, until the block ends; the engine is then closed."""
+    server = LiveServer(app, port, engine, limits)
     server.start()
     try:
         yield server
@@ -115,5 +110,5 @@ def serving(engine: Engine, *, port: int = 0, **options: Any) -> Iterator[LiveSe
     """Serve an engine that is not yet open, and close it at the end. `options` are those of `create_app`."""
     from turnwise.hosts.http import create_app
 
-    with serving_app(create_app(engine, **options), port=port) as server:
+    with serving_app(create_app(engine, **options), port=port, engine=engine) as server:
         yield server
