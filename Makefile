@@ -7,7 +7,7 @@ bin := .venv/bin
 pytest := $(bin)/python -m pytest -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 ready := .venv/ready
 
-.PHONY: help demo demo-page test check browser deep simulate faults mutants docs clean
+.PHONY: help demo demo-page test check browser deep simulate faults mutants docs picture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ mutants: $(ready)  ## break states/ on purpose, thousands of times, and list wha
 
 docs: $(ready)  ## make docs/machine.md, the picture in README.md and the tables in docs/host.md again
 	$(bin)/python docs/generate.py
+
+picture: $(ready)  ## take the pictures of the page in README.md again; needs Chromium
+	$(bin)/python docs/picture.py
 
 clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ...support.page_recordings import record_all
+from ...support.browser.page_recordings import record_all
 from ...support.source.source_tree import ROOT
 
 STATIC = ROOT / "hosts" / "page" / "static"

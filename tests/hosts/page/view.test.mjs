@@ -1,4 +1,4 @@
-// What a view must hold, for conversations that a real engine recorded (tests/support/page_recordings.py).
+// What a view must hold, for conversations that a real engine recorded (tests/support/browser/page_recordings.py).
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
