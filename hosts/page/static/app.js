@@ -34,7 +34,6 @@ class TurnwiseApp extends HTMLElement {
     this.addEventListener("problem", (event) => this.#tell(event.detail.problem));
     this.addEventListener("signed-in", () => this.#begin());
     this.addEventListener("release", () => this.#chat.focusComposer());
-    this.addEventListener("release", () => this.#chat.focusComposer());
     this.addEventListener("keydown", (event) => event.key === "Escape" && this.#closeDrawers());
     this.#begin();
   }
@@ -52,7 +51,7 @@ class TurnwiseApp extends HTMLElement {
     }
     this.#chat.person = this.#person;
     this.#chat.navigation = [
-      iconButton("menu", "Conversations", () => this.#toggleList(), { className: "icon-button for-list" }),
+      iconButton("menu", "Conversations", () => this.#openList(), { className: "icon-button for-list" }),
     ];
     this.#chat.actions = [
       iconButton("theme", "Change between light and dark", () => changeTheme()),
@@ -63,9 +62,9 @@ class TurnwiseApp extends HTMLElement {
     replaceChildren(
       this,
       el("a", { className: "skip-link", href: "#message", onclick: (event) => this.#skip(event) }, "Skip to the message"),
-      el("nav", { className: "column list-column", "aria-label": "Conversations" }, this.#list),
+      el("nav", { className: "column list-column", "aria-label": "Conversations" }, this.#drawerBar("Conversations"), this.#list),
       el("main", { className: "column chat-column" }, this.#chat),
-      el("aside", { className: "column inspector-column", "aria-label": "Inspector" }, this.#inspector),
+      el("aside", { className: "column inspector-column", "aria-label": "Inspector" }, this.#drawerBar("Inspector"), this.#inspector),
       this.#backdrop,
       this.#alert,
       this.#session,
@@ -82,6 +81,12 @@ class TurnwiseApp extends HTMLElement {
   #session;
   #alert;
   #backdrop;
+
+  /** What closes a column that lies above the others. */
+  #drawerBar(name) {
+    const close = iconButton("close", `Close ${name.toLowerCase()}`, () => this.#closeDrawers());
+    return el("div", { className: "drawer-bar" }, el("span", {}, name), close);
+  }
 
   #skip(event) {
     event.preventDefault();
@@ -194,14 +199,23 @@ class TurnwiseApp extends HTMLElement {
 
   // --- the columns at the sides
 
-  #toggleList() {
-    this.classList.toggle("list-open");
+  #openList() {
+    this.classList.add("list-open");
     this.#settleDrawers();
+    this.#focusDrawer(".list-column");
+  }
+
+  /** The focus goes into a drawer that opens, and back to its button when it closes. */
+  #focusDrawer(name) {
+    this.querySelector(`${name} .drawer-bar button`).focus();
   }
 
   #toggleInspector() {
-    if (NO_ROOM_FOR_INSPECTOR.matches) this.classList.toggle("inspector-open");
-    else {
+    if (NO_ROOM_FOR_INSPECTOR.matches) {
+      this.classList.add("inspector-open");
+      this.#settleDrawers();
+      this.#focusDrawer(".inspector-column");
+    } else {
       const closed = this.classList.toggle("without-inspector");
       localStorage.setItem("turnwise.inspector", closed ? "closed" : "open");
     }
@@ -209,8 +223,11 @@ class TurnwiseApp extends HTMLElement {
   }
 
   #closeDrawers() {
+    const opener = this.classList.contains("list-open") ? ".for-list" : this.classList.contains("inspector-open") ? ".for-inspector" : null;
+    const hadFocus = this.querySelector(".column:not(.chat-column):focus-within") !== null;
     this.classList.remove("list-open", "inspector-open");
     this.#settleDrawers();
+    if (opener && hadFocus) this.querySelector(opener).focus();
   }
 
   /** A column that is out of sight takes no focus; what lies behind an open drawer neither. */

@@ -28,6 +28,7 @@ class TurnwiseChat extends HTMLElement {
   #rename;
   #options;
   #start;
+  #gone;
   #connection;
   #composer;
   #loading;
@@ -48,15 +49,26 @@ class TurnwiseChat extends HTMLElement {
       el("p", {}, "Write a message below. Everything that happens is stored step by step, and the inspector shows it."),
       this.#options,
     );
+    const begin = () => emit(this, "select", { conversationId: null });
+    this.#gone = el(
+      "section", { className: "start gone measure", "aria-labelledby": "gone-title", hidden: true },
+      el("h2", { id: "gone-title" }, "This conversation does not exist"),
+      el("p", {}, "It was deleted, or it belongs to somebody else."),
+      el("button", { type: "button", className: "button", onclick: begin }, icon("plus"), "Start a new one"),
+    );
     this.#composer = el("turnwise-composer");
     this.#composer.send = (text) => this.#send(text);
     this.#composer.stop = () => this.#request(() => this.client.cancelTurn(this.#conversationId));
     const header = el(
       "header", { className: "chat-header" }, this.navigation,
-      el("div", { className: "chat-title" }, this.#title, this.#rename), this.#badge, this.#usage,
+      el(
+        "div", { className: "chat-heading" },
+        el("div", { className: "chat-title" }, this.#title, this.#rename),
+        el("div", { className: "chat-status" }, this.#badge, this.#usage),
+      ),
       el("div", { className: "actions" }, this.actions),
     );
-    replaceChildren(this, header, this.#connection, this.#start, this.#loading, this.#transcript.element, this.person, this.#composer);
+    replaceChildren(this, header, this.#connection, this.#start, this.#gone, this.#loading, this.#transcript.element, this.person, this.#composer);
   }
 
   set conversationId(id) {
@@ -88,24 +100,26 @@ class TurnwiseChat extends HTMLElement {
 
   show(view) {
     this.#view = view;
-    const isGone = this.#connection.dataset.phase === "ended";
+    const isGone = this.#connection.dataset.phase === "ended" && this.#connection.dataset.reason === "deleted";
+    this.#gone.hidden = !isGone;
+    this.#composer.hidden = isGone;
     this.#start.hidden = this.#conversationId !== null;
     this.#loading.hidden = this.#conversationId === null || view.known || isGone;
-    this.#transcript.element.hidden = this.#conversationId === null || !view.known;
+    this.#transcript.element.hidden = this.#conversationId === null || !view.known || isGone;
     this.#showTitle(view);
     this.#showBadge(view);
-    this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" || isGone });
+    this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" });
     if (view.known) this.#transcript.show(view, this.#outgoing.shown(view));
   }
 
   /** A conversation without a title of its own is called by its first message. */
   #showTitle(view) {
     const said = view.items.find((item) => item.kind === "message" && item.role === "user" && !item.origin);
-    const known = this.#conversation?.title || (said ? oneLine(said.text, 80) : view.known ? "Untitled conversation" : "…");
+    const known = this.#conversation?.title || (said ? oneLine(said.text, 80) : view.known ? "Untitled conversation" : "Conversation");
     const title = this.#conversationId ? known : "New conversation";
     if (this.#title.textContent === title) return;
     this.#title.textContent = title;
-    document.title = title === "…" ? "turnwise" : `${title} · turnwise`;
+    document.title = this.#conversationId === null ? "turnwise" : `${title} · turnwise`;
   }
 
   #showBadge(view) {
@@ -116,8 +130,10 @@ class TurnwiseChat extends HTMLElement {
   }
 
   #showConnection({ phase, reason = "" }) {
-    const sentence = this.#conversationId === null ? "" : connectionSentence(phase, reason);
+    const isLost = this.#conversationId !== null && phase === "waiting";
+    const sentence = isLost ? "The connection to the server is lost. The page tries again by itself." : "";
     this.#connection.dataset.phase = phase;
+    this.#connection.dataset.reason = reason;
     this.#connection.hidden = !sentence;
     if (this.#connection.dataset.sentence === sentence) return;
     this.#connection.dataset.sentence = sentence;
@@ -198,12 +214,6 @@ class TurnwiseChat extends HTMLElement {
       emit(this, "problem", { problem });
     }
   }
-}
-
-function connectionSentence(phase, reason) {
-  if (phase === "waiting") return "The connection to the server is lost. The page tries again by itself.";
-  if (phase !== "ended") return "";
-  return { deleted: "This conversation does not exist any more.", closed: "" }[reason] ?? "";
 }
 
 customElements.define("turnwise-chat", TurnwiseChat);

@@ -54,6 +54,7 @@ const ICONS = {
   clock: "M8 4.5V8l2.5 1.5M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z",
   close: "m3.5 3.5 9 9m0-9-9 9",
   cross: "m4.5 4.5 7 7m0-7-7 7",
+  expand: "M9.5 2.5h4v4m0-4L9 7M6.5 13.5h-4v-4m0 4L7 9",
   down: "M8 3v10m0 0 4-4m-4 4L4 9",
   menu: "M2 4h12M2 8h12M2 12h12",
   more: "M3 8h.01M8 8h.01M13 8h.01",

@@ -91,7 +91,7 @@ class TurnwiseInspector extends HTMLElement {
     this.#panelOf("steps", el("div", { className: "steps-bar" }, replay, this.#usage), this.#verdict, this.#notice, this.#list, this.#step);
     this.#panelOf("agents", this.#tree);
     this.#panelOf("outbox", this.#outbox);
-    const whole = iconButton("panel", "Full screen", () => this.#toggleFullScreen(), { hidden: !document.fullscreenEnabled });
+    const whole = iconButton("expand", "Full screen", () => this.#toggleFullScreen(), { hidden: !document.fullscreenEnabled });
     replaceChildren(this, el("header", { className: "inspector-header" }, bar, whole), this.#empty, [...this.#panels.values()], this.#tape);
   }
 

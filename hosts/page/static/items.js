@@ -90,11 +90,12 @@ const STATUS = {
 };
 
 function renderTool(item) {
-  const answered = item.name.endsWith(ASKS) ? answersOf(item) : null;
+  const asks = item.name.endsWith(ASKS);
+  const answered = asks ? answersOf(item) : null;
   const summary = el(
     "summary", {}, icon("tool"), el("code", { className: "tool-name" }, item.name),
-    el("span", { className: "excerpt" }, answered ? "" : argumentsLine(item)),
-    el("span", { className: `status status-${item.status}` }, STATUS[item.status] ?? item.status),
+    el("span", { className: "excerpt" }, answered ? "" : asks ? questionsLine(item) : argumentsLine(item)),
+    el("span", { className: `status status-${item.status}` }, asks && item.status === "running" ? "asked" : (STATUS[item.status] ?? item.status)),
   );
   const card = el("details", { className: "card" }, summary, el("div", { className: "card-body" }, toolBody(item)));
   const progress = item.status === "running" && item.progress ? el("p", { className: "progress", role: "status" }, item.progress) : null;
@@ -129,9 +130,18 @@ function argumentsLine(item) {
   return oneLine(item.rawArguments ?? written.join(", "), 160);
 }
 
+function questionsLine(item) {
+  return oneLine(questionsOf(item).map(({ question }) => String(question ?? "")).join(" "), 160);
+}
+
+function questionsOf(item) {
+  const { questions } = item.arguments;
+  return Array.isArray(questions) ? questions.filter((one) => typeof one === "object" && one !== null) : [];
+}
+
 /** Return the questions of a call that has ended, and the answers that were given. */
 function answersOf(item) {
-  const questions = Array.isArray(item.arguments.questions) ? item.arguments.questions : [];
+  const questions = questionsOf(item);
   if (item.status === "running" || item.status === "failed" || !questions.length) return null;
   const answers = answersIn(item.result);
   const rows = questions.flatMap(({ question = "" }) => [

@@ -95,8 +95,9 @@ export class Transcript {
     }
     let place = this.#list.firstChild;
     for (const row of rows) {
+      const old = this.#shown.get(row.key)?.element;
       const element = this.#elementOf(row);
-      if (element === place) place = place.nextSibling;
+      if (old && old === place) place = element.nextSibling;
       else this.#list.insertBefore(element, place);
     }
     this.#earlier.hidden = all.length <= rows.length;
