@@ -16,13 +16,15 @@ from .doors.openai import routes as openai_door
 from .doors.openai.conversations import delete_abandoned
 from .doors.openai.error_shape import OpenAiErrors
 from .problems import install_problems, problems
-from .routes import conversations, health, history, log, machine, models, requests, session, streams
+from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
+from .routes.methods import name_methods
 from .schemas.document import completed
 from .security.limits import HttpLimits
 from .security.middleware import middleware_of
 
 ROUTERS = tuple(
-    module.router for module in (conversations, requests, history, log, streams, machine, models, session, health)
+    module.router
+    for module in (conversations, requests, history, log, streams, machine, models, markdown, session, health)
 )
 """The endpoints of the host itself."""
 
@@ -68,6 +70,7 @@ def create_app(
     )
     app.state.host = HostState(engine, owner, token, limits)
     install_problems(app)
+    name_methods(app)
     for router in ROUTERS:
         app.include_router(router, responses=problems(401, 403, 503))
     for router in DOORS:

@@ -66,7 +66,8 @@ class ForkPoint(Body):
 
 
 class ShownConversation(Answer):
-    """A conversation as it is now. `title` is the one that was given."""
+    """A conversation as it is now. `title` is the one that was given, and `seq` the number of its newest step, which
+    came at the moment `updated_at`."""
 
     id: str
     title: str | None
@@ -81,6 +82,7 @@ class ShownConversation(Answer):
     policy: Annotated[dict[str, Any], DescribedBy(Policy)]
     state: StateJson
     seq: int
+    updated_at: AwareDatetime
 
     @classmethod
     async def of(cls, conversation: Conversation) -> Self:
@@ -101,6 +103,7 @@ class ShownConversation(Answer):
             policy=conversation.policy.model_dump(mode="json"),
             state=view.data,
             seq=conversation.state.book.seq,
+            updated_at=await conversation.updated_at(),
         )
 
 
