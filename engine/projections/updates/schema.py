@@ -65,15 +65,24 @@ def _wire_form(kind: Any) -> type[BaseModel]:
 
 @cache
 def data_model(kind: Any) -> type[BaseModel]:
-    """Return the model of what `.data` holds: of an update, of a state, or of another of these data classes. `Pure.`"""
+    """Return the model of what `.data` holds, which leaves out fields that have their default: of an update, of a
+    state, or of what an update holds, by its dataclass. `Pure.`"""
     if kind is StateChangeUpdate:
         return state_model()
-    fields = {
-        name: (_wire_type(annotation), ... if field.default is MISSING else field.default)
-        for name, field in data_fields(kind).items()
-        for annotation in (get_type_hints(kind)[name],)
-    }
-    return _model(kind.__name__.removesuffix("Update") + "Data", kind.__doc__, fields)
+    defaults = {name: ... if field.default is MISSING else field.default for name, field in data_fields(kind).items()}
+    return _fields_model(kind, kind.__name__.removesuffix("Update") + "Data", defaults)
+
+
+@cache
+def complete_model(kind: Any) -> type[BaseModel]:
+    """Return the model of `.data` where that always has all fields of the dataclass, as that of a `StepView`.
+    `Pure.`"""
+    return _fields_model(kind, kind.__name__, dict.fromkeys(data_fields(kind), ...))
+
+
+def _fields_model(kind: Any, name: str, defaults: Mapping[str, Any]) -> type[BaseModel]:
+    hints = get_type_hints(kind)
+    return _model(name, kind.__doc__, {field: (_wire_type(hints[field]), defaults[field]) for field in defaults})
 
 
 @cache

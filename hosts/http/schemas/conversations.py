@@ -21,7 +21,7 @@ Title = Annotated[str, Field(max_length=1000)]
 ChosenId = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9_-]{1,200}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}$",
         description="An id that the client chooses: the conversation is created once, however often this is sent.",
     ),
 ]

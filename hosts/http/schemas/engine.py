@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import Field
+from typing import Any, Literal, Self
 
 from ....engine.choices.offered_tools import OfferedTool
 from .body import Answer, Body
@@ -39,18 +37,6 @@ class Health(Answer):
     """The server answers, and its engine is open."""
 
     status: Literal["ok"]
-
-
-class MarkdownTexts(Body):
-    """Texts in Markdown."""
-
-    texts: Annotated[list[Annotated[str, Field(max_length=200_000)]], Field(max_length=50)]
-
-
-class MarkdownTrees(Answer):
-    """A tree for each of the texts, in their order: a list of nodes. A node is a text, or an object with its `tag`."""
-
-    trees: list[list[Any]]
 
 
 class GivenToken(Body):

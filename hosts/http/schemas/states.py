@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from ....engine.projections.step_view import StepView
-from ....engine.projections.updates.schema import data_model, message_model, state_model, turn_model
+from ....engine.projections.updates.schema import complete_model, message_model, state_model, turn_model
 from .described import DescribedBy
 
 StateJson = Annotated[dict[str, Any], DescribedBy(state_model())]
@@ -14,7 +14,7 @@ StateJson = Annotated[dict[str, Any], DescribedBy(state_model())]
 TurnJson = Annotated[dict[str, Any], DescribedBy(turn_model())]
 """A turn."""
 
-StepJson = Annotated[dict[str, Any], DescribedBy(data_model(StepView))]
+StepJson = Annotated[dict[str, Any], DescribedBy(complete_model(StepView))]
 """A step of the log."""
 
 MessageJson = Annotated[dict[str, Any], DescribedBy(message_model())]
