@@ -45,6 +45,7 @@ from .follower import Follower
 from .mailbox import Mailbox
 from .projections.feed import Feed
 from .projections.projection import ConversationProjection
+from .projections.step_reader import StepReader
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
 from .projections.updates.update import Update
@@ -66,9 +67,9 @@ the next conflict, so a few would do."""
 class Loop:
     """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
-    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for,
-    `recent_requests` what was handled. `follower` looks at the store for those who wait where another loop drives the
-    conversation.
+    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, `steps`
+    what people look back at, `recent_requests` what was handled. `follower` looks at the store for those who wait where
+    another loop drives the conversation.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Loop:
         self.feed = Feed(services.kept_updates)
         self.follower = Follower(self.catch_up, services.clock, projection)
         self.turns = TurnWaiters(projection, self.follower.waiting)
+        self.steps = StepReader(projection.read_entries)
         self._log = log
         self._history = history
         self._services = services

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...effects.model.performers.request_writer import RequestWriter
 from ...states.errors import InvalidInput
 from ..projections.request_view import RequestView, asked_request, written_request
-from ..projections.step_view import StepView, step_views
+from ..projections.step_view import StepView
 from ..projections.updates.state_view import StateView, view_of
 from .handle import Handle
 
@@ -35,25 +34,22 @@ class Inspection(Handle):
         """Return the steps that follow the step `after`, at most `limit` of them, in order: each with its event, its
         effects, and the state that it led to.
 
-        The states are computed from the beginning of the log, so a page costs as much as all steps before it. Raises
-        `InvalidInput`, and `Damaged` if the log cannot be read, or if a step does not come out as it was stored.
+        The states are computed from the beginning of the log, so a page far back costs as much as all steps before it;
+        the page behind one that was read lately costs only itself. Raises `InvalidInput`, and `Damaged` if the log
+        cannot be read, or if a step does not come out as it was stored.
         """
         first, most = _count("after", after), None if limit is None else _count("limit", limit)
-        if most == 0:
-            return ()
-        entries = await self._read_entries(0, None if most is None else first + most)
-        return await asyncio.to_thread(step_views, entries, first)
+        return () if most == 0 else await self._loop.steps.read(first, most)
 
     async def model_request(self, seq: int) -> RequestView:
         """Return the request for the next answer that the step `seq` asked for, as it was sent to the model, or is
         being sent. It is written again from the log, by the code that wrote it then.
 
         Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
-        `Damaged` as `steps` does.
+        `Damaged` if the log cannot be read.
         """
-        wanted = _count("seq", seq)
-        asked = await asyncio.to_thread(asked_request, await self._read_entries(), wanted)
-        return written_request(self.id, wanted, asked, RequestWriter(self._host.choices.registry))
+        asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
+        return written_request(self.id, asked, RequestWriter(self._host.choices.registry))
 
     async def outbox(self) -> tuple[Undelivered, ...]:
         """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent

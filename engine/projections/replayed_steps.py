@@ -24,11 +24,14 @@ class ReplayedStep(NamedTuple):
     effects: tuple[Effect, ...]
 
 
-def replayed_steps(entries: Iterable[LogEntry]) -> Iterator[ReplayedStep]:
-    """Yield the steps of these entries, the first of a log. Raises `Refused` if the machine does not take an event that
-    it took then. `Pure.`"""
-    state: AnyState = Idle()
-    context = Context()
+_BEGINNING, _NO_CONTEXT = Idle(), Context()
+
+
+def replayed_steps(
+    entries: Iterable[LogEntry], state: AnyState = _BEGINNING, context: Context = _NO_CONTEXT
+) -> Iterator[ReplayedStep]:
+    """Yield the steps of these entries, the first of a log, or those that follow this state with this context. Raises
+    `Refused` if the machine does not take an event that it took then. `Pure.`"""
     for entry in entries:
         event = entry.event
         step = begin(event) if isinstance(event, Opened) else transition(state, event, context)

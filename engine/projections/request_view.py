@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,13 @@ from ...effects.model.request.prompt_cache import CachedPrompt
 from ...states.context import Context
 from ...states.effects import RequestLlm
 from ...states.errors import InvalidInput
-from ...states.events import LlmResponse
+from ...states.events import Answer, LlmResponse
 from ...states.log import LogEntry
 from ...states.projections.transcript import Transcript
-from ...states.states import pending
-from .replayed_steps import ReplayedStep
-from .step_view import checked_steps
+from .projection import ConversationProjection, ReadEntries
+
+PAGE = 64
+"""How many steps are read at once to find the answer to a request, which mostly is among the first of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +56,10 @@ class RequestView:
 
 @dataclass(frozen=True)
 class AskedRequest:
-    """A request that a step asked for, the conversation as of that step, and the digest that was stored with the
-    answer; None if there is no answer, or one without a digest."""
+    """A request that the step `seq` asked for, the conversation as of that step, and the digest that was stored with
+    the answer; None if there is no answer, or one without a digest."""
 
+    seq: int
     effect: RequestLlm
     context: Context
     turn: int
@@ -64,46 +67,55 @@ class AskedRequest:
     digest: str | None
 
 
-def asked_request(entries: Iterable[LogEntry], seq: int) -> AskedRequest:
-    """Return the request that the step `seq` asked for. `entries` is the log.
+async def asked_request(projection: ConversationProjection, read_entries: ReadEntries, seq: int) -> AskedRequest:
+    """Return the request that the step `seq` asked for. What was said is taken from memory for the newest step, and
+    from the log for others; no step is computed again.
 
-    Raises `InvalidInput` if there is no such step, or if it asked for none; `Damaged` if a step before it was made by
-    another version of the state machine. `Pure.`
+    Raises `InvalidInput` if there is no such step, or if it asked for none, and `StoreError`.
     """
-    transcript = Transcript()
-    steps = checked_steps(entries)
-    for step in steps:
-        transcript.add(step.entry)
-        if step.entry.seq == seq:
-            break
-    else:
+    newest, context = projection.seq, projection.context
+    entries = await read_entries(seq - 1, seq) if 0 < seq <= newest else ()
+    if not entries:
         raise InvalidInput(f"This conversation has no step {seq}.")
-    effect = next((effect for effect in step.effects if isinstance(effect, RequestLlm)), None)
+    (entry,) = entries
+    effect = next((effect for effect in entry.effects if isinstance(effect, RequestLlm)), None)
     if effect is None:
         raise InvalidInput(f"The step {seq} asked no model for an answer.")
-    after = step.context.after(step.entry.event)
-    return AskedRequest(effect, after, step.after.book.turn, transcript, _answered_digest(steps, effect.effect_id))
+    if seq == newest:
+        transcript = await projection.transcript_at(seq)
+    else:
+        transcript, context = await asyncio.to_thread(_read, await read_entries(0, seq))
+    return AskedRequest(seq, effect, context, entry.turn, transcript, await _digest(read_entries, seq, effect))
 
 
-def _answered_digest(later: Iterable[ReplayedStep], effect_id: int) -> str | None:
-    """Return the digest that was stored with the answer to this effect, by the steps behind the one that has it."""
-    for step in later:
-        if effect_id not in pending(step.before):
-            return None
-        event = step.entry.event
-        if isinstance(event, LlmResponse) and event.effect_id == effect_id:
-            return event.digest or None
+def _read(entries: Iterable[LogEntry]) -> tuple[Transcript, Context]:
+    """Return what was said in these entries, the first of a log, and the context after them."""
+    transcript, context = Transcript(), Context()
+    for entry in entries:
+        transcript.add(entry)
+        context = context.after(entry.event)
+    return transcript, context
+
+
+async def _digest(read_entries: ReadEntries, seq: int, effect: RequestLlm) -> str | None:
+    """Return the digest that was stored with the answer to this effect of the step `seq`."""
+    while entries := await read_entries(seq, seq + PAGE):
+        for entry in entries:
+            event = entry.event
+            if isinstance(event, Answer) and event.effect_id == effect.effect_id:
+                return (event.digest or None) if isinstance(event, LlmResponse) else None
+        seq = entries[-1].seq
     return None
 
 
-def written_request(conversation_id: str, seq: int, asked: AskedRequest, writer: RequestWriter) -> RequestView:
+def written_request(conversation_id: str, asked: AskedRequest, writer: RequestWriter) -> RequestView:
     """Return the request as `writer` writes it now."""
     effect, context = asked.effect, asked.context
     offer = writer.offer_for(effect, context, asked.turn)
     prompt = CachedPrompt(conversation_id)
     request, digest = writer.write(effect, context, asked.turn, asked.transcript, offer, prompt)
     return RequestView(
-        seq=seq,
+        seq=asked.seq,
         effect_id=effect.effect_id,
         request=request,
         is_exact=None if asked.digest is None else asked.digest == digest,

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from ...persistence.errors import Damaged
+from ...states.context import Context
 from ...states.effects import RequestLlm
 from ...states.errors import Refused
 from ...states.events import Opened
@@ -19,6 +20,7 @@ from ...states.grammar import Junction, Row
 from ...states.log import LogEntry
 from ...states.machine import branches_for, entry_for
 from ...states.projections.transcript import Transcript
+from ...states.states import AnyState, Idle
 from .replayed_steps import ReplayedStep, replayed_steps
 from .updates.state_view import StateView, view_of
 
@@ -57,51 +59,54 @@ class StepView:
         }
 
 
-def step_views(entries: Iterable[LogEntry], after: int) -> tuple[StepView, ...]:
-    """Return the steps that follow the step `after`. `entries` are the first of a log, without a gap.
+class LogPosition:
+    """A place in a log, up to which its steps were computed. It moves on with `views`."""
 
-    Raises `Damaged` at the first step that does not come out as it was stored: another version of the state machine
-    wrote it. `Pure.`
-    """
-    return tuple(_views(entries, after))
+    def __init__(self) -> None:
+        self.seq = 0
+        self._state: AnyState = Idle()
+        self._context = Context()
+        self._transcript = Transcript()
 
+    def views(self, entries: Iterable[LogEntry], after: int) -> tuple[StepView, ...]:
+        """Move on over the entries that follow this place, and return those behind the step `after`.
 
-def _views(entries: Iterable[LogEntry], after: int) -> Iterator[StepView]:
-    transcript = Transcript()
-    for step in checked_steps(entries):
-        transcript.add(step.entry)
-        if step.entry.seq > after:
-            yield _view(step, transcript)
+        Raises `Damaged` at the first step that does not come out as it was stored: another version of the state machine
+        wrote it. The place is of no use then.
+        """
+        return tuple(self._views(entries, after))
 
+    def _views(self, entries: Iterable[LogEntry], after: int) -> Iterator[StepView]:
+        for step in self._checked(replayed_steps(entries, self._state, self._context)):
+            self.seq, self._state, self._context = step.entry.seq, step.after, step.context.after(step.entry.event)
+            self._transcript.add(step.entry)
+            if self.seq > after:
+                yield _view(step, self._context, self._transcript)
 
-def checked_steps(entries: Iterable[LogEntry]) -> Iterator[ReplayedStep]:
-    """Yield the steps of these entries, the first of a log. Raises `Damaged` at the first that comes out differently
-    from what was stored. `Pure.`"""
-    seq = 0
-    try:
-        for step in replayed_steps(entries):
-            seq = step.entry.seq
-            if step.after.book.seq != seq or step.effects != step.entry.effects:
-                raise _diverging(seq)
-            yield step
-    except Refused:
-        raise _diverging(seq + 1) from None
+    def _checked(self, steps: Iterator[ReplayedStep]) -> Iterator[ReplayedStep]:
+        try:
+            for step in steps:
+                if step.after.book.seq != step.entry.seq or step.effects != step.entry.effects:
+                    raise _diverging(step.entry.seq)
+                yield step
+        except Refused:
+            raise _diverging(self.seq + 1) from None
 
 
 def _diverging(seq: int) -> Damaged:
     return Damaged(seq, f"Step {seq} was made by another version of the state machine.")
 
 
-def _view(step: ReplayedStep, transcript: Transcript) -> StepView:
+def _view(step: ReplayedStep, context: Context, transcript: Transcript) -> StepView:
+    """Return a step; `context` and `transcript` are those after it."""
     entry = step.entry
-    after = step.context.after(entry.event)
     return StepView(
         seq=entry.seq,
         at=entry.event.at,
         turn=entry.turn,
         event=entry.event.model_dump(mode="json", exclude_defaults=True),
         effects=tuple(effect.model_dump(mode="json", exclude_defaults=True) for effect in entry.effects),
-        state=view_of(step.after, transcript, after.policy),
+        state=view_of(step.after, transcript, context.policy),
         passed=tuple(_passed(step)),
         requests=tuple(effect.effect_id for effect in entry.effects if isinstance(effect, RequestLlm)),
     )
