@@ -47,7 +47,7 @@ def test_its_commands_work_with_curl(server: LiveServer, tmp_path: Path) -> None
     if not shutil.which("curl"):
         missing("curl is not installed: `apt-get install curl`.")
     (block,) = re.findall(r"```\n(BASE=.*?)```", PAGE.text, re.DOTALL)
-    commands = block.replace("http://127.0.0.1:8040", server.url)
+    commands = block.replace("http://127.0.0.1:8000", server.url)
 
     ran = subprocess.run(["bash", "-euc", commands], cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
