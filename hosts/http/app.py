@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
+from .doors.agui import routes as agui_door
 from .doors.openai import routes as openai_door
 from .doors.openai.conversations import delete_abandoned
 from .doors.openai.error_shape import OpenAiErrors
@@ -28,7 +29,7 @@ ROUTERS = tuple(
 )
 """The endpoints of the host itself."""
 
-DOORS = (openai_door.router,)
+DOORS = (openai_door.router, agui_door.router)
 """The endpoints for clients of other protocols."""
 
 

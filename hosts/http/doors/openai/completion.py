@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from .....engine.projections.turn import FailedTurn, Turn
 from .....states.errors import TurnwiseError
 from ...problems import http_problem, problem_of
@@ -79,19 +81,20 @@ async def completion_of(asked: Asked) -> Completion:
 async def chunks_of(asked: Asked, *, usage: bool, at_end: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
     """Yield a completion as Server-Sent Events. `at_end` is awaited before the last one. An error in the middle is the
     last event, in the shape of the OpenAI API."""
+    last = DONE
     try:
         async with aclosing(_chunks(asked, usage=usage)) as chunks:
             async for chunk in chunks:
-                yield _event(chunk.model_dump_json(exclude_unset=True))
-        await at_end()
-        yield DONE
+                yield _event(chunk)
     except OpenAiRefusal as refusal:
-        yield _event(error_answer(refusal.status, refusal.code, refusal.message).model_dump_json())
+        last = _event(error_answer(refusal.status, refusal.code, refusal.message))
     except TurnwiseError as error:
-        yield _event(error_of(problem_of(error))[1].model_dump_json())
+        last = _event(error_of(problem_of(error))[1])
     except Exception:
         logger.exception("A completion failed in the middle of its stream.")
-        yield _event(error_of(http_problem("internal_error"))[1].model_dump_json())
+        last = _event(error_of(http_problem("internal_error"))[1])
+    await at_end()
+    yield last
 
 
 async def _chunks(asked: Asked, *, usage: bool) -> AsyncGenerator[CompletionChunk, None]:
@@ -127,5 +130,5 @@ def _failed(turn: FailedTurn) -> OpenAiRefusal:
     return OpenAiRefusal("turn_failed", turn.failure, status=502)
 
 
-def _event(data: str) -> bytes:
-    return f"data: {data}\n\n".encode()
+def _event(data: BaseModel) -> bytes:
+    return f"data: {data.model_dump_json(exclude_unset=True)}\n\n".encode()

@@ -9,10 +9,11 @@ from weakref import WeakSet
 
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
-from .....states.errors import TurnwiseError, UnknownConversation
+from .....states.errors import TurnwiseError
 from .....states.policy.model_settings import DEFAULT_SETTINGS
 from .....states.policy.policy import Profile
 from ...dependencies import Caller
+from ..turns.opening import opened
 from .messages import ReadMessages
 from .refusals import OpenAiRefusal
 from .request_body import CompletionBody
@@ -34,17 +35,10 @@ async def durable(
 ) -> Conversation:
     """Return the conversation with this id, created from the messages before the last one if there is none. Raises
     `OpenAiRefusal` if it uses another model, and what `Engine.create` raises."""
-    try:
-        conversation = await caller.open(engine, conversation_id)
-    except UnknownConversation:
-        noted = body.metadata.model_extra if body.metadata is not None else None
-        return await engine.create(
-            conversation_id=conversation_id,
-            model=body.model,
-            messages=read.history,
-            owner=caller.owner,
-            metadata=noted,
-        )
+    noted = body.metadata.model_extra if body.metadata is not None else None
+    conversation = await opened(
+        engine, caller, conversation_id, messages=read.history, model=body.model, metadata=noted
+    )
     models = {model.name for model in conversation.policy.models}
     if body.model not in models:
         sentence = f"The conversation uses the model {conversation.policy.models[0].name}."

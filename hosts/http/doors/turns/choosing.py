@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from itertools import pairwise
 
 from .....engine.conversation import Conversation
@@ -53,14 +54,40 @@ async def _sent(conversation: Conversation, said: Said, request_id: str) -> Requ
 
 async def _earlier(conversation: Conversation, said: Said, request_id: str) -> RequestedTurn | None:
     """Return what was stored under this id as it is asked for now, None if nothing was. The engine compares the two."""
+    earlier = await earlier_request(conversation, request_id)
+    if earlier is None:
+        return None
+    if earlier.awaited is None or earlier.is_message:
+        return MessageTurn(conversation, request_id, said)
+    return ActTurn(conversation, request_id, _reply(said, earlier.awaited))
+
+
+@dataclass(frozen=True)
+class EarlierRequest:
+    """A request that was stored before, and what the conversation waited for then."""
+
+    is_message: bool
+    awaited: Awaited | None
+
+
+async def earlier_request(conversation: Conversation, request_id: str) -> EarlierRequest | None:
+    """Return the request that was stored under this id, None if none was. Raises `StoreError`."""
     for before, step in pairwise(await conversation.steps()):
-        if step.event.get("event_id") != request_id:
-            continue
-        awaited = _awaited_in(before.state)
-        if awaited is None or step.event["type"] == "user_message":
-            return MessageTurn(conversation, request_id, said)
-        return ActTurn(conversation, request_id, _reply(said, awaited))
+        if step.event.get("event_id") == request_id:
+            return EarlierRequest(step.event["type"] == "user_message", _awaited_in(before.state))
     return None
+
+
+async def began_waiting(conversation: Conversation) -> int | None:
+    """Return the number of the step since which the conversation waits for what it waits for now, None if it waits for
+    nobody. Raises `StoreError`."""
+    began, now = None, None
+    for step in reversed(await conversation.steps()):
+        awaited = _awaited_in(step.state)
+        if awaited is None or awaited != (now or awaited):
+            break
+        began, now = step.seq, awaited
+    return began
 
 
 def _awaited_in(state: StateView) -> Awaited | None:

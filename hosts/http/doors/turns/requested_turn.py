@@ -82,6 +82,11 @@ class ActTurn(RequestedTurn):
         super().__init__(conversation, request_id)
         self._act = act
 
+    @property
+    def call_id(self) -> str:
+        """The call that the act is about."""
+        return self._act.call_id
+
     async def store(self) -> None:
         """Answer, decline, approve or resolve."""
         await perform(self.conversation, self._act, self.request_id, wait=False)

@@ -1,38 +1,13 @@
-"""One server with a model that does what it is told, and clients of it."""
+"""A client of the server, from the package `openai`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import openai
 import pytest
 
-from turnwise import Engine, Policy, Retry
-
-from .....support.doors.commanded_model import CommandedLlm, book, look
-from .....support.http.live_server import LiveServer, serving
-
-
-@pytest.fixture(scope="module")
-def model() -> CommandedLlm:
-    """The model of the server."""
-    return CommandedLlm()
-
-
-@pytest.fixture(scope="module")
-def engine(model: CommandedLlm) -> Engine:
-    """The engine of the server, which is used in the server's event loop only."""
-    tools: list[Any] = ["ask_user_question", "respond_to_user", look, book]
-    second = CommandedLlm("second")
-    return Engine.open("sqlite://", model=model, models=[second], tools=tools, policy=Policy(retry=Retry(base=0.0)))
-
-
-@pytest.fixture(scope="module")
-def server(engine: Engine) -> Iterator[LiveServer]:
-    """The server."""
-    with serving(engine) as server:
-        yield server
+from .....support.http.live_server import LiveServer
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,60 @@
+"""The endpoint of AG-UI."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.responses import Response
+
+from ...dependencies import CurrentCaller, CurrentEngine, CurrentHost
+from ...problems import problems
+from ...streams.sse import EventStream
+
+router = APIRouter(tags=["agui"])
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The events of the run.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+
+
+class RunBody(BaseModel):
+    """A `RunAgentInput` of AG-UI 1.0; https://docs.ag-ui.com describes its other members."""
+
+    model_config = ConfigDict(extra="allow")
+
+    threadId: str
+    runId: str
+    messages: list[dict[str, Any]]
+
+
+@router.post(
+    "/agui",
+    operation_id="runAgent",
+    response_class=Response,
+    responses={**_STREAM, **problems(400, 408, 413, 415, 422)},
+)
+async def run_agent(body: RunBody, engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost) -> Response:
+    """Run the agent once: answer the last message, or go on after an interrupt.
+
+    The thread is the conversation; it is created with its first message. The turn goes on if the client disconnects.
+    """
+    await asyncio.to_thread(_load)
+    from ag_ui.core import RunAgentInput
+
+    from .run import events_of_run
+
+    try:
+        run = RunAgentInput.model_validate(body.model_dump())
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
+        raise RequestValidationError(faults) from None
+    return EventStream(events_of_run(run, engine, caller), host.limits)
+
+
+def _load() -> None:
+    """Import what takes a quarter of a second, once, so that the other clients need not wait for it."""
+    from . import run as run

@@ -1,0 +1,30 @@
+"""The conversation that a client names by an id of its own, created when it is first named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .....engine.conversation import Conversation
+from .....engine.engine import Engine
+from .....states.errors import UnknownConversation
+from ...dependencies import Caller
+
+
+async def opened(
+    engine: Engine,
+    caller: Caller,
+    conversation_id: str,
+    *,
+    messages: list[dict[str, Any]],
+    model: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Conversation:
+    """Return the caller's conversation with this id; if there is none, a new one that begins with these messages.
+    Raises what `Engine.create` raises, in particular `Refused` with `event_id_reused` for the id of somebody else."""
+    try:
+        return await caller.open(engine, conversation_id)
+    except UnknownConversation:
+        return await engine.create(
+            conversation_id=conversation_id, model=model, messages=messages, owner=caller.owner, metadata=metadata
+        )
