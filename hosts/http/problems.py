@@ -190,9 +190,13 @@ def _problem(status: int, code: str, sentence: str, subject: str | None = None) 
     return Problem(title=_title(status), status=status, detail=encodable(sentence), code=code, subject=known)
 
 
+_RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""Phrases of RFC 9110 that older versions of Python know under other names."""
+
+
 def _title(status: int) -> str:
     try:
-        return HTTPStatus(status).phrase
+        return _RENAMED.get(status) or HTTPStatus(status).phrase
     except ValueError:
         return "Error"
 

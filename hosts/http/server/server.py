@@ -21,6 +21,7 @@ from typing import Any
 
 import uvicorn
 from sse_starlette.sse import AppStatus
+from starlette.applications import Starlette
 
 from .limits import ServerLimits
 from .protocol import GuardedProtocol
@@ -33,7 +34,7 @@ logger = logging.getLogger("turnwise.http")
 
 
 class Server(uvicorn.Server):
-    """Serves an application, and stops on SIGTERM or SIGINT; a second signal ends the process at once.
+    """Serves an application that has started, and stops on SIGTERM or SIGINT; a second signal ends the process at once.
 
     `close_engine` is called first when it stops. `on_listening` is called once connections are taken.
     """
@@ -53,7 +54,7 @@ class Server(uvicorn.Server):
                 app,
                 http=protocol,
                 ws="none",
-                lifespan="on",
+                lifespan="off",
                 log_config=None,
                 log_level="error",
                 access_log=False,
@@ -103,6 +104,21 @@ class Server(uvicorn.Server):
         for connection in [*self.server_state.connections]:
             connection.transport.abort()
         await asyncio.sleep(0)  # the connections learn that they are lost
+
+
+async def serve(
+    app: Starlette,
+    sockets: list[socket.socket],
+    *,
+    close_engine: Callable[[], Awaitable[None]],
+    on_listening: Callable[[], None] = lambda: None,
+    limits: ServerLimits | None = None,
+) -> None:
+    """Start the application, and serve it on these sockets until a signal comes. Raises what the application raises
+    when it starts."""
+    server = Server(app, close_engine=close_engine, on_listening=on_listening, limits=limits)
+    async with app.router.lifespan_context(app):
+        await server.serve(sockets)
 
 
 def end_process_in_time(limits: ServerLimits) -> None:

@@ -99,6 +99,38 @@ def demo(
 
 
 @app.command()
+def serve(
+    host: options.Host = None,
+    port: options.Port = None,
+    token: options.Token = None,
+    allow_host: options.AllowHosts = None,
+    origin: options.Origins = None,
+    db: options.Db = None,
+    model: options.Model = None,
+    tools: options.Tools = None,
+    preset: options.Preset = None,
+    owner: options.ServedOwner = None,
+    demo: options.Demo = False,
+    debug: options.Debug = None,
+) -> None:
+    """Serve the conversations over HTTP, with a page for browsers.
+
+    Without a token only programs of this machine can use it. Ctrl-C stops it; turns under way go on at the next start.
+    """
+    chosen = {"tools": tools, "preset": preset, "owner": owner}
+    address = {"host": host, "port": port, "token": token, "allow_hosts": allow_host, "origins": origin}
+    settings = _settings(db=db, **_models(model), **chosen, **address, debug=debug)
+    own = any(value is not None for value in (db, *chosen.values()))
+    _refuse("The demo has a database, tools and rules of its own.", demo and own)
+    from .http_extra import require_http
+
+    require_http()
+    from .serve import serve
+
+    _run(serve(settings, demo=demo))
+
+
+@app.command()
 def show(
     conversation_id: options.Id,
     events: options.Events = False,

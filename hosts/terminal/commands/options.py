@@ -104,3 +104,40 @@ Format = Annotated[
 ExportAll = Annotated[bool, typer.Option("--all", help="Export every conversation.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that was exported, or - for stdin.")]
 Fix = Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")]
+Host = Annotated[
+    str | None,
+    typer.Option("--host", metavar="HOST", help="The address at which to listen.", show_default="127.0.0.1"),
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="PORT", help="The port; 0 stands for a free one.", show_default="8000"),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help="What clients must present. Other users of this machine can see it here; TURNWISE_TOKEN hides it.",
+        show_default="none",
+    ),
+]
+AllowHosts = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="One more name of this server. Repeatable.", show_default=False),
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--origin",
+        metavar="ORIGIN",
+        help="Another site whose pages may call this server, as in https://example.org. Repeatable.",
+        show_default=False,
+    ),
+]
+Demo = Annotated[
+    bool, typer.Option("--demo", help="Serve a few made-up conversations, in a database that is removed at the end.")
+]
+ServedOwner = Annotated[
+    str | None,
+    typer.Option("--owner", metavar="NAME", help="Serve the conversations of this owner only.", show_default="all"),
+]

@@ -61,7 +61,22 @@ class Settings(settings.Settings):
     debug: bool = False
     """Whether to write a log to stderr."""
 
-    @field_validator("models", "tools", mode="before")
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Where `turnwise serve` listens: an address of this machine, or a name that is resolved to some."""
+
+    port: int = Field(default=8000, ge=0, le=65535)
+    """The port of `turnwise serve`; 0 stands for a free one."""
+
+    token: str = Field(default="", repr=False)
+    """What the clients of `turnwise serve` have to present; without it, only programs of this machine are served."""
+
+    allow_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """More names under which clients may address `turnwise serve`. A string is split at its commas."""
+
+    origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins of other sites whose pages may call `turnwise serve`. A string is split at its commas."""
+
+    @field_validator("models", "tools", "allow_hosts", "origins", mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
         names = (given,) if isinstance(given, str) else given

@@ -36,6 +36,7 @@ class LiveServer:
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self._app = app
         self._ready = threading.Event()
         self._engine = engine
         self._server = Server(app, close_engine=self._close_engine, on_listening=self._ready.set, limits=limits)
@@ -45,9 +46,13 @@ class LiveServer:
     def _serve(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._server.serve(sockets=[self._socket]))
+                runner.run(self._run())
         finally:
             self._ready.set()
+
+    async def _run(self) -> None:
+        async with self._app.router.lifespan_context(self._app):
+            await self._server.serve(sockets=[self._socket])
 
     async def _close_engine(self) -> None:
         if self._engine is not None:
@@ -57,7 +62,7 @@ class LiveServer:
         """Start, and return when connections are taken. Raises AssertionError if the application does not start."""
         self._thread.start()
         assert self._ready.wait(PATIENCE), "The server did not start."
-        assert self._server.started, "The application failed when it started; its log says why."
+        assert self._server.started, "The application failed when it started; the traceback of its thread says why."
 
     def stop(self) -> None:
         """Stop as SIGTERM does: open streams end, the engine closes. May be called twice."""

@@ -1,0 +1,89 @@
+"""`turnwise serve`: the conversations of a database over HTTP, until a signal comes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+
+from ....engine.engine import Engine
+from ....states.errors import ConfigurationError
+from ...http.app import create_app
+from ...http.demo.engine import demo_engine
+from ...http.security.middleware import LOCAL_HOSTS
+from ...http.server.limits import ServerLimits
+from ...http.server.server import end_process_in_time
+from ...http.server.server import serve as serve_app
+from ...http.server.sockets import address_of, bind, is_loopback
+from ..configuration.presets import preset_of
+from ..configuration.profiles import with_chosen_profile
+from ..configuration.settings import Settings
+from ..configuration.tools import tools_named, with_required_tools
+from ..output.log_handlers import NoticeHandler
+
+
+async def serve(settings: Settings, *, demo: bool) -> int:
+    """Serve until a signal comes, and return the exit code. The address is printed once connections are taken.
+
+    Raises `ConfigurationError` for an address at which it cannot listen, or that other machines can reach and that has
+    no token, and `StoreError`.
+    """
+    if not (settings.token or is_loopback(settings.host)):
+        sentence = "A server that other machines can reach needs a token: give --token, or set TURNWISE_TOKEN."
+        raise ConfigurationError(sentence)
+    if not settings.debug:
+        logging.getLogger("turnwise.http").addHandler(NoticeHandler(logging.WARNING))
+    limits = ServerLimits()
+    with ExitStack() as bound:
+        sockets = [bound.enter_context(one) for one in bind(settings.host, settings.port)]
+        address = address_of(settings.host, sockets[0].getsockname()[1])
+        async with _engine(settings, demo) as engine:
+
+            async def stop() -> None:
+                end_process_in_time(limits)
+                await engine.close()
+
+            app = create_app(
+                engine,
+                token=settings.token or None,
+                owner=(lambda request: settings.owner) if settings.owner else None,
+                hosts=_hosts(settings),
+                origins=settings.origins,
+            )
+            await serve_app(
+                app,
+                sockets,
+                close_engine=stop,
+                on_listening=lambda: print(f"turnwise serves {address}", flush=True),
+                limits=limits,
+            )
+    return 0
+
+
+def _hosts(settings: Settings) -> Sequence[str] | None:
+    """Return the names of the server. With a token it has any name, unless some are given."""
+    if settings.token and not settings.allow_hosts:
+        return None
+    return (*LOCAL_HOSTS, settings.host, *settings.allow_hosts)
+
+
+@asynccontextmanager
+async def _engine(settings: Settings, demo: bool) -> AsyncGenerator[Engine]:
+    """Yield the engine that is to be served, which is not open yet. Raises `ConfigurationError`."""
+    if demo:
+        async with demo_engine(settings.model) as engine:
+            yield engine
+        return
+    settings, policy = with_chosen_profile(settings), preset_of(settings)
+    engine = Engine.open(
+        settings.db,
+        model=settings.model,
+        models=settings.models,
+        tools=tools_named(with_required_tools(settings.tools, policy)),
+        policy=policy,
+        settings=settings,
+    )
+    # Whether older texts can be found is known when the store is open; that of the terminal can find them.
+    engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
+    await engine.check(servers=False)
+    yield engine
