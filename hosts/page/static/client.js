@@ -24,8 +24,6 @@ export function newId() {
 
 /** The API of one server. `base` is the URL of the page, which the paths of the API are relative to. */
 export class Client {
-  #sessions = 0;
-
   constructor(base) {
     this.base = new URL(".", base);
     /** Called when a request is refused because the caller is not known. */
@@ -152,9 +150,8 @@ export class Client {
 
   // --- the session of a browser, which stands for a token
 
-  async openSession(token) {
-    await this.#send("POST", "session", { token }, { mayBeUnknown: true });
-    this.#sessions += 1;
+  openSession(token) {
+    return this.#send("POST", "session", { token }, { mayBeUnknown: true });
   }
 
   closeSession() {
@@ -193,12 +190,10 @@ export class Client {
       options.body = JSON.stringify(body);
       options.headers["Content-Type"] = "application/json";
     }
-    const session = this.#sessions;
     const response = await this.#fetch(this.#address(relative), options);
     if (response.ok) return response.status === 204 ? null : response.json();
     const problem = await problemOf(response);
-    const isOutdated = session !== this.#sessions; // a session was opened since the request was sent
-    if (problem.status === 401 && !mayBeUnknown && !isOutdated) this.onUnauthorized(problem);
+    if (problem.status === 401 && !mayBeUnknown) this.onUnauthorized(problem);
     throw problem;
   }
 
@@ -310,7 +305,6 @@ class Stream {
     try {
       await this.#options.probe();
     } catch (problem) {
-      if (this.#ended) return;
       if (problem.status === 404 || problem.status === 401) {
         this.close();
         this.#report("ended", { reason: problem.status === 404 ? "deleted" : "unauthorized", problem });

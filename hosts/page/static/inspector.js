@@ -163,11 +163,17 @@ class TurnwiseInspector extends HTMLElement {
     const step = this.#steps.at(seq);
     const titleOf = this.#titleOf;
     this.#tape.show({ seq, last, isLive: this.#chosen === null, step, titleOf });
-    if (this.#tab === "machine" && this.#map && (step || last === 0)) this.#machine.show(this.#trailTo(seq));
+    if (this.#tab === "machine" && this.#map) this.#showMachine(seq, step);
     if (this.#tab !== "steps") return;
     this.#list.show({ steps: this.#steps, seq, titleOf });
     this.#step.show({ step, before: this.#steps.at(seq - 1), titleOf });
     this.#tellProblem();
+  }
+
+  /** Light the state of a step; as long as the newest step is being read, the state that the updates tell. */
+  #showMachine(seq, step) {
+    if (step) this.#machine.show(this.#trailTo(seq));
+    else if (this.#chosen === null && this.#view?.known) this.#machine.show([{ seq, event: null, route: [this.#view.state.type] }]);
   }
 
   /** The newest steps up to `seq` with the way that each took, for the drawing. */
@@ -223,7 +229,8 @@ class TurnwiseInspector extends HTMLElement {
     const usage = await this.#client.getUsage(id).catch(() => null);
     if (id !== this.#conversationId || !usage) return;
     const words = usageText(usage);
-    this.#usage.textContent = words ? `${count(turns)} ${turns === 1 ? "turn" : "turns"} · ${words}` : "";
+    const counted = turns === 1 ? "1 turn" : `${count(turns)} turns`;
+    this.#usage.textContent = [turns > 0 && counted, words].filter(Boolean).join(" · ");
     this.#usage.title = usageDetails(usage);
   }
 

@@ -1,7 +1,8 @@
 // <turnwise-machine>: the machine as a drawing. It shows in which state a conversation is, and which way it came.
 //
 //   element.map = new MachineMap(await client.getMachine())
-//   element.show([{seq, route, event}, …])     up to `TRAIL` steps, the last of which is the one to show
+//   element.show([{seq, route, event}, …])     up to `TRAIL` steps, the last of which is the one to show;
+//                                                 its `event` is null while only its state is known
 //
 // The states are one stop of the Tab key; the arrow keys go from one to the next. Whatever has the focus or is under the
 // pointer is explained below the drawing, by the same words for everybody.
@@ -22,6 +23,7 @@ class TurnwiseMachine extends HTMLElement {
   #steps = [];
   #states = new Map();
   #trail = svg("g", { class: "trail", "aria-hidden": "true" });
+  #numbers = svg("g", { class: "numbers", "aria-hidden": "true" });
   #text = el("p", { className: "visually-hidden" });
   #explanation = el("div", { className: "machine-explanation" });
   #explained = null;
@@ -41,6 +43,7 @@ class TurnwiseMachine extends HTMLElement {
       this.#trail,
       svg("circle", { class: "origin", cx: map.data.lines[0].points[0][0], cy: map.data.lines[0].points[0][1], r: 5 }),
       map.data.states.map((state) => this.#drawState(state)),
+      this.#numbers,
     );
     drawing.addEventListener("keydown", (event) => this.#move(event));
     drawing.addEventListener("pointerleave", () => this.#explain(null));
@@ -107,8 +110,7 @@ class TurnwiseMachine extends HTMLElement {
       svg("rect", { x: state.x - width / 2, y: state.y - height / 2, width, height, rx: radiusOf(state, height) }),
       state.kind === "end" &&
         svg("rect", { class: "inner", x: state.x - width / 2 + 3.5, y: state.y - height / 2 + 3.5, width: width - 7, height: height - 7, rx: 7 }),
-      lines.map((line, index) => svg("text", { x: state.x, y: top + index * LINE_HEIGHT }, line)),
-      svg("g", { class: "number", "aria-hidden": "true" }),
+      svg("text", {}, lines.map((line, index) => [" ", svg("tspan", { x: state.x, y: top + index * LINE_HEIGHT }, line)])),
     );
     group.addEventListener("pointerenter", () => this.#explain({ state }));
     group.addEventListener("focus", () => this.#explain({ state }));
@@ -126,10 +128,8 @@ class TurnwiseMachine extends HTMLElement {
       return svg("g", { class: age === 0 ? "way newest" : "way", "data-age": age }, this.#wayOf(step, age));
     });
     replaceChildren(this.#trail, paths);
-    for (const [type, group] of this.#states) {
-      group.classList.toggle("visited", numbers.has(type));
-      replaceChildren(group.querySelector(".number"), numbers.has(type) && this.#numberOf(type, numbers.get(type)));
-    }
+    replaceChildren(this.#numbers, [...numbers].map(([type, number]) => this.#drawNumber(type, number)));
+    for (const [type, group] of this.#states) group.classList.toggle("visited", numbers.has(type));
     const passed = new Set(this.#steps.at(-1)?.route.slice(1, -1));
     for (const [type, group] of this.#states) group.classList.toggle("passed", passed.has(type));
     const isOutOfFrame = this.#steps.at(-1)?.route.includes("turn") ?? false;
@@ -145,7 +145,7 @@ class TurnwiseMachine extends HTMLElement {
     });
   }
 
-  #numberOf(type, { seq, age }) {
+  #drawNumber(type, { seq, age }) {
     const { x, y } = this.#map.states.get(type);
     const { box_width: width, box_height: height } = this.#map.data;
     const text = String(seq);
@@ -153,7 +153,7 @@ class TurnwiseMachine extends HTMLElement {
     const [left, top] = [x + width / 2 - size + 5, y - height / 2 - 8];
     return svg(
       "g",
-      { "data-age": age },
+      { class: "number", "data-age": age, "data-state": type },
       svg("rect", { x: left, y: top, width: size, height: 16, rx: 8 }),
       svg("text", { x: left + size / 2, y: top + 8 }, text),
     );
@@ -168,6 +168,7 @@ class TurnwiseMachine extends HTMLElement {
 
   #textOf(last) {
     if (last === null) return "No step is shown.";
+    if (last.event === null) return `The conversation is in ${this.#map.titleOf(last.route[0])}.`;
     const titles = last.route.map((node) => this.#map.titleOf(node));
     if (titles.length === 1) return `Step ${last.seq}: ${last.event}. The conversation stays in ${titles[0]}.`;
     const over = titles.length > 2 ? ` over ${titles.slice(1, -1).join(", ")}` : "";

@@ -41,9 +41,9 @@ class TurnwiseStep extends HTMLElement {
         this.#forkButton(step),
       ),
       this.#section("Event", () => json(step.event)),
-      this.#section(`Effects`, () => effectsOf(step.effects), step.effects.length),
-      this.#section("State", () => json(step.state.data ?? {})),
+      this.#section("Effects", () => effectsOf(step.effects), step.effects.length),
       step.requests.length > 0 && this.#section("Model request", (body) => this.#readRequest(step, body)),
+      this.#section("State", () => json(step.state.data ?? {})),
       step.passed.length > 0 && el("p", { className: "step-meta" }, "Through ", step.passed.map((name) => el("code", {}, name))),
     );
   }

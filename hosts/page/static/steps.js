@@ -4,6 +4,9 @@
 //   steps.extendTo(41)          the log has at least so many steps
 //   steps.at(12)                the step, or undefined, and then its page is read
 //
+// One page is read at a time, because the end of a long log takes the server seconds. Whoever still misses a step when
+// `changed` is called asks again: what was only passed while scrubbing is not read.
+//
 // Steps are counted from 1 without gaps. `last` is the newest one known, 0 for none.
 
 export const PAGE = 100;
@@ -13,7 +16,7 @@ export class Steps {
   #conversationId;
   #changed;
   #pages = new Map(); // steps by the number of their page, each without a gap from its first
-  #reading = new Set();
+  #isReading = false;
   #isClosed = false;
 
   constructor(client, conversationId, changed) {
@@ -66,15 +69,15 @@ export class Steps {
   }
 
   async #read(page) {
-    if (this.#reading.has(page)) return;
-    this.#reading.add(page);
+    if (this.#isReading) return;
+    this.#isReading = true;
     try {
       await this.#readPage(page);
       this.problem = null;
     } catch (problem) {
       if (!this.#isClosed) await this.#explain(problem);
     }
-    this.#reading.delete(page);
+    this.#isReading = false;
     if (!this.#isClosed) this.#changed();
   }
 
@@ -92,7 +95,7 @@ export class Steps {
   /** A log of which a step does not come out as it was stored can be read up to that step. */
   async #explain(problem) {
     this.problem = problem;
-    if (this.divergence) return;
+    if (this.divergence || problem.code !== "store_error") return;
     const { divergence } = await this.#client.replayConversation(this.#conversationId).catch(() => ({}));
     if (!divergence) return;
     this.divergence = divergence;

@@ -126,7 +126,7 @@ class TurnwiseTree extends HTMLElement {
     const add = (agent, level, place, siblings) => {
       if (seen.has(agent.id)) return;
       seen.add(agent.id);
-      const below = (children.get(agent.id) ?? []).sort((one, other) => byId(one.id, other.id));
+      const below = (children.get(agent.id) ?? []).sort(inOrder);
       rows.push({ agent, level, place, siblings, children: below.length });
       if (!this.#folded.has(agent.id)) below.forEach((child, index) => add(child, level + 1, index + 1, below.length));
     };
@@ -205,9 +205,14 @@ function roleOf(agent) {
   return agent.role === "background" ? "background" : "";
 }
 
-/** Ids of sub-agents end in numbers, which are compared as numbers. */
-function byId(one, other) {
-  return one.localeCompare(other, "en", { numeric: true });
+/** Sub-agents first, by the numbers in which their ids end; then background agents by their titles. */
+function inOrder(one, other) {
+  if (Boolean(one.parent) !== Boolean(other.parent)) return one.parent ? -1 : 1;
+  return nameOf(one).localeCompare(nameOf(other), "en", { numeric: true });
+}
+
+function nameOf(agent) {
+  return agent.parent ? agent.id : agent.title;
 }
 
 customElements.define("turnwise-tree", TurnwiseTree);
