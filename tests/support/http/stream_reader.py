@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from starlette.types import ASGIApp, Message
@@ -81,10 +81,14 @@ class StreamReader:
 
 
 @asynccontextmanager
-async def reading(app: ASGIApp, path: str = "/", query: str = "") -> AsyncIterator[StreamReader]:
+async def reading(
+    app: ASGIApp, path: str = "/", query: str = "", headers: Mapping[str, str] | None = None
+) -> AsyncIterator[StreamReader]:
     """Return a context in which a client reads this path of an application. It disconnects at the end."""
     reader = StreamReader()
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": []}
+    sent = [(b"host", b"test"), *((name.encode(), value.encode()) for name, value in (headers or {}).items())]
+    scope = {"type": "http", "scheme": "http", "method": "GET", "path": path, "headers": sent}
+    scope["query_string"] = query.encode()
     task = asyncio.ensure_future(app(scope, reader.receive, reader.send))
     try:
         yield reader

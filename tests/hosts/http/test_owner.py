@@ -1,0 +1,161 @@
+"""An application with users of its own: what belongs to one is not found by another, whatever is asked.
+
+The operations are read from the OpenAPI document, so that a new one cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from turnwise import Engine
+from turnwise.hosts.http import create_app
+
+from ...support.http.documented_client import NO_BODY, DocumentedClient, api_document, calling, operations_of
+from ...support.http.obedient_model import CALL, Conversations, obedient_engine
+from ...support.http.stream_reader import reading
+
+SECRET = "the secret of ann"
+
+BODIES: dict[str, Any] = {
+    "changeConversation": {"title": "Mine now"},
+    "sendMessage": {"text": "Hello"},
+    "answerQuestions": {"answers": {"When?": "6:30 PM"}, "call_id": CALL},
+    "approveCall": {"call_id": CALL, "allowed": True},
+    "resolveCall": {"call_id": CALL, "verdict": "again"},
+    "withdrawMessage": {"message_id": "m"},
+}
+"""The bodies that operations on a conversation need."""
+
+OF_NOBODY = {"getMachine", "listModels", "listTools", "renderMarkdown", "openSession", "closeSession", "getHealth"}
+"""Operations that show nothing of any conversation."""
+
+OF_ALL = {"createConversation", "listConversations", "followConversations"}
+"""Operations that concern conversations without naming one in the path; each has a test below."""
+
+OF_DOORS = {"createChatCompletion", "listChatModels", "getChatModel", "runAgent"}
+"""Operations of other protocols; tests/hosts/http/doors has them."""
+
+OPERATIONS = operations_of(api_document())
+OF_ONE = [name for name, (_, path, _) in OPERATIONS.items() if "{conversation_id}" in path]
+
+
+async def by_header(request: Request) -> str | None:
+    """The user whom a header names; in a program this is a session or a signed token."""
+    if request.headers.get("x-user") == "banned":
+        raise PermissionError
+    return request.headers.get("x-user")
+
+
+@asynccontextmanager
+async def two_users() -> AsyncIterator[tuple[Engine, DocumentedClient, str]]:
+    """An engine, Bob's client, and the id of a conversation of Ann's that waits for an answer."""
+    engine = obedient_engine()
+    async with engine, calling(create_app(engine, owner=by_header), headers={"x-user": "bob"}) as bob:
+        anns = await Conversations(engine, owner="ann", title=SECRET).asking()
+        yield engine, bob, anns.id
+
+
+class TestTheConversationOfAnother:
+    """Bob knows the id of Ann's conversation."""
+
+    @pytest.mark.parametrize("operation", OF_ONE)
+    async def test_is_not_found(self, operation: str) -> None:
+        """Every operation that names a conversation answers 404, as for an id that nobody has; nothing happens."""
+        async with two_users() as (engine, bob, anns):
+            conversation = await engine.get(anns)
+            before = await conversation.events()
+            parameters = {"seq": 2} if "{seq}" in OPERATIONS[operation][1] else {}
+            body = BODIES.get(operation, NO_BODY)
+            response = await bob.call(operation, body, conversation_id=anns, **parameters)
+            unknown = await bob.call(operation, body, conversation_id="nobody", **parameters)
+            after = await conversation.events()
+            listed = await engine.list()
+
+        assert response.status_code == 404
+        assert response.text.replace(anns, "nobody") == unknown.text
+        assert before == after
+        assert [summary.id for summary in listed] == [anns]
+
+    def test_every_operation_is_asked(self) -> None:
+        """A new operation must be sorted into one of the lists of this module."""
+        assert OPERATIONS.keys() == {*OF_ONE, *OF_NOBODY, *OF_ALL} | (OPERATIONS.keys() & OF_DOORS)
+
+    @pytest.mark.parametrize("parameter", ["owner", "parent", "works_for", "before"])
+    async def test_is_not_listed(self, parameter: str) -> None:
+        """A list shows Bob's own conversations, and no way of asking for others leads to them."""
+        async with two_users() as (engine, bob, anns):
+            mine = await engine.create(owner="bob")
+            listed = await bob.result("listConversations")
+            response = await bob.call("listConversations", **{parameter: "ann" if parameter == "owner" else anns})
+
+        assert [one["id"] for one in listed["conversations"]] == [mine.id]
+        assert SECRET not in response.text
+        assert not response.is_success or response.json()["conversations"] == []
+
+    async def test_has_no_agent_of_somebody_else(self) -> None:
+        """Bob cannot create an agent that works for Ann's conversation, nor a conversation of Ann's."""
+        async with two_users() as (_, bob, anns):
+            agent = await bob.problem("createConversation", {"role": "background", "works_for": anns})
+            hers = await bob.problem("createConversation", {"owner": "ann"})
+            taken = await bob.call("createConversation", {"id": anns})
+
+        assert agent == (404, "unknown_conversation")
+        assert hers == (422, "invalid_input")
+        assert (taken.status_code, SECRET in taken.text) == (409, False)
+
+    async def test_is_not_followed(self) -> None:
+        """Bob's stream of all conversations shows his own only."""
+        engine = obedient_engine()
+        app = create_app(engine, owner=by_header)
+        async with engine, calling(app, headers={"x-user": "bob"}) as bob:
+            hers = await bob.problem("followConversations", owner="ann")
+            async with reading(app, "/events", headers={"x-user": "bob"}) as reader:
+                await reader.until_event("tree")
+                await Conversations(engine, owner="ann", title=SECRET).asking()
+                mine = await Conversations(engine, owner="bob").idle()
+                while not any(event.json.get("conversation_id") == mine.id for event in reader.events[1:]):
+                    await reader.until(len(reader.received) + 1)
+
+        shown = {event.json["conversation_id"] for event in reader.events} - {None}
+        assert shown == {mine.id}
+        assert SECRET not in json.dumps([event.json for event in reader.events])
+        assert hers == (422, "invalid_input")
+
+
+class TestTheConversationOfTheCaller:
+    """What Bob does with his own."""
+
+    async def test_belongs_to_the_caller(self) -> None:
+        """A conversation that Bob creates is his, without his saying so, and so is its copy."""
+        async with two_users() as (_, bob, _):
+            mine = await bob.result("createConversation", {})
+            named = await bob.result("createConversation", {"owner": "bob"})
+            copied = await bob.result("forkConversation", conversation_id=mine["id"])
+
+        assert mine["owner"] == named["owner"] == copied["conversation"]["owner"] == "bob"
+
+    @pytest.mark.parametrize("user", ["", "banned"])
+    @pytest.mark.parametrize("operation", ["listConversations", "getMachine", "createConversation"])
+    async def test_needs_a_known_caller(self, user: str, operation: str) -> None:
+        """A caller for whom the application returns None, or raises PermissionError, is refused with 401."""
+        engine = obedient_engine()
+        headers = {"x-user": user} if user else {}
+        async with engine, calling(create_app(engine, owner=by_header), headers=headers) as nobody:
+            body = {} if operation == "createConversation" else NO_BODY
+            refused = await nobody.call(operation, body)
+
+        assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+        assert refused.headers["www-authenticate"] == "Bearer"
+
+    async def test_may_be_found_by_a_plain_function(self) -> None:
+        """`owner` need not be a coroutine function."""
+        engine = obedient_engine()
+        app = create_app(engine, owner=lambda request: request.headers["x-user"])
+        async with engine, calling(app, headers={"x-user": "bob"}) as bob:
+            assert (await bob.result("createConversation", {}))["owner"] == "bob"
