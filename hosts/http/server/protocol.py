@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from ..problems import MEDIA_TYPE, HttpCode, ProblemResponse, body_of, http_problem
+from ..streams.sse import WATCHES_READERS
 from .connection import LimitedConnection
 from .limits import ServerLimits
 
@@ -42,7 +43,7 @@ class GuardedProtocol(H11Protocol):
         *,
         limits: ServerLimits,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, {**app_state, WATCHES_READERS: True}, _loop)
         self.conn: LimitedConnection = LimitedConnection(limits)
         self._limits = limits
         self._is_refused = False

@@ -30,6 +30,9 @@ from .events import BEGINNING, EndReason, end_event, tree_event, update_event
 PIECE = 65_536
 """Bytes of an event that are sent at once. uvicorn holds about as many that a client has not read."""
 
+WATCHES_READERS = "watches_readers"
+"""A key in the state of a request whose server disconnects a client that does not read."""
+
 logger = logging.getLogger("turnwise.http")
 
 
@@ -120,8 +123,9 @@ class EventStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end or the client has gone. If it does not read, the response ends incomplete, and
         the server closes the connection."""
+        is_watched = WATCHES_READERS in scope.get("state", {})
         try:
-            await super().__call__(scope, receive, PiecewiseSend(send, self._send_seconds))
+            await super().__call__(scope, receive, PiecewiseSend(send, None if is_watched else self._send_seconds))
         except TimeoutError:
             sentence = "A client of %r was disconnected: it did not read for %g s."
             logger.warning(sentence, scope["path"], self._send_seconds)
@@ -129,9 +133,9 @@ class EventStream(EventSourceResponse):
 
 class PiecewiseSend:
     """Sends long events in pieces, each within `seconds`, so that a server holds little of an event that a client reads
-    slowly. No other event comes between the pieces of one. Raises `TimeoutError`."""
+    slowly. No other event comes between the pieces of one. Raises `TimeoutError`, unless `seconds` is None."""
 
-    def __init__(self, send: Send, seconds: float) -> None:
+    def __init__(self, send: Send, seconds: float | None) -> None:
         self._send = send
         self._seconds = seconds
         self._lock = asyncio.Lock()

@@ -17,6 +17,7 @@ import httpx
 
 from turnwise import Engine
 from turnwise.hosts.http.server.limits import ServerLimits
+from turnwise.hosts.http.server.protocol import GuardedProtocol
 from turnwise.hosts.http.server.server import Server
 
 from .event_stream import ServerSentEvent, events_of
@@ -57,6 +58,11 @@ class LiveServer:
     async def _close_engine(self) -> None:
         if self._engine is not None:
             await self._engine.close()
+
+    @property
+    def connections(self) -> list[GuardedProtocol]:
+        """The connections that are open."""
+        return [one for one in self._server.server_state.connections if isinstance(one, GuardedProtocol)]
 
     def start(self) -> None:
         """Start, and return when connections are taken. Raises AssertionError if the application does not start."""

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnwise import Conversation, Engine, EngineClosed, InvalidInput, tool
 from turnwise.hosts.http.security.limits import HttpLimits
-from turnwise.hosts.http.streams.sse import tree_stream, update_stream
+from turnwise.hosts.http.streams.sse import PIECE, PiecewiseSend, tree_stream, update_stream
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
 from ....support.engine_scenarios import QUESTION, Gate, answers_after
@@ -186,6 +186,36 @@ class TestDisconnecting:
             turn = await sending
 
         assert (turn.status, turn.reply) == ("completed", "Done.")
+
+    async def test_a_client_that_does_not_read_is_disconnected(self, caplog: pytest.LogCaptureFixture) -> None:
+        """H3: where the server does not watch its readers, the stream does: it stops, and the log has the reason."""
+        async with Engine.open("sqlite://", model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+            response = await update_stream(engine, conversation, None, HttpLimits(send_seconds=0.01))
+
+            async def stuck(message: Message) -> None:
+                await asyncio.Event().wait()
+
+            scope = {"type": "http", "method": "GET", "path": "/events\n", "headers": []}
+            await response(scope, asyncio.Event().wait, stuck)
+
+        assert "A client of '/events\\n' was disconnected: it did not read for 0.01 s." in caplog.text
+
+    async def test_long_events_are_sent_in_pieces(self) -> None:
+        """A server holds one piece of an event that a client reads slowly, and the client gets all of it."""
+        pieces: list[Message] = []
+
+        async def send(message: Message) -> None:
+            pieces.append(message)
+
+        sending = PiecewiseSend(send, None)
+        await sending({"type": "http.response.start", "status": 200, "headers": []})
+        await sending({"type": "http.response.body", "body": b"x" * (2 * PIECE + 1), "more_body": True})
+        await sending({"type": "http.response.body", "body": b"y" * PIECE, "more_body": False})
+        await sending({"type": "http.response.body", "body": b"", "more_body": False})
+
+        assert [len(piece.get("body", b"")) for piece in pieces] == [0, PIECE, PIECE, 1, PIECE, 0]
+        assert [piece.get("more_body") for piece in pieces] == [None, True, True, True, False, False]
 
 
 def ended(reason: str) -> ServerSentEvent:
