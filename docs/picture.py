@@ -45,8 +45,9 @@ def take(browser: Browser, address: str, scheme: str, file: Path) -> None:
     page = browser.new_page(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")
     page.set_default_timeout(PATIENCE)
     page.goto(f"{address}/#/c/{CONVERSATION}")
-    expect(page.get_by_role("table")).to_be_visible(timeout=PATIENCE)  # the Markdown has been rendered
-    page.screenshot(path=file)
+    expect(page.get_by_role("table")).to_be_visible(timeout=PATIENCE)  # the Markdown is rendered
+    expect(page.get_by_text("Step 11 of 11")).to_be_visible(timeout=PATIENCE)  # and the machine is drawn
+    page.screenshot(path=file, animations="disabled", caret="hide")
     page.close()
 
 

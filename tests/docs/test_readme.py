@@ -1,5 +1,6 @@
 """The README: its programs run, its diagram is the table's, and its links lead somewhere."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -79,3 +80,12 @@ def test_its_links_lead_somewhere() -> None:
     """Every relative link names a file or a folder of the repository, or a heading of a page."""
     assert README.links()
     assert README.broken_links() == []
+
+
+def test_its_pictures_are_there_and_small() -> None:
+    """The page in light and in dark, as `make picture` writes it; everybody who clones the repository loads them."""
+    pictures = [ROOT / path for path in re.findall(r'(?:src|srcset)="(docs/[^"]+)"', README.text)]
+
+    assert [picture.name for picture in pictures] == ["page-dark.png", "page.png"]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert all(picture.stat().st_size < 300_000 for picture in pictures)
