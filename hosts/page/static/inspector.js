@@ -11,7 +11,7 @@ import "./step.js";
 import "./step_list.js";
 import "./tape.js";
 import "./tree.js";
-import { el, emit, iconButton, replaceChildren } from "./dom.js";
+import { el, iconButton, replaceChildren } from "./dom.js";
 import { TRAIL } from "./machine.js";
 import { verdict } from "./replay.js";
 import { inWords, MachineMap } from "./routes.js";
@@ -29,8 +29,11 @@ class TurnwiseInspector extends HTMLElement {
   #chosen = null; // the step that is shown; null for the newest, whichever it is
   #tab = "machine";
   #frame = 0;
-  #turns = -1;
+  #turns = -1; // how many had ended when the usage was read
+  #delivered = null; // the items of the view when the outbox was read
   #isReadingMap = false;
+  #mapProblem = null;
+  #told = { problem: null, divergence: null };
   #titleOf = inWords; // until there is a map
 
   #tabs = new Map();
@@ -58,6 +61,8 @@ class TurnwiseInspector extends HTMLElement {
     this.#chosen = null;
     this.#view = null;
     this.#turns = -1;
+    this.#delivered = null;
+    this.#mapProblem = null;
     for (const element of [this.#step, this.#tree, this.#outbox]) element.conversationId = id;
     this.#usage.textContent = "";
     replaceChildren(this.#verdict);
@@ -66,7 +71,7 @@ class TurnwiseInspector extends HTMLElement {
 
   /** Show a conversation, of which `view` is what is known. */
   show(view) {
-    const isSame = this.#view !== null && view.lastId === this.#view.lastId && view.turns === this.#view.turns;
+    const isSame = ["lastId", "turns", "items"].every((key) => this.#view && view[key] === this.#view[key]);
     this.#view = view;
     if (!isSame) this.#later();
   }
@@ -88,11 +93,11 @@ class TurnwiseInspector extends HTMLElement {
     bar.append(...this.#tabs.values());
     const replay = el("button", { type: "button", className: "button small", onclick: () => this.#replay(replay) }, "Replay");
     this.#panelOf("machine", this.#machine);
-    this.#panelOf("steps", el("div", { className: "steps-bar" }, replay, this.#usage), this.#verdict, this.#notice, this.#list, this.#step);
+    this.#panelOf("steps", el("div", { className: "steps-bar" }, replay, this.#usage), this.#verdict, this.#list, this.#step);
     this.#panelOf("agents", this.#tree);
     this.#panelOf("outbox", this.#outbox);
     const whole = iconButton("expand", "Full screen", () => this.#toggleFullScreen(), { hidden: !document.fullscreenEnabled });
-    replaceChildren(this, el("header", { className: "inspector-header" }, bar, whole), this.#empty, [...this.#panels.values()], this.#tape);
+    replaceChildren(this, el("header", { className: "inspector-header" }, bar, whole), this.#empty, [...this.#panels.values()], this.#notice, this.#tape);
   }
 
   #tabOf(name, title) {
@@ -148,7 +153,7 @@ class TurnwiseInspector extends HTMLElement {
     this.#empty.hidden = hasConversation;
     for (const [name, panel] of this.#panels) panel.hidden = name !== this.#tab || (!hasConversation && name !== "machine");
     const hasTape = hasConversation && ["machine", "steps"].includes(this.#tab);
-    this.#tape.hidden = !hasTape;
+    this.#tape.hidden = this.#notice.hidden = !hasTape;
     this.#readMap();
     if (!hasConversation) return this.#machine.show([]);
     if (this.#view?.lastId) this.#steps.extendTo(newestStep(this.#view.lastId));
@@ -162,12 +167,12 @@ class TurnwiseInspector extends HTMLElement {
     const seq = Math.min(this.#chosen ?? last, last);
     const step = this.#steps.at(seq);
     const titleOf = this.#titleOf;
+    this.#tellProblem();
     this.#tape.show({ seq, last, isLive: this.#chosen === null, step, titleOf });
     if (this.#tab === "machine" && this.#map) this.#showMachine(seq, step);
     if (this.#tab !== "steps") return;
     this.#list.show({ steps: this.#steps, seq, titleOf });
     this.#step.show({ step, before: this.#steps.at(seq - 1), titleOf });
-    this.#tellProblem();
   }
 
   /** Light the state of a step; as long as the newest step is being read, the state that the updates tell. */
@@ -185,13 +190,21 @@ class TurnwiseInspector extends HTMLElement {
   }
 
   #tellProblem() {
-    const { problem, divergence } = this.#steps;
-    const retry = el("button", { type: "button", className: "link-button", onclick: () => this.#steps.retry() }, "Try again");
+    const { divergence } = this.#steps;
+    const problem = this.#mapProblem ?? this.#steps.problem;
+    if (this.#told.problem === problem && this.#told.divergence === divergence) return;
+    this.#told = { problem, divergence };
+    const retry = el("button", { type: "button", className: "link-button", onclick: () => this.#retry() }, "Try again");
     if (problem) replaceChildren(this.#notice, el("p", { className: "error" }, problem.message, " ", retry));
     else if (divergence) {
       const sentence = `Steps from ${divergence.seq} on cannot be shown: another version of the machine made them. Replay says more.`;
       replaceChildren(this.#notice, el("p", { className: "error" }, sentence));
     } else replaceChildren(this.#notice);
+  }
+
+  #retry() {
+    this.#mapProblem = null;
+    this.#steps.retry();
   }
 
   // --- scrubbing
@@ -208,7 +221,7 @@ class TurnwiseInspector extends HTMLElement {
   // --- what is read beside the steps
 
   async #readMap() {
-    if (this.#map || this.#isReadingMap) return;
+    if (this.#map || this.#isReadingMap || this.#mapProblem) return;
     this.#isReadingMap = true;
     try {
       this.#map = new MachineMap(await this.#client.getMachine());
@@ -216,7 +229,8 @@ class TurnwiseInspector extends HTMLElement {
       this.#titleOf = (type) => this.#map.titleOf(type);
       this.#later();
     } catch (problem) {
-      emit(this, "problem", { problem });
+      this.#mapProblem = problem;
+      this.#later();
     }
     this.#isReadingMap = false;
   }
@@ -235,8 +249,8 @@ class TurnwiseInspector extends HTMLElement {
   }
 
   #refreshOutbox() {
-    if (this.#outbox.dataset.view === `${this.#conversationId} ${this.#view?.lastId}`) return;
-    this.#outbox.dataset.view = `${this.#conversationId} ${this.#view?.lastId}`;
+    if (this.#view === null || this.#view.items === this.#delivered) return;
+    this.#delivered = this.#view.items;
     this.#outbox.refresh();
   }
 

@@ -110,7 +110,7 @@ class TurnwiseMachine extends HTMLElement {
       svg("rect", { x: state.x - width / 2, y: state.y - height / 2, width, height, rx: radiusOf(state, height) }),
       state.kind === "end" &&
         svg("rect", { class: "inner", x: state.x - width / 2 + 3.5, y: state.y - height / 2 + 3.5, width: width - 7, height: height - 7, rx: 7 }),
-      svg("text", {}, lines.map((line, index) => [" ", svg("tspan", { x: state.x, y: top + index * LINE_HEIGHT }, line)])),
+      svg("text", {}, lines.map((line, index) => titleLine(line, state.x, top + index * LINE_HEIGHT))),
     );
     group.addEventListener("pointerenter", () => this.#explain({ state }));
     group.addEventListener("focus", () => this.#explain({ state }));
@@ -256,6 +256,11 @@ function wrapped(title) {
   const splits = words.slice(1).map((_, index) => [words.slice(0, index + 1).join(" "), words.slice(index + 1).join(" ")]);
   const longest = (lines) => Math.max(...lines.map((line) => line.length));
   return splits.reduce((one, other) => (longest(other) < longest(one) ? other : one));
+}
+
+/** A line of a title. The space behind it has a place of its own, so that the line stands in the middle. */
+function titleLine(line, x, y) {
+  return [svg("tspan", { x, y }, line), svg("tspan", { x, y }, " ")];
 }
 
 function radiusOf(state, height) {

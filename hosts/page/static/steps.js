@@ -10,6 +10,7 @@
 // Steps are counted from 1 without gaps. `last` is the newest one known, 0 for none.
 
 export const PAGE = 100;
+const MOST_PAGES = 20; // pages that are kept: an event can be large
 
 export class Steps {
   #client;
@@ -39,6 +40,7 @@ export class Steps {
   extendTo(seq) {
     if (seq <= this.last || this.divergence) return;
     this.last = seq;
+    this.problem = null;
     this.#changed();
   }
 
@@ -88,7 +90,9 @@ export class Steps {
     if (end <= after) return;
     const { steps } = await this.#client.getLog(this.#conversationId, { after, limit: end - after });
     if (steps.length === 0) throw new Error("The step cannot be read yet.");
+    this.#pages.delete(page);
     this.#pages.set(page, [...known, ...steps]);
+    if (this.#pages.size > MOST_PAGES) this.#pages.delete(this.#pages.keys().next().value);
     this.last = Math.max(this.last, steps.at(-1).seq);
   }
 

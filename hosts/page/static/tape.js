@@ -36,7 +36,7 @@ class TurnwiseTape extends HTMLElement {
     this.#back.disabled = seq <= 1;
     this.#forward.disabled = seq >= last;
     this.#live.setAttribute("aria-pressed", String(isLive));
-    this.#where.textContent = isEmpty ? "No steps yet" : `Step ${seq} of ${last}`;
+    this.#where.textContent = isEmpty ? "Reading the steps…" : `Step ${seq} of ${last}`;
     this.#what.textContent = step ? `${inWords(step.event.type)} → ${titleOf(step.state.type)}` : "";
     this.#slider.setAttribute("aria-valuetext", step ? `${this.#where.textContent}: ${this.#what.textContent}` : this.#where.textContent);
   }

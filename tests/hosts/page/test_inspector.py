@@ -67,6 +67,15 @@ class Desk:
 
         return self.server.run(said)
 
+    def send(self, conversation_id: str, text: str) -> None:
+        """Send a message, and wait for the end of its turn."""
+
+        async def sent() -> None:
+            conversation = await self.engine.get(conversation_id)
+            await conversation.send(text)
+
+        self.server.run(sent)
+
     def answer(self, conversation_id: str) -> None:
         """Answer the question that the conversation asks."""
 
@@ -163,7 +172,8 @@ class TestMachine:
         found = await page.evaluate(
             """() => [...document.querySelectorAll(".machine .state")].map((state) => {
                 const box = state.querySelector("rect").getBoundingClientRect();
-                const lines = [...state.querySelectorAll("text tspan")].map((text) => text.getBoundingClientRect());
+                const words = [...state.querySelectorAll("tspan")].filter((line) => line.textContent.trim());
+                const lines = words.map((line) => line.getBoundingClientRect());
                 const fits = lines.every((line) => line.left > box.left && line.right < box.right && line.top > box.top
                     && line.bottom < box.bottom);
                 return [state.dataset.state, fits, lines[0].height];
@@ -263,6 +273,21 @@ class TestSteps:
         await verdict.get_by_role("button", name="Show step 2").click()
         await expect(page.locator("turnwise-tape")).to_contain_text("Step 2 of 2")
 
+    async def test_steps_that_cannot_be_read_are_read_again(self, page: Page, desk: Desk, faults: Faults) -> None:
+        """While the server cannot be reached the state is lit, and a button reads the steps again."""
+        faults.allow("ERR_FAILED")
+        await page.route("**/log?*", lambda route: route.abort())
+        await look_into(page, desk, desk.begin("Hello"))
+        await expect_step(page, "Step 3 of 3", "Idle")
+        notice = page.locator("turnwise-inspector .error")
+        await expect(notice).to_contain_text("The server cannot be reached.")
+
+        await page.unroute("**/log?*")
+        await notice.get_by_role("button", name="Try again").click()
+
+        await expect(page.locator("turnwise-tape")).to_contain_text("LLM response → Idle")
+        await expect(notice).to_have_count(0)
+
     async def test_of_a_long_log_only_what_is_seen_is_read_and_shown(self, page: Page, desk: Desk) -> None:
         """A log of five pages: the first and the last are read, and the list has few elements."""
         pages: list[str] = []
@@ -309,10 +334,15 @@ class TestOthers:
         await expect(tree.locator("[aria-current='true']")).to_contain_text("Look in Osaka")
 
     async def test_the_outbox_shows_what_is_not_delivered(self, page: Page, desk: Desk) -> None:
-        """With its attempts, and a way to the step that it stands in."""
-        await look_into(page, desk, desk.begin("Hello"), "Outbox")
+        """With its attempts, as they happen, and a way to the step that it stands in."""
+        conversation = desk.begin("Hello")
+        await look_into(page, desk, conversation, "Outbox")
 
-        row = page.get_by_role("row", name=re.compile("doorbell"))
+        rows = page.get_by_role("row", name=re.compile("doorbell"))
+        await expect(rows).to_have_count(1)
+        desk.send(conversation, "Hello again")
+        await expect(rows).to_have_count(2)
+        row = rows.first
         await expect(row.get_by_role("cell").first).to_have_text(re.compile(r"^[1-9]\d*$"))
         await row.get_by_role("button", name="Show step 3").click()
 
