@@ -9,9 +9,11 @@ import pytest
 from ..support.pages import ROOT, Page, table
 
 PAGE = Page("docs/requirements.md")
+SECTIONS = ("Where they are tested", "Where HTTP and the page are tested")
 TESTED = {
     number: re.findall(r"[\w/]+\.py", " ".join(files))
-    for number, files in table(PAGE.section("Where they are tested"), "Number").items()
+    for section in SECTIONS
+    for number, files in table(PAGE.section(section), "Number").items()
 }
 
 
@@ -23,8 +25,9 @@ def test_each_test_that_it_names_quotes_the_requirement(number: str) -> None:
         assert re.search(rf"\b{number}\b", (ROOT / "tests" / name).read_text(encoding="utf-8")), name
 
 
-def test_all_requirements_of_agents_are_listed() -> None:
+@pytest.mark.parametrize("title", ["Background agents (D)", "HTTP (H)"])
+def test_all_requirements_of_a_section_are_listed(title: str) -> None:
     """Each of them has a row that says where it is tested."""
-    listed = table(PAGE.section("Background agents (D)"), "Number")
+    listed = table(PAGE.section(title), "Number")
 
-    assert {number for number in TESTED if number.startswith("D")} == set(listed)
+    assert {number for number in TESTED if number.startswith(title[-2])} == set(listed)
