@@ -151,6 +151,7 @@ class BlockingConversation(_Blocking[Conversation]):
     updates = _iterates(Conversation.updates)
     stream = _iterates(Conversation.stream)
     wait = _waits(Conversation.wait)
+    turn_after = _waits(Conversation.turn_after)
     transcript = _waits(Conversation.transcript)
     messages = _waits(Conversation.messages)
     repairs = _waits(Conversation.repairs)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from functools import partial
 
-from ...states.errors import Refused
+from ...states.errors import InvalidInput, Refused
 from ...states.events import UserMessage
 from ...states.policy.policy import WhenBusy
 from ...states.values.images import Image
@@ -66,3 +66,19 @@ class TurnStreams(TurnRequests):
         with suppress(Refused):  # the store takes nothing at the moment; what is known here is as it was stored
             await self._loop.catch_up()
         return self._note_seen(await self._loop.turns.newest())
+
+    async def turn_after(self, request_id: str) -> Turn:
+        """Wait until the turn of this request ends or waits for a person for the first time after it, and return it as
+        it was then, even if it has gone on since. `request_id` is also the id of a message.
+
+        So a server answers a repeated request as it answered the first one; `send` returns the turn of a repeated
+        message as it is by now. Raises `InvalidInput` if no request with this id was stored, and what `send` raises.
+        """
+        handled = await self._loop.recent_requests.find_by_id(request_id)
+        if handled is None or not handled.seq:
+            raise InvalidInput("No request was stored under this id.")
+        is_message = isinstance(handled.request, UserMessage)
+        number = await self._loop.turns.taken(request_id) if is_message else handled.turn
+        if not number:
+            raise InvalidInput("This request belongs to no turn.")
+        return self._note_seen(await self._loop.turns.after(handled.seq, number))

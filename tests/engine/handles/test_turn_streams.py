@@ -13,7 +13,7 @@ import pytest
 
 from turnwise import Conversation, Engine, EngineClosed, InvalidInput, ModelRequest, Refused, Settings, Update, tool
 from turnwise.persistence.opening import open_store
-from turnwise.testing import FunctionLlm, ManualClock, call, reply
+from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, reply
 
 from ...support.engine_scenarios import Gate, Watcher, answers_after, until
 from ...support.scenarios.repeated_requests import ANSWER, engine_at
@@ -375,3 +375,39 @@ class TestAnotherEngine:
             assert await waiting == await sending
             assert sleepers == ()
             await watcher.stop()
+
+
+class TestTurnAfter:
+    """`turn_after` returns the turn as it stopped first after a request."""
+
+    async def test_a_message_led_to_a_question_that_is_answered_by_now(self, database: Path) -> None:
+        """The turn is returned as it waited then, and after the answer as it ended, also by another engine."""
+        questions = [{"question": "When?", "options": [{"label": "6:30"}, {"label": "7:00"}]}]
+        model = ScriptedLlm([call("ask_user_question", questions=questions), reply("Booked.")])
+        async with Engine.open(database, model=model, tools=["ask_user_question"]) as engine:
+            conversation = await engine.create()
+            asked = await conversation.send("A table", message_id="m1")
+            ended = await conversation.answer({"When?": "6:30"}, request_id="a1")
+            assert [await conversation.turn_after(one) for one in ("m1", "a1")] == [asked, ended]
+
+        async with Engine.open(database, tools=["ask_user_question"]) as engine:
+            again = await engine.get(conversation.id)
+            assert [await again.turn_after(one) for one in ("m1", "a1")] == [asked, ended]
+
+    async def test_a_message_that_waits_belongs_to_the_turn_that_takes_it(self, engine: Engine) -> None:
+        """And not to the one that was under way when it was sent."""
+        conversation = await engine.create()
+        await conversation.send("Hello", message_id="m1", wait=False)
+        queued = await conversation.send("And?", message_id="m2", when_busy="queue", wait=False)
+
+        assert queued.status == "queued"
+        assert [(await conversation.turn_after(one)).number for one in ("m1", "m2")] == [1, 2]
+
+    async def test_a_request_without_a_turn(self, engine: Engine) -> None:
+        """An unknown one, and one before the first turn, are refused instead of waited for."""
+        conversation = await engine.create()
+        await conversation.set_title("Dinner", request_id="t1")
+
+        for request_id, sentence in (("t1", "belongs to no turn"), ("t2", "under this id")):
+            with pytest.raises(InvalidInput, match=sentence):
+                await conversation.turn_after(request_id)

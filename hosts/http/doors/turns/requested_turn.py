@@ -37,9 +37,9 @@ class RequestedTurn(ABC):
         """Return an iterator over the updates of the turn, from the request on until the turn ends or waits for a
         person."""
 
-    @abstractmethod
     async def turn(self) -> Turn:
         """Wait until the turn ends or waits for a person for the first time after the request, and return it."""
+        return await self.conversation.turn_after(self.request_id)
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,12 @@ class MessageTurn(RequestedTurn):
 
     async def store(self) -> None:
         """Send the message."""
-        await self._send(wait=False)
+        said = self._said
+        await self.conversation.send(said.text, images=said.images, message_id=self.request_id, wait=False)
 
     def updates(self) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates since the message."""
         return self.conversation.stream(self._said.text, images=self._said.images, message_id=self.request_id)
-
-    async def turn(self) -> Turn:
-        """Return the turn that took the message."""
-        return await self._send(wait=True)
-
-    async def _send(self, *, wait: bool) -> Turn:
-        return await self.conversation.send(
-            self._said.text, images=self._said.images, message_id=self.request_id, wait=wait
-        )
 
 
 class ActTurn(RequestedTurn):
@@ -89,7 +81,7 @@ class ActTurn(RequestedTurn):
 
     async def store(self) -> None:
         """Answer, decline, approve or resolve."""
-        await perform(self.conversation, self._act, self.request_id, wait=False)
+        await perform(self.conversation, self._act, self.request_id)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield the updates since the act. Where some cannot be shown, none are; the turn is waited for all the
@@ -103,10 +95,6 @@ class ActTurn(RequestedTurn):
                 if _stops(update):
                     return
         await self.turn()
-
-    async def turn(self) -> Turn:
-        """Return the turn as it stopped after the act."""
-        return await perform(self.conversation, self._act, self.request_id, wait=True)
 
 
 async def seq_of_request(conversation: Conversation, request_id: str) -> int | None:

@@ -240,10 +240,12 @@ class TestAQuestion:
         answered = talk.say("Narita", message_id="m2")
         talk.say("ask", message_id="m3")
 
+        later = talk.send(talk.messages[:1], message_id="m1")
         repeated = talk.send(talk.messages[:3], message_id="m2")
         streamed = list(talk.send(talk.messages[:3], message_id="m2", stream=True))
 
-        assert said(asked) == said(again)
+        assert said(asked) == said(again) == said(later)
+        assert turn_of(asked) == turn_of(later)
         assert said(repeated) == said(answered)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in streamed) == said(answered)
         with pytest.raises(openai.ConflictError):
