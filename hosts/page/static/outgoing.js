@@ -21,19 +21,19 @@ export class Outgoing {
     const messageId = isAgain ? this.#unsure.messageId : newId();
     this.#unsure = null;
     this.#conversationId = conversationId;
-    this.#messages = [...this.#messages.filter((one) => one.messageId !== messageId), { messageId, text }];
+    this.#messages = [...this.#messages.filter((one) => one.messageId !== messageId), { messageId, text, isQueued: false }];
     this.#write();
     return messageId;
   }
 
   /** Note that the request for a message has failed. */
   fail(conversationId, messageId, problem) {
-    const failed = this.#messages.find((one) => one.messageId === messageId);
-    this.#messages = this.#messages.filter((one) => one.messageId !== messageId);
-    if (failed && (problem.status === 0 || problem.status >= 500)) this.#unsure = { conversationId, ...failed };
-    this.#write();
+    const text = this.textOf(messageId);
+    this.#keep((one) => one.messageId !== messageId);
+    if (problem.status === 0 || problem.status >= 500) this.#unsure = { conversationId, messageId, text };
   }
 
+  /** Return the text of a message that was sent from here, or an empty one. */
   textOf(messageId) {
     return this.#messages.find((one) => one.messageId === messageId)?.text ?? "";
   }
@@ -43,14 +43,17 @@ export class Outgoing {
     const inbox = view.state.data.inbox ?? [];
     if (!this.#messages.length && !inbox.length) return [];
     const said = new Set(view.items.filter((item) => item.messageId).map((item) => item.messageId));
-    const still = this.#messages.filter((one) => !said.has(one.messageId));
-    if (still.length !== this.#messages.length) {
-      this.#messages = still;
-      this.#write();
-    }
+    for (const one of this.#messages) one.isQueued ||= inbox.includes(one.messageId);
+    this.#keep((one) => !said.has(one.messageId) && (inbox.includes(one.messageId) || !one.isQueued));
     const queued = inbox.map((messageId) => ({ messageId, text: this.textOf(messageId) || "A message from elsewhere", isQueued: true }));
-    const sending = this.#messages.filter((one) => !inbox.includes(one.messageId));
-    return [...queued, ...sending.map((one) => ({ ...one, isQueued: false }))];
+    return [...queued, ...this.#messages.filter((one) => !inbox.includes(one.messageId))];
+  }
+
+  #keep(condition) {
+    const kept = this.#messages.filter(condition);
+    if (kept.length === this.#messages.length) return;
+    this.#messages = kept;
+    this.#write();
   }
 
   #write() {

@@ -1,8 +1,8 @@
 // The log of a conversation: its items in order, the answer that is being written, and what is still on its way.
 //
 // It is drawn once a frame, and only what changed: items that are the same object keep their element, and a streamed
-// answer grows by `appendData`. Long conversations begin with their newest items; earlier ones are added on demand, and
-// what is out of sight is not laid out (`content-visibility` in the style sheet).
+// answer grows by `appendData`. Of a long conversation only the newest items are in the document; earlier ones are added
+// when a person asks for them or scrolls up to their beginning.
 
 import { el, icon, replaceChildren } from "./dom.js";
 import { render, renderAgain, userMessage } from "./items.js";
@@ -17,7 +17,8 @@ export class Transcript {
   #markdown;
   #shown = new Map();
   #view = null;
-  #pages = 1;
+  #limit = PAGE;
+  #total = 0;
   #sticks = true;
   #isScrolledUp = false;
   #top = 0;
@@ -58,7 +59,8 @@ export class Transcript {
   reset() {
     this.#shown.clear();
     this.#list.replaceChildren();
-    this.#pages = 1;
+    this.#limit = PAGE;
+    this.#total = 0;
     this.#sticks = true;
     this.#isScrolledUp = false;
     this.#view = null;
@@ -86,7 +88,9 @@ export class Transcript {
 
   #showItems(before) {
     const all = itemsWithEnds(this.#view);
-    const rows = all.slice(-PAGE * this.#pages);
+    if (before?.known && !this.#sticks) this.#limit += Math.max(0, all.length - this.#total); // nothing leaves from above a reader
+    this.#total = all.length;
+    const rows = all.slice(-this.#limit);
     const keys = new Set(rows.map((row) => row.key));
     for (const [key, { element }] of this.#shown) {
       if (keys.has(key)) continue;
@@ -117,7 +121,7 @@ export class Transcript {
     if (!this.#view || this.#earlier.hidden) return;
     const first = this.#list.firstElementChild;
     const top = first?.getBoundingClientRect().top;
-    this.#pages += 1;
+    this.#limit += PAGE;
     this.#showItems(null);
     if (first) this.scroller.scrollTop += first.getBoundingClientRect().top - top;
   }

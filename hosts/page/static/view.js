@@ -88,7 +88,7 @@ function isAfter(id, other) {
 // --- a snapshot
 
 function fromSnapshot(view, { id, data }, textIsThought) {
-  const items = data.transcript.flatMap((message) => itemsOf(message, textIsThought && message.turn > 0));
+  const items = data.transcript.flatMap((message, index) => itemsOf(message, index, textIsThought && message.turn > 0));
   return {
     known: true,
     lastId: id,
@@ -100,9 +100,9 @@ function fromSnapshot(view, { id, data }, textIsThought) {
 }
 
 /** The items of one message; results are joined with their calls afterwards. */
-function itemsOf(message, isThought) {
-  const { role, text = "", turn = 0, seq = 0, deliveries = [], tool_call_id: callId } = message;
-  const key = `${seq}:${role}:${message.message_id || callId || ""}`;
+function itemsOf(message, index, isThought) {
+  const { role, text = "", turn = 0, deliveries = [] } = message;
+  const key = `snapshot:${index}`;
   if (role === "tool") return [resultOf(message), ...deliveries.map((one, n) => delivered(`${key}:${n}`, turn, one))];
   if (role !== "user" && role !== "assistant") return [];
   const items = message.thinking ? [{ kind: "thought", key: `${key}:thinking`, turn, text: message.thinking }] : [];

@@ -23,9 +23,11 @@ function lastOf(recording, watcher = 0) {
   return viewsOf(recording, watcher).at(-1);
 }
 
-/** What the items of a view say, without what only those know who saw them happen. */
+/** What the items of a view say, without what only those know who saw them happen, and without the calls of a history
+ * that was given, which only a snapshot shows. */
 function said(view) {
-  return view.items.map(({ key, delivery, ...item }) => ({ ...item, delivery: delivery ? delivery.ordinal : null }));
+  const items = view.items.filter((item) => item.kind !== "tool" || item.turn > 0);
+  return items.map(({ key, delivery, ...item }) => ({ ...item, delivery: delivery ? delivery.ordinal : null }));
 }
 
 const kinds = (view) => view.items.map((item) => item.kind);
@@ -153,6 +155,12 @@ test("a failed turn and the turn that tries it again both end", () => {
   const view = lastOf(recordings.failed);
   assert.deepEqual([...view.turns.values()].map((turn) => turn.status), ["failed", "completed"]);
   assert.ok(viewsOf(recordings.failed).some((seen) => seen.state.type === "failed" && seen.state.data.sentence));
+});
+
+test("a history that was given is shown with its calls and their results", () => {
+  const view = lastOf(recordings.given, 1);
+  assert.deepEqual(kinds(view), ["message", "message", "tool", "message", "message", "message", "message", "message"]);
+  assert.deepEqual([tool(view).status, tool(view).result], ["completed", "At Nobu."]);
 });
 
 test("an update of a type that is not known changes nothing but the id that was seen", () => {

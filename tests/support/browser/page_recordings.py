@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -110,12 +110,12 @@ class Recording:
 
 @asynccontextmanager
 async def recorded(
-    folder: Path, name: str, model: Script, policy: Policy = PATIENT
+    folder: Path, name: str, model: Script, policy: Policy = PATIENT, messages: Sequence[dict[str, Any]] = ()
 ) -> AsyncIterator[tuple[Conversation, Recording]]:
     """Yield a new conversation with a recording of it, which is written into the folder at the end."""
     tools = [find_table, wait_for_ever, "ask_user_question", "talk"]
     async with Engine.open("sqlite://", model=model, tools=tools, channels=[RecordingChannel()]) as engine:
-        conversation = await engine.create(policy=policy)
+        conversation = await engine.create(policy=policy, messages=messages)
         recording = Recording(conversation)
         recording.watch_all()
         yield conversation, recording
@@ -128,7 +128,13 @@ async def recorded(
 async def record_all(folder: Path) -> None:
     """Record one conversation of each kind into the folder."""
     await asyncio.gather(
-        _tools(folder), _talk(folder), _cut(folder), _queued(folder), _cancelled(folder), _failed(folder)
+        _tools(folder),
+        _talk(folder),
+        _cut(folder),
+        _queued(folder),
+        _cancelled(folder),
+        _failed(folder),
+        _given(folder),
     )
 
 
@@ -196,6 +202,22 @@ async def _cancelled(folder: Path) -> None:
         await recording.shown(0, lambda update: update["type"] == "tool")
         await recording.watch()
         await conversation.cancel()
+
+
+async def _given(folder: Path) -> None:
+    """A conversation that goes on with one that was held elsewhere, with calls of tools."""
+    made = {"id": "c1", "type": "function", "function": {"name": "find_table", "arguments": '{"party": 3}'}}
+    messages = [
+        {"role": "system", "content": "You find tables."},
+        {"role": "user", "content": "A table"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "c1", "content": "At Nobu."},
+        {"role": "assistant", "content": "At Nobu."},
+        {"role": "user", "content": "Another"},
+        {"role": "assistant", "content": "At Nobu."},
+    ]
+    async with recorded(folder, "given", Script(reply("At Kikunoi.")), messages=messages) as (conversation, _):
+        await conversation.send("And another?")
 
 
 async def _failed(folder: Path) -> None:
