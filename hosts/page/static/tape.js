@@ -10,6 +10,7 @@ import { inWords } from "./routes.js";
 class TurnwiseTape extends HTMLElement {
   #slider = el("input", { type: "range", min: 1, max: 1, value: 1, step: 1, className: "tape-slider", "aria-label": "Step" });
   #where = el("span", { className: "tape-where" });
+  #when = el("span", { className: "tape-when" });
   #what = el("span", { className: "tape-what" });
   #live = el("button", { type: "button", className: "tape-live", onclick: () => emit(this, "scrub", { seq: null }) }, "Live");
   #back = iconButton("chevron", "Previous step", () => this.#by(-1), { className: "icon-button back" });
@@ -21,7 +22,7 @@ class TurnwiseTape extends HTMLElement {
     if (this.firstChild) return;
     this.#slider.addEventListener("input", () => this.#scrub(Number(this.#slider.value)));
     this.append(
-      el("div", { className: "tape-text" }, this.#where, this.#what),
+      el("div", { className: "tape-text" }, this.#where, this.#when, this.#what),
       el("div", { className: "tape-bar" }, this.#back, this.#slider, this.#forward, this.#live),
     );
   }
@@ -37,6 +38,7 @@ class TurnwiseTape extends HTMLElement {
     this.#forward.disabled = seq >= last;
     this.#live.setAttribute("aria-pressed", String(isLive));
     this.#where.textContent = isEmpty ? "Reading the steps…" : `Step ${seq} of ${last}`;
+    this.#when.textContent = step ? `turn ${step.turn} · ${new Date(step.at).toLocaleTimeString("en")}` : "";
     this.#what.textContent = step ? `${inWords(step.event.type)} → ${titleOf(step.state.type)}` : "";
     this.#slider.setAttribute("aria-valuetext", step ? `${this.#where.textContent}: ${this.#what.textContent}` : this.#where.textContent);
   }
