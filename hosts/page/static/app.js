@@ -22,6 +22,7 @@ class TurnwiseApp extends HTMLElement {
   #view = emptyView();
   #connection = { phase: "connecting" };
   #stream = null;
+  #newest = null;
   #frame = 0;
 
   connectedCallback() {
@@ -130,8 +131,9 @@ class TurnwiseApp extends HTMLElement {
   }
 
   async #follow(conversationId) {
+    const newest = (this.#newest = Symbol("the newest attempt to follow a conversation"));
     await this.#refresh();
-    if (this.#conversationId !== conversationId || this.#connection.phase === "ended") return;
+    if (this.#newest !== newest || this.#conversationId !== conversationId || this.#connection.phase === "ended") return;
     this.#stream = this.#client.followConversation(conversationId, {
       onUpdate: (update) => this.#take(conversationId, update),
       onState: (connection) => {

@@ -20,7 +20,7 @@ export class ApprovalPanel {
     this.#callId = callId;
     this.#draft = draft;
     this.#send = send;
-    this.heading = `Allow the tool ${name} to run?`;
+    this.heading = `Allow the tool “${name}” to run?`;
     this.announcement = this.heading;
     const begun = draft.read() ?? {};
     this.#editor = new ArgumentsEditor(given ?? {}, begun.arguments, () => this.#keepDraft());

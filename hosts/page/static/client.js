@@ -24,6 +24,8 @@ export function newId() {
 
 /** The API of one server. `base` is the URL of the page, which the paths of the API are relative to. */
 export class Client {
+  #sessions = 0;
+
   constructor(base) {
     this.base = new URL(".", base);
     /** Called when a request is refused because the caller is not known. */
@@ -150,8 +152,9 @@ export class Client {
 
   // --- the session of a browser, which stands for a token
 
-  openSession(token) {
-    return this.#send("POST", "session", { token }, { mayBeUnknown: true });
+  async openSession(token) {
+    await this.#send("POST", "session", { token }, { mayBeUnknown: true });
+    this.#sessions += 1;
   }
 
   closeSession() {
@@ -190,10 +193,12 @@ export class Client {
       options.body = JSON.stringify(body);
       options.headers["Content-Type"] = "application/json";
     }
+    const session = this.#sessions;
     const response = await this.#fetch(this.#address(relative), options);
     if (response.ok) return response.status === 204 ? null : response.json();
     const problem = await problemOf(response);
-    if (problem.status === 401 && !mayBeUnknown) this.onUnauthorized(problem);
+    const isOutdated = session !== this.#sessions; // a session was opened since the request was sent
+    if (problem.status === 401 && !mayBeUnknown && !isOutdated) this.onUnauthorized(problem);
     throw problem;
   }
 
@@ -305,6 +310,7 @@ class Stream {
     try {
       await this.#options.probe();
     } catch (problem) {
+      if (this.#ended) return;
       if (problem.status === 404 || problem.status === 401) {
         this.close();
         this.#report("ended", { reason: problem.status === 404 ? "deleted" : "unauthorized", problem });

@@ -16,7 +16,7 @@ export class DoubtPanel {
 
   constructor(state, { send }) {
     const { call_id: callId, name, arguments: given, raw_arguments: raw } = state.data;
-    this.heading = `Did the tool ${name} run?`;
+    this.heading = `Did the tool “${name}” run?`;
     this.announcement = this.heading;
     const sentence = "The server ended while this call was running, so nobody knows whether it took effect. Look where you would see its effect, then say what happened.";
     const choices = VERDICTS.map(([verdict, label, meaning], index) => {

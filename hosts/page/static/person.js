@@ -60,7 +60,7 @@ class TurnwisePerson extends HTMLElement {
     if (!view.known || view.state === this.#state || !this.#conversationId) return;
     this.#state = view.state;
     const key = keyOf(view.state);
-    if (key === this.#asked?.key) return this.#asked.reopen();
+    if (key !== null && key === this.#asked?.key && !this.#asked.isSent) return;
     const gone = this.#asked;
     const hadFocus = this.contains(document.activeElement);
     this.#replacePanel(key === null ? null : this.#ask(key, view.state));
@@ -89,9 +89,12 @@ class TurnwisePerson extends HTMLElement {
   }
 
   /** Say why something is no longer asked, if this person was about to answer it. */
-  #explain(gone) {
+  async #explain(gone) {
     if (!gone) return;
+    const conversationId = this.#conversationId;
+    await gone.settled; // the update may come before the response to the request that caused it
     gone.draft.discard();
+    if (conversationId !== this.#conversationId) return;
     const isLate = gone.refusal !== null;
     if (gone.isSent && !isLate) return this.#showNotice(null);
     const unsent = gone.panel.unsent;
@@ -142,6 +145,8 @@ class Asked {
   isSent = false;
   /** The sentence of the server if it asks for something else by now; else null. */
   refusal = null;
+  /** Settles when no request is under way. */
+  settled = Promise.resolve();
   #client;
   #conversationId;
   #section;
@@ -164,16 +169,13 @@ class Asked {
     return this.#section;
   }
 
-  /** The conversation asks this still, or again: it takes another answer. */
-  reopen() {
-    this.isSent = false;
-    this.#showBusy(this.#isSending);
-  }
-
   /** Send a decision, once: a second click while it is under way, or after it was taken, sends nothing. The same
    * decision is sent again under the same id, so that it counts once if only its response was lost. */
-  async send(operation, body) {
-    if (this.#isSending || this.isSent) return;
+  send(operation, body) {
+    if (!this.#isSending && !this.isSent) this.settled = this.#send(operation, body);
+  }
+
+  async #send(operation, body) {
     const content = JSON.stringify([operation, body]);
     if (this.#sent.content !== content) this.#sent = { content, id: newId() };
     this.#showBusy((this.#isSending = true));
@@ -210,11 +212,12 @@ class Asked {
   }
 }
 
-/** What a state asks, as a text that changes when something else is asked; null if it asks nothing. */
+/** What a state asks, as a text that changes when something else is asked; null if it asks nothing. One call may ask
+ * several questions, one after the other. */
 function keyOf({ type, data }) {
   if (!Object.hasOwn(PANELS, type)) return null;
   if (type === "awaiting_sub_agents" && !data.questions?.length) return null;
-  return `${type}:${data.turn}:${data.call_id ?? ""}`;
+  return JSON.stringify([type, data.turn, data.call_id, data.questions]);
 }
 
 /** Whether the person does nothing with what has the focus, so that it may be moved. */

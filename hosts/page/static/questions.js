@@ -33,10 +33,10 @@ export class QuestionPanel {
 
   /** Show a refusal at the question that it is about. Returns whether there is one. */
   showProblem(problem) {
-    const field = this.#fields.find(({ name }) => name === problem.subject);
+    const field = this.#fields.find(({ name }) => isAbout(name, problem.subject));
     if (field === undefined) return false;
     if (problem.code === "missing_answer") this.#markUnanswered();
-    field.showFault(problem.detail);
+    field.showFault(problem.message);
     field.focus();
     return true;
   }
@@ -104,6 +104,11 @@ export class QuestionPanel {
   #keepDraft() {
     this.#draft.write(Object.fromEntries(this.#fields.map((field) => [field.name, field.state])));
   }
+}
+
+/** Whether a refusal is about this question. The server shortens long subjects. */
+function isAbout(question, subject) {
+  return question === subject || (subject.endsWith("…") && question.startsWith(subject.slice(0, -1)));
 }
 
 function headingOf({ type, data: { questions } }) {

@@ -1,0 +1,160 @@
+"""The page for people who use a keyboard, a screen reader, large type or a small screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Locator, Page, expect
+
+from ...support.browser.accessibility import hidden_overflow, violations
+from ...support.browser.asking import BOOK, BOTH, FAIL, LAYOUTS, PAY, Conversations, asking_engine, begin
+from ...support.browser.tabs import Tabs
+from ...support.http.live_server import serving
+from ...support.npm.node_packages import NodePackages
+
+LONG = "A long message of several words, and aWordThatIsLongerThanAnyOther" * 3
+
+
+async def leave_in_doubt(database: Path) -> str:
+    """End the engine while a tool runs that must not run twice, and return the id of its conversation."""
+    async with asking_engine(database) as engine:
+        conversation_id = await begin(engine, PAY)
+        async for update in (await engine.get(conversation_id)).updates():
+            if update.type == "tool" or (update.type == "snapshot" and update.state.type == "tool_executing"):
+                break
+    return conversation_id
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Conversations, dict[str, str]]]:
+    """A server, and the addresses of conversations in each state in which a person does something."""
+    database = tmp_path_factory.mktemp("accessibility") / "asking.db"
+    doubtful = asyncio.run(leave_in_doubt(database))
+    engine = asking_engine(database)
+    with serving(engine) as server:
+        known = Conversations(server, engine)
+        texts = {"idle": LONG, "questions": BOTH, "previews": LAYOUTS, "approval": BOOK, "failed": FAIL}
+        addresses = {name: known.begin(text) for name, text in texts.items()}
+        yield known, {"new": server.url, **addresses, "in doubt": known.address(doubtful)}
+
+
+@pytest.fixture(scope="module")
+def axe(npm: NodePackages) -> str:
+    """The text of axe-core."""
+    return npm.text("axe-core/axe.min.js")
+
+
+SHOWN: dict[str, Callable[[Page], Locator]] = {
+    "new": lambda page: page.get_by_role("heading", name="Start a conversation"),
+    "idle": lambda page: page.get_by_role("main").get_by_text("You said: A long message"),
+    "questions": lambda page: page.get_by_role("button", name="Send answers"),
+    "previews": lambda page: page.get_by_role("region", name="Preview"),
+    "approval": lambda page: page.get_by_role("button", name="Allow"),
+    "failed": lambda page: page.get_by_role("button", name="Try again"),
+    "in doubt": lambda page: page.get_by_role("button", name="It ran"),
+}
+"""What is to be seen in each state."""
+
+
+class Inspection:
+    """A tab into which axe-core is put, and what it finds in each state and appearance, so that one test reports
+    everything."""
+
+    def __init__(self, page: Page, axe: str, addresses: dict[str, str]) -> None:
+        self.page = page
+        self.found: dict[str, list[str]] = {}
+        self._axe = axe
+        self._addresses = addresses
+
+    async def show(self, state: str) -> None:
+        """Show a conversation in this state."""
+        await self.page.goto(self._addresses[state])
+        await expect(SHOWN[state](self.page)).to_be_visible()
+
+    async def look(self, where: str) -> None:
+        """Note what is wrong now."""
+        if faults := await violations(self.page, self._axe) + await hidden_overflow(self.page):
+            self.found[where] = faults
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def inspection(tabs: Tabs, axe: str, served: tuple[Conversations, dict[str, str]]) -> Inspection:
+    """A tab in which to look for what is wrong."""
+    return Inspection(await tabs.open(bypass_csp=True, reduced_motion="reduce"), axe, served[1])
+
+
+async def test_no_state_is_inaccessible(inspection: Inspection) -> None:
+    """axe-core finds nothing serious in any state, in light and in dark: names, roles, contrast, landmarks."""
+    for state in SHOWN:
+        await inspection.show(state)
+        for scheme in ("light", "dark"):
+            await inspection.page.emulate_media(color_scheme=scheme)
+            await inspection.look(f"{state}, {scheme}")
+    for tab in ("Steps", "Agents", "Outbox"):
+        await inspection.page.get_by_role("tab", name=tab).click()
+        await inspection.look(f"inspector, {tab}")
+
+    assert [f"{where}: {fault}" for where, faults in inspection.found.items() for fault in faults] == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(380, 700), (640, 400)], ids=["phone", "zoomed to 200 %"])
+async def test_nothing_is_out_of_reach(width: int, height: int, inspection: Inspection) -> None:
+    """On a phone, and at twice the size of everything, all that a person does can be seen and reached: nothing lies
+    beyond the edge, and what is asked leaves room for the composer. The list and the inspector open and close."""
+    page = inspection.page
+    await page.set_viewport_size({"width": width, "height": height})
+    for state, control in SHOWN.items():
+        await inspection.show(state)
+        await control(page).scroll_into_view_if_needed()
+        await expect(control(page)).to_be_in_viewport()
+        await expect(page.get_by_role("textbox", name="Message")).to_be_in_viewport(ratio=0.9)
+        await inspection.look(state)
+    for name in ("Conversations", "Inspector"):
+        await page.get_by_role("button", name=name, exact=True).click()
+        await inspection.look(name)
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-expanded", "false")
+
+    assert [f"{where}: {fault}" for where, faults in inspection.found.items() for fault in faults] == []
+
+
+async def test_landmarks_and_the_order_of_the_focus(inspection: Inspection) -> None:
+    """The parts of the page are landmarks with names. The first stop of the keyboard leads past the list, and what is
+    asked comes before the composer."""
+    page = inspection.page
+    await inspection.show("questions")
+    await page.reload()
+    await expect(page.get_by_role("heading", name="The assistant asks you 2 questions")).to_be_focused()
+    for role, name in (("navigation", "Conversations"), ("complementary", "Inspector")):
+        await expect(page.get_by_role(role, name=name)).to_be_visible()  # type: ignore[arg-type]
+    await expect(page.get_by_role("main")).to_have_count(1)
+    await expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    order = await page.evaluate("""() => [...document.querySelectorAll("main input, main textarea, main button")]
+        .filter((one) => one.checkVisibility() && !one.disabled)
+        .map((one) => one.getAttribute("aria-label") ?? one.textContent ?? one.id)""")
+    assert order.index("Window") < order.index("Send answers") < order.index("Stop")
+    await page.evaluate("document.activeElement.blur()")
+    await page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the message")
+    if not await skip.evaluate("(link) => link === document.activeElement"):
+        await skip.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+
+
+async def test_the_list_can_be_used_with_the_keyboard_while_a_question_waits(
+    inspection: Inspection, served: tuple[Conversations, dict[str, str]]
+) -> None:
+    """Choosing a conversation by its link leaves the focus on the link: the question is announced, not focused."""
+    page = inspection.page
+    await inspection.show("idle")
+    link = page.get_by_role("link", name=BOOK)
+    await link.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Allow")).to_be_visible()
+    await expect(page.get_by_role("status").filter(has_text="Allow the tool “book_table” to run?")).to_be_attached()
+    await expect(page.get_by_role("link", name=BOOK)).to_be_focused()

@@ -1,0 +1,145 @@
+"""Approvals, calls in doubt and failed turns in the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from ...support.browser.asking import BOOK, FAIL, PAY, PLAN, PLANNED, Conversations, asking_engine, begin
+from ...support.http.live_server import serving
+
+
+async def leave_in_doubt(database: Path, conversations: int) -> list[str]:
+    """End the engine while a tool that must not run twice runs in each of these conversations."""
+    async with asking_engine(database) as engine:
+        ids = [await begin(engine, PAY) for _ in range(conversations)]
+        for conversation_id in ids:
+            conversation = await engine.get(conversation_id)
+            async for update in conversation.updates():
+                if update.type == "tool" or (update.type == "snapshot" and update.state.type == "tool_executing"):
+                    break
+    return ids
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the path of a database."""
+    return tmp_path_factory.mktemp("decisions") / "asking.db"
+
+
+@pytest.fixture(scope="module")
+def doubtful(database: Path) -> list[str]:
+    """Return the ids of conversations with a call in doubt."""
+    return asyncio.run(leave_in_doubt(database, 2))
+
+
+@pytest.fixture(scope="module")
+def conversations(database: Path, doubtful: list[str]) -> Iterator[Conversations]:
+    """A server with these conversations, whose tools must be allowed."""
+    engine = asking_engine(database)
+    with serving(engine) as server:
+        yield Conversations(server, engine)
+
+
+def panel(page: Page) -> Locator:
+    """What the page asks."""
+    return page.locator("turnwise-person section")
+
+
+async def received(page: Page, result: str) -> None:
+    """Check that the model has received this result, and that nothing is asked any more."""
+    await expect(page.get_by_role("main")).to_contain_text(f"I received: {result}")
+    await expect(panel(page)).to_have_count(0)
+
+
+class TestApproving:
+    """A call runs as the model wrote it, as a person edited it, or not at all."""
+
+    async def test_a_call_is_allowed_as_it_stands(self, page: Page, conversations: Conversations) -> None:
+        """The arguments are shown; the focus is not on "Allow", and Enter where it is allows nothing."""
+        address = conversations.begin(BOOK)
+        await page.goto(address)
+        await expect(page.get_by_role("heading", name="Allow the tool “book_table” to run?")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(panel(page)).to_contain_text("Miku")
+        await page.get_by_label("Reason, if you deny it").press("Enter")
+        assert conversations.state(address) == "awaiting_approval"
+        await page.get_by_role("button", name="Allow").dblclick()
+
+        await received(page, "Booked at Miku for 2, on the terrace.")
+
+    async def test_arguments_are_edited_as_fields(self, page: Page, conversations: Conversations) -> None:
+        """Texts, numbers and yes/no have fields; a number must be one; what the model wrote stays in sight."""
+        await page.goto(conversations.begin(BOOK))
+        await page.get_by_role("button", name="Edit arguments").click()
+        await page.get_by_label("party").fill("four")
+        await page.get_by_role("checkbox", name="terrace").uncheck()
+        await page.get_by_role("button", name="Allow").click()
+        await expect(panel(page).get_by_text("“party” must be a number.")).to_be_visible()
+        await expect(page.get_by_label("party")).to_be_focused()
+        await expect(panel(page).get_by_text("The model wrote: 2")).to_be_visible()
+        await page.get_by_label("party").fill("4")
+        await page.get_by_role("button", name="Allow").click()
+
+        await received(page, "Booked at Miku for 4, inside.")
+
+    async def test_arguments_are_edited_as_json(self, page: Page, conversations: Conversations) -> None:
+        """Nested arguments are edited as JSON, which is checked while it is written and survives a reload."""
+        await page.goto(conversations.begin(PLAN))
+        await page.get_by_role("button", name="Edit arguments").click()
+        editor = page.get_by_label("Arguments as JSON")
+        assert json.loads(await editor.input_value()) == {"plan": PLANNED}
+        await editor.fill('{"plan": {"days": []}')
+        await expect(panel(page).get_by_text("This is not valid JSON")).to_be_visible()
+        await page.reload()
+        await expect(editor).to_have_value('{"plan": {"days": []}')
+        await page.get_by_role("button", name="Allow").click()
+        await expect(editor).to_be_focused()
+        await editor.fill("[1]")
+        await expect(panel(page).get_by_text("The arguments must be a JSON object")).to_be_visible()
+        await editor.fill('{"plan": {"days": [], "__proto__": 1}}')
+        await page.get_by_role("button", name="Allow").click()
+
+        await received(page, "Planned: {'days': [], '__proto__': 1}")
+
+    async def test_a_call_is_denied_with_a_reason(self, page: Page, conversations: Conversations) -> None:
+        """The model reads why its call did not run."""
+        await page.goto(conversations.begin(BOOK))
+        await page.get_by_label("Reason, if you deny it").fill("Too far away")
+        await page.get_by_role("button", name="Deny").click()
+
+        await expect(page.get_by_role("main")).to_contain_text("Too far away")
+        await expect(panel(page)).to_have_count(0)
+
+
+class TestDoubtAndFailure:
+    """After a crash or a failure a person decides what comes next."""
+
+    async def test_a_call_in_doubt_is_resolved(
+        self, page: Page, conversations: Conversations, doubtful: list[str]
+    ) -> None:
+        """The page says which call it is and what each decision means; the model is told the decision."""
+        await page.goto(conversations.address(doubtful[0]))
+        await expect(page.get_by_role("heading", name="Did the tool “pay” run?")).to_be_visible()
+        await expect(panel(page)).to_contain_text("20")
+        button = page.get_by_role("button", name="It did not run")
+        await expect(button).to_have_accessible_description("The model is told that nothing happened.")
+        await button.click()
+
+        await received(page, "Error: This did not run: the program stopped before it could.")
+
+    async def test_a_failed_turn_is_tried_again(self, page: Page, conversations: Conversations) -> None:
+        """The sentence of the failure is shown, and "Try again" asks the model once more."""
+        address = conversations.begin(FAIL)
+        await page.goto(address)
+        await expect(panel(page)).to_contain_text("The key was not accepted.")
+        await page.get_by_role("button", name="Try again").dblclick()
+        await expect(page.get_by_role("main")).to_contain_text(f"You said: {FAIL}")
+
+        assert conversations.state(address) == "idle"
+        await expect(panel(page)).to_have_count(0)
