@@ -13,7 +13,7 @@ from ....engine.engine import Engine
 from ....states.policy import presets
 from ....states.policy.policy import Policy
 from .scripted_model import Answer, ScriptedModel, call, says
-from .texts import CITIES, CONNECTION, FOUND, HEARD, PACKING, PASSED_ON, PLAN, WHICH_TRAIN, WHICH_WAY
+from .texts import CITIES, CONNECTION, FOUND, PACKING, PASSED_ON, PLAN, WHICH_TRAIN, WHICH_WAY
 
 SYSTEM = (
     "You are a travel desk. You help people to travel by train, look things up before you answer, and ask them "
@@ -49,7 +49,7 @@ class TravelDesk:
         """A finished conversation: thoughts, two tools, a question that was answered, and Markdown."""
         looking_up = says(
             "I'll look up the trains and the weather.",
-            call("find_trains", destination="Vienna", day="Saturday"),
+            call("find_train", destination="Vienna", day="Saturday"),
             call("check_weather", city="Vienna", day="Saturday"),
             thinking="They need a train and an idea of the weather. Neither depends on the other, so I ask for both.",
         )
@@ -98,20 +98,6 @@ class TravelDesk:
             "A night train to Rome",
             ["Is there a night train to Rome on Sunday?"],
             [LlmFailure("authentication", "The provider does not accept the key.")],
-        )
-
-    async def speak(self) -> None:
-        """A conversation in which the text of the model is its thinking, and the user hears what it says by tool."""
-        await self.hold(
-            "voice",
-            "Read aloud on the way",
-            ["I am walking to the station. When does my train leave?"],
-            [
-                says("They are walking, so I keep it short.", call("talk", message=HEARD[0])),
-                says("One more thing that helps.", call("talk", message=HEARD[1])),
-                says("They know what they need."),
-            ],
-            presets.talk(),
         )
 
     async def work_in_the_background(self) -> None:

@@ -41,7 +41,7 @@ async def hold_conversations(database: Path, model: str) -> None:
     async with Engine.open(database, model=scripted, tools=tools, policy=POLICY) as engine:
         desk = TravelDesk(engine, scripted)
         async with asyncio.TaskGroup() as group:
-            for hold in (desk.fail, desk.speak, desk.ask_what_to_pack, desk.ask_to_book, desk.ask_for_a_train):
+            for hold in (desk.fail, desk.ask_what_to_pack, desk.ask_to_book, desk.ask_for_a_train):
                 group.create_task(hold())
             group.create_task(desk.work_in_the_background())
         await desk.plan_a_weekend()  # last, so that it heads the list

@@ -85,9 +85,6 @@ PACKING: list[dict[str, Any]] = [
     },
 ]
 
-HEARD = ("Your train leaves at 8:40 from platform 9.", "You have twelve minutes, and it is six from where you are.")
-"""What is said in the conversation that is read aloud."""
-
 CITIES = ("Vienna", "Prague", "Rome")
 
 FOUND = "Sun in Vienna until the afternoon; rain in Prague and Rome."

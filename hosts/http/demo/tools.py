@@ -9,13 +9,19 @@ from typing import Any, Literal
 from ....effects.tools.context import ToolContext
 from ....effects.tools.declaration import tool
 
-BUILT_IN = ("ask_user_question", "talk", "spawn_agents", "send_user_message", "send_agent_message")
+BUILT_IN = ("ask_user_question", "spawn_agents", "send_user_message", "send_agent_message")
 
 TRAINS = (
-    {"train": "RJX 163", "leaves": "8:40", "arrives": "16:30", "changes": "none", "price": "€ 84"},
-    {"train": "NJ 467", "leaves": "20:40", "arrives": "7:55", "changes": "none, with a bed", "price": "€ 129"},
-    {"train": "EC 191", "leaves": "10:33", "arrives": "19:21", "changes": "one", "price": "€ 61"},
+    {"train": "RJX 163", "when": "8:40 to 16:30", "changes": "no change", "price": "€ 84"},
+    {"train": "NJ 467", "when": "20:40 to 7:55", "changes": "no change, with a bed", "price": "€ 129"},
+    {"train": "EC 191", "when": "10:33 to 19:21", "changes": "one change", "price": "€ 61"},
 )
+
+WEATHER = {
+    "Vienna": "sunny, with rain from 4 PM on, 17 °C",
+    "Prague": "rain all day, 12 °C",
+    "Rome": "rain in the morning, 16 °C",
+}
 
 
 class TravelTools:
@@ -27,11 +33,11 @@ class TravelTools:
     @property
     def tools(self) -> list[Callable[..., Any] | str]:
         """These tools and the built-in ones beside them, for `Engine.open`."""
-        return [self.find_trains, self.check_weather, self.book_train, *BUILT_IN]
+        return [self.find_train, self.check_weather, self.book_train, *BUILT_IN]
 
     @tool(crash="pure")
-    async def find_trains(self, destination: str, day: str, context: ToolContext) -> list[dict[str, str]]:
-        """Look for trains to a city on a day."""
+    async def find_train(self, destination: str, day: str, context: ToolContext) -> list[dict[str, str]]:
+        """Look for a train to a city on a day."""
         for railway in ("ÖBB", "SBB", "DB"):
             context.progress(f"Asking {railway} about {destination}, {day} …")
             await asyncio.sleep(self._delay)
@@ -41,7 +47,7 @@ class TravelTools:
     async def check_weather(self, city: str, day: str) -> str:
         """Look up the weather."""
         await asyncio.sleep(self._delay)
-        return f"{city}, {day}: sunny in the morning, rain from 4 PM on, 17 °C."
+        return f"{city}, {day}: {WEATHER.get(city, 'clouds and sun, 15 °C')}."
 
     @tool(crash="idempotent", approval=True)
     async def book_train(

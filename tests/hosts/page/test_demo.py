@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 
 async def test_a_visitor_sees_every_state(page: Page, server: LiveServer) -> None:
-    """H7: Markdown, tools and questions, approvals, a failure, thoughts and deliveries, in one visit."""
+    """H7: Markdown, tools and questions, an approval, a failure, and what an agent reports, in one visit."""
     await page.goto(server.url)
     chat = page.get_by_role("main")
 
@@ -48,5 +48,5 @@ async def test_a_visitor_sees_every_state(page: Page, server: LiveServer) -> Non
     await expect(chat.get_by_text("The provider does not accept the key.").first).to_be_visible()
     await expect(chat.get_by_role("button", name="Try again")).to_be_visible()
 
-    await page.get_by_text("Read aloud on the way").first.click()
-    await expect(chat.get_by_text("Your train leaves at 8:40 from platform 9.").first).to_be_visible()
+    await page.get_by_text("The desk and its scout").first.click()
+    await expect(chat.get_by_text("it is: my scout reports")).to_be_visible()

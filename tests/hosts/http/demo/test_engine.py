@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +14,12 @@ import pytest
 from turnwise import Engine
 from turnwise.hosts.http.demo.engine import demo_engine, hold_conversations
 from turnwise.hosts.http.demo.texts import PACKING, WHICH_WAY
+
+from ....support.pages import Page
+
+INTRODUCTION = Page("docs/http.md").text.partition("\n| To |")[0]
+SUGGESTIONS = re.findall(r"\*([A-Z][^*]+)\*", INTRODUCTION.replace("\n", " "))
+"""What the page about HTTP suggests to say."""
 
 
 @pytest.fixture
@@ -30,7 +38,6 @@ async def test_there_is_a_conversation_in_each_state(engine: Engine) -> None:
         "vienna": "idle",
         "desk": "idle",
         "scout": "idle",
-        "voice": "idle",
         "lisbon": "awaiting_user_response",
         "alps": "awaiting_user_response",
         "copenhagen": "awaiting_approval",
@@ -55,23 +62,25 @@ async def test_the_background_agent_has_reached_the_user(engine: Engine) -> None
 
 
 async def test_a_visitor_goes_on(engine: Engine) -> None:
-    """The rehearsal model takes over: after an answer, an approval and a failure, and in a new conversation."""
+    """The rehearsal model takes over: after an answer, an approval and a failure, and in new conversations."""
     lisbon, alps, copenhagen, rome = [await engine.get(name) for name in ("lisbon", "alps", "copenhagen", "rome")]
     booking = await copenhagen.wait()
 
-    chosen, packed, booked, retried, asked = await asyncio.gather(
+    chosen, packed, booked, retried, found, allowed, spread = await asyncio.gather(
         lisbon.answer({WHICH_WAY["question"]: "With the ferry"}),
         alps.answer({PACKING[0]["question"]: ["Boots", "Poles"], PACKING[1]["question"]: "In huts"}),
         copenhagen.approve(booking.call_id, True),
         rome.retry(),
-        (await engine.create()).send("Which trains are there to Rome on Sunday?"),
+        *[(await engine.create()).send(suggestion) for suggestion in SUGGESTIONS],
     )
 
     assert chosen.reply == "You chose With the ferry."
     assert packed.reply == "You chose Boots, Poles, In huts."
     assert "Booked: 2 × EC 191, second class, at the window." in booked.reply
     assert retried.status == "awaiting_user"
-    assert [option.label for option in asked.questions[0].options] == ["RJX 163", "NJ 467", "EC 191"]
+    assert [option.label for option in found.questions[0].options] == ["RJX 163", "NJ 467", "EC 191"]
+    assert json.loads(allowed.call.raw_arguments)["train"] == "NJ 467"
+    assert [line.partition(":")[0] for line in spread.reply.splitlines()] == ["Oslo", "Bergen", "Lisbon"]
 
 
 async def test_the_conversations_go_on_with_the_model_of_the_visitor(database: Path) -> None:
