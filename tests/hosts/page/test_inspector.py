@@ -160,6 +160,21 @@ class TestMachine:
         await page.locator("[data-line='llm_requesting tool_executing'] .touch").hover(force=True)
         await expect(explanation).to_contain_text("Tool executing → LLM requesting")
 
+    async def test_the_drawing_fills_the_screen(self, page: Page, desk: Desk) -> None:
+        """In full screen the letters are larger, and the tape is there."""
+        await look_into(page, desk, desk.begin("Hello"))
+        await expect_step(page, "Step 3 of 3", "Idle")
+        height = "(state) => state.querySelector('tspan').getBoundingClientRect().height"
+        before = await lit(page).evaluate(height)
+
+        await page.get_by_role("button", name="Full screen").click()
+
+        await expect(page.locator("turnwise-inspector:fullscreen")).to_be_visible()
+        await expect(page.locator(".machine")).to_have_css("height", re.compile(r"^[6-9]\d\d"))
+        assert await lit(page).evaluate(height) > 1.3 * before
+        await slider(page).press("Home")
+        await expect_step(page, "Step 1 of 3", "Idle")
+
     @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (380, "light")])
     async def test_every_title_fits_into_its_box(self, tabs: Tabs, desk: Desk, width: int, scheme: str) -> None:
         """Also in the drawer of a narrow page, and the letters are at least 9 pixels high."""
@@ -296,7 +311,7 @@ class TestSteps:
         assert {"400", "0"} <= read <= {"400", "300", "0"}
 
 
-class TestOthers:
+class TestAgentsAndOutbox:
     """The agents and the outbox."""
 
     async def test_sub_agents_are_a_tree_that_opens_them(self, page: Page, desk: Desk) -> None:
