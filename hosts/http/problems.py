@@ -51,7 +51,6 @@ HttpCode = Literal[
     "internal_error",
     "not_implemented",
     "too_many_connections",
-    "server_stopping",
 ]
 """The codes of refusals that concern the request as HTTP."""
 
@@ -72,7 +71,6 @@ _HTTP: dict[HttpCode, tuple[int, str]] = {
     "internal_error": (500, "An unexpected error occurred."),
     "not_implemented": (501, "The server does not support the encoding of the request."),
     "too_many_connections": (503, "The server has too many connections; try again later."),
-    "server_stopping": (503, "The server is stopping."),
 }
 
 _REFUSED: dict[RefusalCode, int] = {

@@ -135,6 +135,12 @@ def running() -> Iterator[Target]:
         runner.run(engine.close())
 
 
+@pytest.fixture(scope="module")
+def bound(running: Target) -> Target:
+    """The same conversations, for callers with a token."""
+    return running._replace(app=create_app(running.engine, token="correct-horse"))
+
+
 @pytest.fixture
 def target(running: Target) -> Iterator[Target]:
     """The application; at the end of a test it holds what it held before, and answers."""
@@ -300,9 +306,8 @@ class TestGuards:
     """Callers that may not use the application."""
 
     @EVERY_OPERATION
-    def test_a_caller_without_the_token_is_refused(self, target: Target, operation: Operation) -> None:
+    def test_a_caller_without_the_token_is_refused(self, bound: Target, operation: Operation) -> None:
         """H6: with a token every endpoint but those that begin a session or tell the health is 401 without it."""
-        bound = target._replace(app=create_app(target.engine, token="correct-horse"))
         if operation.name not in PUBLIC:
             for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "turnwise_session=1.x"}):
                 assert_refused(bound.ask(operation.method, operation.path, **headers), 401)

@@ -227,7 +227,7 @@ async def _check_cuts(engine: Engine, conversation: Conversation, live: list[Ser
     """Read the stream in pieces, each cut off after some bytes and resumed after the last complete update."""
     loop = asyncio.get_running_loop()
 
-    @settings(max_examples=60)
+    @settings(max_examples=40)
     @given(st.lists(st.integers(0, size), min_size=1, max_size=6))
     def check(cuts: list[int]) -> None:
         asyncio.run_coroutine_threadsafe(resumed(cuts), loop).result(60)
