@@ -12,6 +12,9 @@ import { Client, Problem } from "./client.js";
 import { el, icon, iconButton, replaceChildren } from "./dom.js";
 import { apply, emptyView, withTurns } from "./view.js";
 
+/** After how many milliseconds a conversation that cannot be read is asked for again. */
+const READ_AGAIN = 2000;
+
 const NARROW = matchMedia("(max-width: 899px)");
 const NO_ROOM_FOR_INSPECTOR = matchMedia("(max-width: 1099px)");
 
@@ -105,7 +108,7 @@ class TurnwiseApp extends HTMLElement {
 
   #route() {
     const id = /^#\/c\/(.+)$/.exec(location.hash)?.[1];
-    this.#show(id ? decodeURIComponent(id) : null);
+    this.#show(id ? decoded(id) : null);
   }
 
   #select(conversationId) {
@@ -133,14 +136,19 @@ class TurnwiseApp extends HTMLElement {
   async #follow(conversationId) {
     const newest = (this.#newest = Symbol("the newest attempt to follow a conversation"));
     await this.#refresh();
-    if (this.#newest !== newest || this.#conversationId !== conversationId || this.#connection.phase === "ended") return;
+    if (this.#newest !== newest || this.#conversationId !== conversationId) return;
+    if (this.#connection.phase === "waiting") setTimeout(() => this.#newest === newest && this.#follow(conversationId), READ_AGAIN);
+    if (!this.#conversation) return;
     this.#stream = this.#client.followConversation(conversationId, {
       onUpdate: (update) => this.#take(conversationId, update),
-      onState: (connection) => {
-        this.#connection = connection;
-        this.#render();
-      },
+      onState: (connection) => this.#noteConnection(connection),
     });
+  }
+
+  #noteConnection(connection) {
+    if (connection.phase === "open") this.#list.load();
+    this.#connection = connection;
+    this.#render();
   }
 
   /** Ask what the updates do not tell: the title, the rules and what it has cost. */
@@ -154,7 +162,7 @@ class TurnwiseApp extends HTMLElement {
     } catch (problem) {
       if (this.#conversationId !== conversationId || problem.status === 401) return;
       if (problem.status === 404) this.#connection = { phase: "ended", reason: "deleted", problem };
-      else if (!this.#conversation && problem.code !== "unreachable") this.#tell(problem);
+      else if (!this.#conversation) this.#connection = { phase: "waiting" };
     }
     this.#render();
   }
@@ -242,6 +250,15 @@ class TurnwiseApp extends HTMLElement {
     chat.inert = listOpen || inspectorOpen;
     this.querySelector(".for-list").setAttribute("aria-expanded", String(!list.inert));
     this.querySelector(".for-inspector").setAttribute("aria-expanded", String(!inspector.inert));
+  }
+}
+
+/** Return the id in an address; one that is no valid address is nobody's id, and is not found. */
+function decoded(id) {
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
   }
 }
 

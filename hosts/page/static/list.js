@@ -20,6 +20,7 @@ class TurnwiseList extends HTMLElement {
   #next = null;
   #problem = null;
   #timer = null;
+  #reads = 0;
   #rows;
   #more;
   #state;
@@ -56,8 +57,11 @@ class TurnwiseList extends HTMLElement {
   /** Read the list again. */
   async load() {
     const limit = Math.min(MOST, Math.max(PAGE, this.#conversations?.length ?? 0));
+    this.#reads += 1;
+    const read = this.#reads;
     try {
       const { conversations, next } = await this.client.listConversations({ role: "foreground", limit });
+      if (read !== this.#reads) return; // a later answer tells more
       const rest = (this.#conversations ?? []).slice(limit);
       this.#conversations = [...conversations, ...rest.filter((one) => !conversations.some((other) => other.id === one.id))];
       this.#next = rest.length ? this.#next : next;

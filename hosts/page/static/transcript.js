@@ -23,6 +23,7 @@ export class Transcript {
   #isScrolledUp = false;
   #top = 0;
   #endObserver;
+  #countdown = 0;
   #stream = new StreamedAnswer();
 
   /** `onWithdraw` is called with the id of a message that waits and is to be withdrawn. */
@@ -139,8 +140,9 @@ export class Transcript {
     const rests = ["idle", "failed", "closed"].includes(type);
     const isWriting = Boolean(view.streaming?.text);
     this.#activity.hidden = !view.known || rests || isWriting || waitsForPerson(view);
-    const attempt = type === "retry_waiting" ? `; attempt ${data.attempt} follows` : data.attempt > 1 ? `; attempt ${data.attempt}` : "";
-    const text = `${stateLabel(type)}${attempt}`;
+    clearTimeout(this.#countdown);
+    if (type === "retry_waiting" && view.known) this.#countdown = setTimeout(() => this.#showActivity(this.#view), 1000);
+    const text = `${stateLabel(type)}${attemptText(type, data)}`;
     if (this.#activity.dataset.text === text) return;
     this.#activity.dataset.text = text;
     replaceChildren(this.#activity, el("span", { className: "spinner", "aria-hidden": "true" }), text);
@@ -186,6 +188,13 @@ export class Transcript {
   #stick() {
     if (this.#sticks) this.scroller.scrollTo({ top: Number.MAX_SAFE_INTEGER, behavior: "instant" });
   }
+}
+
+/** Return which attempt is made, or when the next one follows. */
+function attemptText(type, { attempt, due }) {
+  if (type !== "retry_waiting") return attempt > 1 ? `; attempt ${attempt}` : "";
+  const seconds = Math.max(0, Math.round((new Date(due).getTime() - Date.now()) / 1000));
+  return `; attempt ${attempt} follows in ${seconds} s`;
 }
 
 /** The answer that a model writes now, as plain text; it is rendered when it is a message. */

@@ -19,6 +19,7 @@ class ChatPage:
         self.writing = self.messages.get_by_role("article", name="Assistant, writing", exact=True)
         self.thoughts = self.messages.get_by_role("article", name="Thought", exact=True)
         self.composer = page.get_by_role("textbox", name="Message", exact=True)
+        self.state = page.get_by_role("main").locator(".badge").first
         self.alert = page.get_by_role("alert")
         self.list = page.get_by_role("navigation", name="Conversations")
 
