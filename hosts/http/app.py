@@ -69,6 +69,7 @@ def create_app(
         redirect_slashes=False,
         middleware=middleware_of(token=token, hosts=hosts, origins=origins, bound=bound, limits=limits),
     )
+    app.openapi_version = "3.2.0"  # the first that describes the events of a stream
     app.state.host = HostState(engine, owner, token, limits)
     install_problems(app)
     name_methods(app)

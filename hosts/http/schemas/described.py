@@ -25,10 +25,14 @@ class DescribedBy:
 
 
 class EventsOf(DescribedBy):
-    """Metadata of a text that is a stream of Server-Sent Events: the `data` of each is a model as JSON."""
+    """Metadata of a type that stands for a stream of Server-Sent Events: its schema is that of one event, whose `data`
+    is a model as JSON."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string", "contentMediaType": "text/event-stream", "contentSchema": handler(schema)}
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": handler(schema)}
+        text = {"type": "string"}
+        properties = {"data": data, "event": text, "id": text, "retry": {"type": "integer", "minimum": 0}}
+        return {"type": "object", "properties": properties}
 
 
 def _unchanged(value: Any) -> Any:

@@ -19,6 +19,7 @@ NEEDS_NO_TOKEN: Schema = {"security": []}
 """For a route that everybody may call: the guard of the token lets it through."""
 
 _REFERENCE = "#/components/schemas/"
+_STREAM = "text/event-stream"
 _VALIDATION = f"{_REFERENCE}HTTPValidationError"
 
 
@@ -32,6 +33,7 @@ def completed(document: Schema, *, needs_token: bool) -> Schema:
     schemas = {**components.get("schemas", {}), "Problem": problem_schema()}
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    schemas = {name: _without_defaults(schema) for name, schema in schemas.items()}
     received = _reachable(_bodies(operations), schemas)
     opened = {name: schema if name in received else _open(schema) for name, schema in schemas.items()}
     complete = {**document, "paths": operations, "components": {**components, "schemas": opened}}
@@ -39,9 +41,20 @@ def completed(document: Schema, *, needs_token: bool) -> Schema:
 
 
 def _operation(operation: Schema) -> Schema:
-    """An operation without the form of refusals that FastAPI declares by default."""
+    """An operation without the form of refusals that FastAPI declares by default, and with events as OpenAPI 3.2
+    describes them."""
     responses = {status: answer for status, answer in operation["responses"].items() if not _is_default(answer)}
-    return {**operation, "responses": responses}
+    return {**operation, "responses": {status: _with_events(answer) for status, answer in responses.items()}}
+
+
+def _with_events(answer: Schema) -> Schema:
+    """An answer in which the schema of a stream is that of each event (`itemSchema`), not that of the stream."""
+    content = answer.get("content", {})
+    if _STREAM not in content:
+        return answer
+    event = content[_STREAM].get("schema", {})
+    stream = {"itemSchema": event} if event.get("type") == "object" else {}
+    return {**answer, "content": {**content, _STREAM: stream}}
 
 
 def _is_default(answer: Schema) -> bool:
@@ -85,6 +98,19 @@ def _open(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {key: _open(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}
+
+
+def _without_defaults(schema: Any) -> Any:
+    """A schema without the values that stand for what is left out. Generators of types take a property that has one
+    for a property that is always there."""
+    if isinstance(schema, list):
+        return [_without_defaults(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "default"}
+    properties = {name: _without_defaults(one) for name, one in kept.pop("properties", {}).items()}
+    others = {key: _without_defaults(value) for key, value in kept.items()}
+    return {**others, "properties": properties} if properties else others
 
 
 def _protected(document: Schema) -> Schema:
