@@ -17,7 +17,7 @@ from ...streams.sse import EventStream
 router = APIRouter(tags=["agui"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The events of the run.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    200: {"description": "The events of the run.", "content": {"text/event-stream": {}}}
 }
 
 
@@ -35,7 +35,7 @@ class RunBody(BaseModel):
     "/agui",
     operation_id="runAgent",
     response_class=Response,
-    responses={**_STREAM, **problems(400, 408, 413, 415, 422)},
+    responses={**_STREAM, **problems(400, 401, 403, 408, 413, 415, 422, 503)},
 )
 async def run_agent(body: RunBody, engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost) -> Response:
     """Run the agent once: answer the last message, or go on after an interrupt.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from .....engine.projections.turn import BaseTurn, Turn
-from .....engine.projections.updates.schema import data_model
+from .....engine.projections.turn import Turn
 from .....states.values.messages import Usage
-from ...schemas.described import DescribedBy
+from ...schemas.states import TurnJson
 
 FinishReason = Literal["stop", "length"]
 
@@ -19,7 +18,7 @@ class TurnReport(BaseModel):
     the call that it waits for."""
 
     conversation_id: str | None
-    turn: Annotated[dict[str, Any], DescribedBy(data_model(BaseTurn))]
+    turn: TurnJson
 
 
 class CachedTokens(BaseModel):

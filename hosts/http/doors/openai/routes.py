@@ -42,7 +42,7 @@ IdempotencyKey = Annotated[
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The completion; with `stream`, chunks of it as Server-Sent Events.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {}},
     }
 }
 
