@@ -131,6 +131,16 @@ class TestBrokenRequests:
         assert answer is not None
         assert 400 <= answer.problem().status < 500
 
+    def test_a_proxy_of_this_machine_says_that_it_speaks_https(self, server: LiveServer) -> None:
+        """Behind a proxy that passes `X-Forwarded-Proto` on, the server's own origin begins with https."""
+        request = b"GET /texts HTTP/1.1\r\nHost: localhost\r\nOrigin: https://localhost\r\n"
+        plain = ask(server.port, request + b"\r\n")
+        forwarded = ask(server.port, request + b"X-Forwarded-Proto: https\r\n\r\n")
+
+        assert plain is not None
+        assert forwarded is not None
+        assert (plain.problem().code, forwarded.status) == ("forbidden_origin", 200)
+
     def test_a_refused_head_request_is_complete(self, server: LiveServer) -> None:
         """The answer to HEAD has no body, and the connection goes on."""
         with connected(server.port) as client:
