@@ -3,9 +3,10 @@
 // not changed are not sent at all, so that they run exactly as they were written.
 
 import { el } from "./dom.js";
+import { isExact, parseExactly } from "./exact_json.js";
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
-const TOO_LARGE = "This number has more digits than a browser can keep.";
+const TOO_LARGE = "This number has more digits than this browser can keep.";
 
 let created = 0;
 
@@ -55,7 +56,7 @@ export class ArgumentsEditor {
   #parsedJson() {
     const fault = (sentence) => ({ fault: sentence, field: this.#json });
     try {
-      const value = JSON.parse(this.#json.value);
+      const value = parseExactly(this.#json.value);
       if (value === null || typeof value !== "object" || Array.isArray(value)) {
         return fault("The arguments must be a JSON object, such as {\"name\": \"value\"}.");
       }
@@ -70,8 +71,8 @@ export class ArgumentsEditor {
     for (const [name, { field, kind }] of this.#fields) {
       const text = field.value.trim();
       if (kind === "number" && !NUMBER.test(text)) return { fault: `“${name}” must be a number.`, field };
-      if (kind === "number" && !isExact(Number(text))) return { fault: `“${name}”: ${TOO_LARGE}`, field };
-      values.push([name, kind === "boolean" ? field.checked : kind === "number" ? Number(text) : field.value]);
+      if (kind === "number" && !isExact(parseExactly(text))) return { fault: `“${name}”: ${TOO_LARGE}`, field };
+      values.push([name, kind === "boolean" ? field.checked : kind === "number" ? parseExactly(text) : field.value]);
     }
     return { value: Object.fromEntries(values) };
   }
@@ -199,11 +200,6 @@ function typeOf(field) {
 function isFlat(given) {
   const values = Object.values(given);
   return values.length > 0 && values.every((value) => ["string", "number", "boolean"].includes(typeof value));
-}
-
-function isExact(value) {
-  if (typeof value === "number") return !Number.isInteger(value) || Number.isSafeInteger(value);
-  return value === null || typeof value !== "object" || Object.values(value).every(isExact);
 }
 
 function isSame(one, other) {

@@ -124,8 +124,9 @@ class TurnwiseChat extends HTMLElement {
 
   #showBadge(view) {
     this.#badge.hidden = !view.known;
-    this.#badge.dataset.tone = stateTone(view.state.type);
-    const label = stateLabel(view.state.type);
+    const type = view.state.data.questions?.length ? "awaiting_user_response" : view.state.type; // sub-agents may ask
+    this.#badge.dataset.tone = stateTone(type);
+    const label = stateLabel(type);
     if (this.#badge.textContent !== label) this.#badge.textContent = label;
   }
 

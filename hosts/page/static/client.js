@@ -1,6 +1,8 @@
 // Speaks to the server. Every method is named as the operation in its OpenAPI description, and every refusal is a
 // `Problem`. Nothing here knows the page.
 
+import { parseExactly } from "./exact_json.js";
+
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 10_000;
 const FAILURES_BEFORE_SNAPSHOT = 4;
@@ -195,7 +197,7 @@ export class Client {
     }
     const session = this.#sessions;
     const response = await this.#fetch(this.#address(relative), options);
-    if (response.ok) return response.status === 204 ? null : response.json();
+    if (response.ok) return response.status === 204 ? null : parseExactly(await response.text());
     const problem = await problemOf(response);
     const isOutdated = session !== this.#sessions; // a session was opened since the request was sent
     if (problem.status === 401 && !mayBeUnknown && !isOutdated) this.onUnauthorized(problem);
@@ -282,7 +284,7 @@ class Stream {
   }
 
   #take(event) {
-    const update = JSON.parse(event.data);
+    const update = parseExactly(event.data);
     if (update.id) this.#lastId = update.id;
     this.#options.onUpdate(update);
   }

@@ -1,6 +1,7 @@
 // How each item of a view looks: messages, thoughts, tool calls, deliveries, and the ends of turns.
 
 import { el, icon } from "./dom.js";
+import { parseExactly } from "./exact_json.js";
 import { oneLine, usageDetails, usageText } from "./words.js";
 
 const ASKS = "ask_user_question";
@@ -118,7 +119,7 @@ function code(text) {
 /** Return JSON indented, and any other text as it is. */
 function pretty(text) {
   try {
-    const value = JSON.parse(text);
+    const value = parseExactly(text);
     return typeof value === "object" && value !== null ? JSON.stringify(value, null, 2) : text;
   } catch {
     return text;

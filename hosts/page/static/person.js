@@ -161,11 +161,12 @@ class Asked {
     this.#conversationId = conversationId;
   }
 
-  /** Return the element that shows the panel. */
+  /** Return the element that shows the panel. A refusal stands above the buttons, which are always in sight. */
   section() {
     const heading = el("h2", { id: "person-heading", tabIndex: -1 }, this.panel.heading);
     const properties = { className: `person-panel is-${this.panel.tone ?? "question"}`, "aria-labelledby": heading.id };
-    this.#section = el("section", properties, heading, this.panel.element, this.#alert);
+    this.#section = el("section", properties, heading, this.panel.element);
+    this.#section.querySelector(".person-actions, .doubt-choices").prepend(this.#alert);
     return this.#section;
   }
 

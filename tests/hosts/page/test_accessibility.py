@@ -76,8 +76,15 @@ class Inspection:
         await expect(SHOWN[state](self.page)).to_be_visible()
 
     async def look(self, where: str) -> None:
-        """Note what is wrong now."""
-        if faults := await violations(self.page, self._axe) + await hidden_overflow(self.page):
+        """Note what axe-core finds now."""
+        self._note(where, await violations(self.page, self._axe))
+
+    async def measure(self, where: str) -> None:
+        """Note what is out of reach now."""
+        self._note(where, await hidden_overflow(self.page))
+
+    def _note(self, where: str, faults: list[str]) -> None:
+        if faults:
             self.found[where] = faults
 
 
@@ -112,7 +119,7 @@ async def test_nothing_is_out_of_reach(width: int, height: int, inspection: Insp
         await control(page).scroll_into_view_if_needed()
         await expect(control(page)).to_be_in_viewport()
         await expect(page.get_by_role("textbox", name="Message")).to_be_in_viewport(ratio=0.9)
-        await inspection.look(state)
+        await inspection.measure(state)
     for name in ("Conversations", "Inspector"):
         await page.get_by_role("button", name=name, exact=True).click()
         await inspection.look(name)

@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from ...support.browser.asking import BOOK, FAIL, PAY, PLAN, PLANNED, Conversations, asking_engine, begin
+from ...support.browser.asking import (
+    ACCOUNT,
+    BOOK,
+    FAIL,
+    PAY,
+    PLAN,
+    PLANNED,
+    TRANSFER,
+    Conversations,
+    asking_engine,
+    begin,
+)
 from ...support.http.live_server import serving
 
 
@@ -106,6 +117,18 @@ class TestApproving:
         await page.get_by_role("button", name="Allow").click()
 
         await received(page, "Planned: {'days': [], '__proto__': 1}")
+
+    async def test_a_long_number_is_not_rounded(self, page: Page, conversations: Conversations) -> None:
+        """A number of more digits than JavaScript keeps is shown and edited as it is, to the last digit."""
+        await page.goto(conversations.begin(TRANSFER))
+        await expect(panel(page)).to_contain_text(str(ACCOUNT))
+        await page.get_by_role("button", name="Edit arguments").click()
+        editor = page.get_by_label("Arguments as JSON")
+        assert json.loads(await editor.input_value()) == {"account": ACCOUNT}
+        await editor.fill(f'{{"account": {ACCOUNT + 1}}}')
+        await page.get_by_role("button", name="Allow").click()
+
+        await received(page, f"Transferred to {ACCOUNT + 1}.")
 
     async def test_a_call_is_denied_with_a_reason(self, page: Page, conversations: Conversations) -> None:
         """The model reads why its call did not run."""

@@ -191,7 +191,9 @@ class TestDrafts:
     """What was chosen and typed is lost neither by updates nor by a reload, and is sent once."""
 
     async def test_a_reload_keeps_what_was_typed(self, page: Page, conversations: Conversations) -> None:
-        """Choices, free text and notes are there again after a reload of the page."""
+        """Choices and free text are there again after a reload of the page, and a double click sends them once."""
+        sent: list[str] = []
+        page.on("request", lambda request: request.url.endswith("/respond") and sent.append(request.url))
         await page.goto(conversations.begin(BOTH))
         await page.get_by_role("radio", name="Bar").check()
         await panel(page).get_by_placeholder("Your own answer").last.fill("half a")
@@ -204,6 +206,24 @@ class TestDrafts:
 
         answers = {"Which table would you like?": "Bar", "What else do you need?": ["half a sentence"]}
         await received(page, answers)
+        assert len(sent) == 1
+
+    async def test_updates_leave_what_is_typed_alone(self, page: Page, conversations: Conversations) -> None:
+        """While a question is open other things happen, here a message for the next turn: the text, the place of the
+        cursor and the focus stay."""
+        address = conversations.begin(TABLE)
+        await page.goto(address)
+        words = panel(page).get_by_placeholder("Your own answer")
+        await words.press_sequentially("In the gden")
+        for _ in range(3):
+            await words.press("ArrowLeft")
+        conversations.server.run(say, conversations, address, "And a taxi, please")
+        await expect(page.get_by_role("main").get_by_text("Waits for the next turn")).to_be_visible()
+        await page.keyboard.type("ar")
+        await expect(words).to_have_value("In the garden")
+        await page.get_by_role("button", name="Send answer").click()
+
+        await received(page, {"Which table would you like?": "In the garden"})
 
     async def test_a_half_written_message_keeps_the_focus(self, page: Page, conversations: Conversations) -> None:
         """A question that appears while somebody writes a message is announced, and takes no keystroke away."""
@@ -228,4 +248,4 @@ async def create_empty(conversations: Conversations) -> str:
 async def say(conversations: Conversations, address: str, text: str) -> None:
     """Send a message by another way than the page."""
     conversation = await conversations.engine.get(address.rpartition("/")[2])
-    await conversation.send(text, wait=False)
+    await conversation.send(text, when_busy="queue", wait=False)

@@ -54,10 +54,13 @@ BOOK, TABLE, EXTRA, BOTH, LAYOUTS, ATTACK = (
     "An attack",
 )
 OPEN, PAY, FAIL, DELEGATE, PLAN = "Ask me openly", "Pay the bill", "Fail once", "Delegate it", "Plan it"
+TRANSFER = "Transfer it"
 OPENLY = ("Under which name?", "At what time?")
 TASK = "Find out which table they want"
 
 BOOKING = {"restaurant": "Miku", "party": 2, "terrace": True}
+ACCOUNT = 12345678901234567890
+"""A number that is no number in JavaScript."""
 PLANNED = {"days": [{"day": "Monday", "stops": ["Harbour", "Museum"]}]}
 
 
@@ -78,6 +81,7 @@ ANSWERS: Mapping[str, ModelAnswer] = {
     DELEGATE: call("spawn_agents", tasks=[TASK]),
     TASK: ask(EXPERIENCE),
     PLAN: call("plan_trip", plan=PLANNED),
+    TRANSFER: call("transfer_money", account=ACCOUNT),
 }
 """What the model does when it is told this."""
 
@@ -92,6 +96,12 @@ async def book_table(restaurant: str, party: int, terrace: bool = False) -> str:
 async def plan_trip(plan: dict[str, Any]) -> str:
     """Plan a trip."""
     return f"Planned: {plan}"
+
+
+@tool(approval=True)
+async def transfer_money(account: int) -> str:
+    """Transfer money to an account."""
+    return f"Transferred to {account}."
 
 
 @tool(exclusive=True, crash="idempotent")
@@ -110,7 +120,7 @@ async def pay(amount: int) -> str:
     return f"Paid {amount}."
 
 
-TOOLS = [book_table, plan_trip, ask_openly, pay, "ask_user_question", "spawn_agents"]
+TOOLS = [book_table, plan_trip, transfer_money, ask_openly, pay, "ask_user_question", "spawn_agents"]
 POLICY = presets.assistant().replace(sub_agents=SubAgentRules(questions="ask_user"))
 
 
