@@ -10,6 +10,7 @@ import "./person.js";
 import "./session.js";
 import { Client, Problem } from "./client.js";
 import { el, icon, iconButton, replaceChildren } from "./dom.js";
+import { preference, setPreference } from "./preferences.js";
 import { apply, emptyView, withTurns } from "./view.js";
 
 /** After how many milliseconds a conversation that cannot be read is asked for again. */
@@ -67,13 +68,12 @@ class TurnwiseApp extends HTMLElement {
       this,
       el("a", { className: "skip-link", href: "#message", onclick: (event) => this.#skip(event) }, "Skip to the message"),
       el("nav", { className: "column list-column", "aria-label": "Conversations" }, this.#drawerBar("Conversations"), this.#list),
-      el("main", { className: "column chat-column" }, this.#chat),
+      el("main", { className: "column chat-column" }, this.#chat, this.#alert),
       el("aside", { className: "column inspector-column", "aria-label": "Inspector" }, this.#drawerBar("Inspector"), this.#inspector),
       this.#backdrop,
-      this.#alert,
       this.#session,
     );
-    this.classList.toggle("without-inspector", localStorage.getItem("turnwise.inspector") === "closed");
+    this.classList.toggle("without-inspector", preference("inspector") === "closed");
     for (const query of [NARROW, NO_ROOM_FOR_INSPECTOR]) query.addEventListener("change", () => this.#closeDrawers());
     this.#closeDrawers();
   }
@@ -227,7 +227,7 @@ class TurnwiseApp extends HTMLElement {
       this.#focusDrawer(".inspector-column");
     } else {
       const closed = this.classList.toggle("without-inspector");
-      localStorage.setItem("turnwise.inspector", closed ? "closed" : "open");
+      setPreference("inspector", closed ? "closed" : "open");
     }
     this.#settleDrawers();
   }
@@ -242,12 +242,12 @@ class TurnwiseApp extends HTMLElement {
 
   /** A column that is out of sight takes no focus; what lies behind an open drawer neither. */
   #settleDrawers() {
-    const [list, chat, inspector] = [".list-column", ".chat-column", ".inspector-column"].map((one) => this.querySelector(one));
+    const [list, inspector] = [".list-column", ".inspector-column"].map((one) => this.querySelector(one));
     const listOpen = this.classList.contains("list-open");
     const inspectorOpen = this.classList.contains("inspector-open");
     list.inert = NARROW.matches ? !listOpen : inspectorOpen;
     inspector.inert = NO_ROOM_FOR_INSPECTOR.matches ? !inspectorOpen : this.classList.contains("without-inspector");
-    chat.inert = listOpen || inspectorOpen;
+    this.#chat.inert = listOpen || inspectorOpen;
     this.querySelector(".for-list").setAttribute("aria-expanded", String(!list.inert));
     this.querySelector(".for-inspector").setAttribute("aria-expanded", String(!inspector.inert));
   }
@@ -269,10 +269,10 @@ function changeTheme() {
   const shown = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
   const theme = shown === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
-  localStorage.setItem("turnwise.theme", theme);
+  setPreference("theme", theme);
 }
 
-const theme = localStorage.getItem("turnwise.theme");
+const theme = preference("theme");
 if (theme) document.documentElement.dataset.theme = theme;
 
 customElements.define("turnwise-app", TurnwiseApp);

@@ -1,5 +1,6 @@
 // Where a message is written. What was typed is kept for each conversation until it is sent, over reloads too.
 
+import { Draft } from "./drafts.js";
 import { el, icon } from "./dom.js";
 
 const NEW = "new";
@@ -53,21 +54,20 @@ class TurnwiseComposer extends HTMLElement {
 
   /** Put a text back, before what was typed since, into the draft of a conversation. */
   putBack(conversationId, text) {
-    const name = draftName(conversationId);
-    const draft = [text, sessionStorage.getItem(name)].filter(Boolean).join("\n");
-    sessionStorage.setItem(name, draft);
+    const draft = draftOf(conversationId);
+    draft.write([text, draft.read()].filter(Boolean).join("\n"));
     if (conversationId === this.#conversationId) this.#restore();
   }
 
   #restore() {
-    this.#text.value = sessionStorage.getItem(draftName(this.#conversationId)) ?? "";
+    this.#text.value = draftOf(this.#conversationId).read() ?? "";
     this.#noteText();
   }
 
   #noteDraft() {
-    const name = draftName(this.#conversationId);
-    if (this.#text.value) sessionStorage.setItem(name, this.#text.value);
-    else sessionStorage.removeItem(name);
+    const draft = draftOf(this.#conversationId);
+    if (this.#text.value) draft.write(this.#text.value);
+    else draft.discard();
     this.#noteText();
   }
 
@@ -92,8 +92,8 @@ class TurnwiseComposer extends HTMLElement {
   }
 }
 
-function draftName(conversationId) {
-  return `turnwise.draft.${conversationId ?? NEW}`;
+function draftOf(conversationId) {
+  return new Draft(`message:${conversationId ?? NEW}`);
 }
 
 customElements.define("turnwise-composer", TurnwiseComposer);

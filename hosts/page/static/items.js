@@ -27,7 +27,7 @@ const RENDERERS = { message: renderMessage, thought: renderThought, tool: render
 
 function renderMessage(item, markdown) {
   if (item.role === "user") return item.origin ? agentMessage(item, markdown) : userMessage(item);
-  const body = el("div", { className: "text prose" });
+  const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
   const mark = item.delivery ? deliveryMark(item.delivery) : displayOnly();
   return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, images(item), mark);
@@ -35,12 +35,12 @@ function renderMessage(item, markdown) {
 
 /** Return the message of a user; also one that is on its way, which has a `note` below it. */
 export function userMessage(item, note = null) {
-  const body = el("div", { className: "bubble" }, el("div", { className: "text plain" }, item.text), images(item));
+  const body = el("div", { className: "bubble" }, el("div", { className: "text plain", dir: "auto" }, item.text), images(item));
   return el("article", { className: "item user", "aria-label": "You" }, body, note);
 }
 
 function agentMessage(item, markdown) {
-  const body = el("div", { className: "text prose" });
+  const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
   const summary = el("summary", {}, icon("branch"), el("span", {}, `Message of the agent ${item.origin}`));
   return el("article", { className: "item aside", "aria-label": `Agent ${item.origin}` }, el("details", {}, summary, body));
@@ -48,22 +48,24 @@ function agentMessage(item, markdown) {
 
 function images({ images: given = [] }) {
   return given.map((image, index) => {
-    const address = typeof image === "string" ? image : image.url;
-    if (address?.startsWith("data:image/")) return el("img", { className: "image", src: address, alt: `Image ${index + 1}` });
-    return el("p", { className: "image-address" }, el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, `Image ${index + 1}`));
+    const address = String(typeof image === "string" ? image : image.url);
+    const name = `Image ${index + 1}`;
+    if (address.startsWith("data:image/")) return el("img", { className: "image", src: address, alt: name });
+    const isSafe = address.startsWith("https://"); // a link, since loading it would tell another server who reads this
+    return el("p", {}, isSafe ? el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, name) : name);
   });
 }
 
 function renderThought(item) {
   const summary = el("summary", {}, icon("chevron"), el("span", {}, "Thought"), el("span", { className: "excerpt" }, oneLine(item.text)));
-  const body = el("div", { className: "text plain" }, item.text);
+  const body = el("div", { className: "text plain", dir: "auto" }, item.text);
   return el("article", { className: "item thought", "aria-label": "Thought" }, el("details", {}, summary, body));
 }
 
 // --- deliveries
 
 function renderDelivery(item, markdown) {
-  const body = el("div", { className: "text prose" });
+  const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
   const label = item.relayed ? "Relayed to the user" : "Said to the user";
   return el("article", { className: "item assistant delivery", "aria-label": label }, body, deliveryMark(item.delivery, item.relayed));

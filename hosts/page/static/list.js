@@ -21,6 +21,7 @@ class TurnwiseList extends HTMLElement {
   #problem = null;
   #timer = null;
   #reads = 0;
+  #drawn = new Map();
   #rows;
   #more;
   #state;
@@ -95,8 +96,23 @@ class TurnwiseList extends HTMLElement {
     const conversations = this.#conversations ?? [];
     this.#more.hidden = !this.#next;
     replaceChildren(this.#state, this.#stateOf(conversations));
+    this.#drawRows(conversations);
+  }
+
+  /** Rows that say the same as before stay the same elements, so that no click and no focus on them is lost. */
+  #drawRows(conversations) {
     const focused = this.#rows.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
-    replaceChildren(this.#rows, conversations.map((one) => this.#row(one)));
+    const before = this.#drawn;
+    this.#drawn = new Map();
+    const rows = conversations.map((one) => {
+      const said = JSON.stringify([one.title, one.state, relativeTime(one.updated_at), one.id === this.#conversationId]);
+      const known = before.get(one.id);
+      const drawn = known?.said === said ? known : { said, element: this.#row(one) };
+      this.#drawn.set(one.id, drawn);
+      return drawn.element;
+    });
+    if (rows.length === this.#rows.children.length && rows.every((row, index) => row === this.#rows.children[index])) return;
+    replaceChildren(this.#rows, rows);
     if (focused) this.#rows.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
   }
 

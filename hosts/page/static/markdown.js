@@ -47,7 +47,7 @@ export class Markdown {
   #onFilled;
   #trees = new Map();
   #waiting = new Map();
-  #scheduled = false;
+  #unsent = [];
 
   /** `onFilled` is called after elements were filled, which may have changed their height. */
   constructor(client, onFilled = () => {}) {
@@ -65,32 +65,34 @@ export class Markdown {
     element.classList.add("plain");
     element.textContent = text;
     if (!text.trim()) return;
-    const elements = this.#waiting.get(text) ?? [];
-    this.#waiting.set(text, [...elements, element]);
-    if (!this.#scheduled) queueMicrotask(() => this.#flush());
-    this.#scheduled = true;
-  }
-
-  async #flush() {
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    this.#scheduled = false;
-    const texts = [...waiting.keys()];
-    for (let begin = 0; begin < texts.length; begin += BATCH) {
-      await this.#render(texts.slice(begin, begin + BATCH), waiting);
+    const elements = this.#waiting.get(text);
+    if (elements) {
+      elements.push(element);
+      return;
     }
+    this.#waiting.set(text, [element]);
+    if (!this.#unsent.length) queueMicrotask(() => this.#send());
+    this.#unsent.push(text);
   }
 
-  async #render(texts, waiting) {
+  async #send() {
+    const texts = this.#unsent;
+    this.#unsent = [];
+    for (let begin = 0; begin < texts.length; begin += BATCH) await this.#render(texts.slice(begin, begin + BATCH));
+  }
+
+  async #render(texts) {
     try {
       const { trees } = await this.#client.renderMarkdown(texts);
       texts.forEach((text, index) => {
         this.#remember(text, trees[index]);
-        for (const element of waiting.get(text)) show(element, trees[index]);
+        for (const element of this.#waiting.get(text)) show(element, trees[index]);
       });
       this.#onFilled();
     } catch {
-      // The text is shown as it was written, which loses nothing.
+      // The texts are shown as they were written, which loses nothing.
+    } finally {
+      for (const text of texts) this.#waiting.delete(text);
     }
   }
 

@@ -2,6 +2,8 @@
 //
 // A state names the messages that wait by their ids only, so their texts are kept here, over reloads too.
 
+import { Draft } from "./drafts.js";
+
 export class Outgoing {
   #conversationId = null;
   #messages = [];
@@ -9,7 +11,7 @@ export class Outgoing {
 
   set conversationId(id) {
     this.#conversationId = id;
-    this.#messages = id ? read(id) : [];
+    this.#messages = id ? (sentTo(id).read() ?? []) : [];
   }
 
   /**
@@ -58,20 +60,11 @@ export class Outgoing {
 
   #write() {
     if (!this.#conversationId) return;
-    const name = storageName(this.#conversationId);
-    if (this.#messages.length) sessionStorage.setItem(name, JSON.stringify(this.#messages));
-    else sessionStorage.removeItem(name);
+    if (this.#messages.length) sentTo(this.#conversationId).write(this.#messages);
+    else sentTo(this.#conversationId).discard();
   }
 }
 
-function read(conversationId) {
-  try {
-    return JSON.parse(sessionStorage.getItem(storageName(conversationId)) ?? "[]");
-  } catch {
-    return [];
-  }
-}
-
-function storageName(conversationId) {
-  return `turnwise.sent.${conversationId}`;
+function sentTo(conversationId) {
+  return new Draft(`sent:${conversationId}`);
 }

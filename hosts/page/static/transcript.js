@@ -113,7 +113,7 @@ export class Transcript {
     const known = this.#shown.get(row.key);
     if (known?.row === row) return known.element;
     const element = known ? renderAgain(row, this.#markdown, known.element) : render(row, this.#markdown);
-    known?.element.replaceWith(element);
+    if (known) replace(known.element, element);
     this.#shown.set(row.key, { row, element });
     return element;
   }
@@ -190,6 +190,14 @@ export class Transcript {
   }
 }
 
+/** Put an element in the place of another one. A focus inside stays on the same part. */
+function replace(old, element) {
+  const parts = [...old.querySelectorAll("summary, pre, a, button")];
+  const place = parts.indexOf(document.activeElement);
+  old.replaceWith(element);
+  if (place >= 0) element.querySelectorAll("summary, pre, a, button")[place]?.focus();
+}
+
 /** Return which attempt is made, or when the next one follows. */
 function attemptText(type, { attempt, due }) {
   if (type !== "retry_waiting") return attempt > 1 ? `; attempt ${attempt}` : "";
@@ -203,7 +211,7 @@ class StreamedAnswer {
   #nodes = { text: document.createTextNode(""), thinking: document.createTextNode("") };
 
   constructor() {
-    this.#text = el("div", { className: "text plain", hidden: true }, this.#nodes.text);
+    this.#text = el("div", { className: "text plain", dir: "auto", hidden: true }, this.#nodes.text);
     const summary = el("summary", {}, icon("chevron"), el("span", {}, "Thinking"));
     this.#thinking = el("details", { hidden: true }, summary, el("div", { className: "text plain" }, this.#nodes.thinking));
     this.element = el(
