@@ -153,9 +153,9 @@ class GuardedProtocol(H11Protocol):
 
     def _start(self, name: str, seconds: float, act: Any) -> None:
         self._stop(name)
-        self._timers[name] = self.loop.call_later(seconds, self._ring, name, act)
+        self._timers[name] = self.loop.call_later(seconds, self._expire, name, act)
 
-    def _ring(self, name: str, act: Any) -> None:
+    def _expire(self, name: str, act: Any) -> None:
         del self._timers[name]
         act()
 

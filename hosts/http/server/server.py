@@ -1,4 +1,4 @@
-"""The server, which stops in an order that loses nothing and waits for nobody.
+"""The server. Its stop loses nothing, and is bounded in time.
 
 A signal first closes the engine: streams then end with the reason, requests that wait are refused, and turns under way
 stay in the log as after a crash, to go on at the next start. Connections that have not ended shortly after are cut off.

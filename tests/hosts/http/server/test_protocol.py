@@ -54,7 +54,7 @@ def server() -> Iterator[LiveServer]:
 
 @pytest.fixture
 def impatient_server() -> Iterator[LiveServer]:
-    """A server that waits for nobody."""
+    """A server with short limits of time."""
     with serving_app(_app(0.3), limits=ServerLimits(head_seconds=0.5, linger_seconds=0.3)) as server:
         yield server
 
