@@ -40,7 +40,7 @@ from turnwise.engine.projections.updates.step_updates import updates_of_log
 
 QUICK = Load(conversations=4, subscribers=2, turns=2, pieces=10, rate=200.0)
 
-MEDIAN, P99, EACH = 4.0, 4.0, 10.0
+MEDIAN, TAIL, EACH = 4.0, 4.0, 10.0
 """How many times the floor the delays and the processor time may be."""
 
 SILENT = 512.0
@@ -199,7 +199,7 @@ def _arrival(found: Streamed) -> Iterator[Figure]:
 
 
 def _delays(found: Streamed, floor: Streamed) -> Iterator[Figure]:
-    for name, part, aim in (("median", 0.5, MEDIAN), ("p99", 0.99, P99)):
+    for name, part, aim in (("median", 0.5, MEDIAN), ("p99", 0.99, TAIL)):
         value, least = found.delay(part), floor.delay(part)
         yield Figure(f"  token to subscriber, {name}", f"{value:.2f} ms")
         yield at_most("    of the floor", value / least, aim, "times")

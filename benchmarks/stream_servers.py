@@ -80,13 +80,13 @@ async def ticks(load: Load) -> AsyncIterator[int]:
 async def serve(folder: Path, load: Load) -> None:
     """Serve conversations as `turnwise serve` does, until SIGTERM."""
     from turnwise.hosts.http import create_app  # takes a second to load, which the floor does without
-    from turnwise.hosts.http.server.server import Server
+    from turnwise.hosts.http.server.server import serve as serve_app
     from turnwise.hosts.http.server.sockets import bind
 
     engine = Engine.open(folder / "streams.db", model=Model(load))
     sockets = bind("127.0.0.1", 0)
     print(sockets[0].getsockname()[1], flush=True)
-    await Server(create_app(engine), close_engine=engine.close).serve(sockets)
+    await serve_app(create_app(engine), sockets, close_engine=engine.close)
 
 
 class Floor:
