@@ -31,6 +31,29 @@ HOSTILE = f"""\
 <div onclick="document.title='run'">raw</div>
 """
 
+COUNTERS = """
+const counted = window.counted = {heights: 0, writes: 0, frames: 0};
+const {get} = Object.getOwnPropertyDescriptor(Element.prototype, "scrollHeight");
+Object.defineProperty(Element.prototype, "scrollHeight", {get() { counted.heights += 1; return get.call(this); }});
+const {appendData} = CharacterData.prototype;
+CharacterData.prototype.appendData = function (text) { counted.writes += 1; return appendData.call(this, text); };
+(function count() { counted.frames += 1; requestAnimationFrame(count); })();
+"""
+"""Counts how often the height of something is read, how often text is appended, and how many frames are drawn."""
+
+VISIBILITY = """
+let isHidden = false;
+Object.defineProperty(document, "hidden", {get: () => isHidden});
+window.setHidden = (hidden) => { isHidden = hidden; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+"""Lets a test hide the tab: a browser without windows never does."""
+
+PIXEL = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""An image of one pixel."""
+
 released = threading.Event()
 
 
@@ -112,6 +135,46 @@ async def test_a_reload_in_the_middle_loses_and_doubles_nothing(chat: ChatPage, 
     await chat.page.reload()
     await expect(chat.answers.locator(".text")).to_have_text(["Once upon a time."])
     await expect(chat.own).to_have_count(1)
+
+
+async def test_a_hidden_tab_holds_no_connection_and_misses_nothing(chat: ChatPage, model: PacedLlm) -> None:
+    """While a tab is hidden its stream is closed, since a browser opens only six to a server; shown again, it goes on
+    where it was."""
+    await chat.page.add_init_script(VISIBILITY)
+    await chat.open()
+    await chat.send("Tell me more")
+    model.show("One, ")
+    await expect(chat.writing).to_contain_text("One,")
+
+    async with chat.page.expect_event(
+        "requestfailed", lambda request: "/events" in request.url
+    ):  # the stream is closed
+        await chat.page.evaluate("setHidden(true)")
+    model.show("two, ")
+    async with chat.page.expect_request(lambda request: "last_event_id=" in request.url):
+        await chat.page.evaluate("setHidden(false)")
+
+    await expect(chat.writing.locator(":scope > .text")).to_have_text("One, two, ")
+    model.answer("One, two, three.")
+    await expect(chat.answers.locator(".text")).to_have_text(["One, two, three."])
+    await expect(chat.own).to_have_count(1)
+
+
+async def test_an_image_is_shown_if_it_is_in_the_message_and_is_a_link_otherwise(
+    chat: ChatPage, model: PacedLlm
+) -> None:
+    """An image that a message holds is shown; one of another server is not loaded, but linked to."""
+    with chat.server.client() as client:
+        conversation_id = client.post("/conversations", json={"title": "Images"}).json()["id"]
+        body = {"text": "Look", "images": [PIXEL, "https://example.org/cat.png"]}
+        client.post(f"/conversations/{conversation_id}/messages", json=body).raise_for_status()
+    model.answer("Seen.")
+
+    await chat.open(conversation_id)
+
+    await expect(chat.own.get_by_role("img", name="Image 1")).to_have_js_property("naturalWidth", 1)
+    await expect(chat.own.get_by_role("link", name="Image 2")).to_have_attribute("href", "https://example.org/cat.png")
+    await expect(chat.answers).to_contain_text(["Seen."])
 
 
 async def test_markup_in_any_text_stays_text(chat: ChatPage, model: PacedLlm) -> None:
@@ -246,12 +309,8 @@ async def test_a_draft_is_kept_for_its_conversation(chat: ChatPage) -> None:
 
 async def test_scrolling_follows_the_end_only_while_it_is_in_sight(chat: ChatPage, model: PacedLlm) -> None:
     """A person who scrolls up stays there while an answer grows; at the end the page follows it. No token reads the
-    height of the page."""
-    await chat.page.add_init_script("""
-        window.reads = 0;
-        const {get} = Object.getOwnPropertyDescriptor(Element.prototype, "scrollHeight");
-        Object.defineProperty(Element.prototype, "scrollHeight", {get() { window.reads += 1; return get.call(this); }});
-    """)
+    height of the page, and the text is written at most once a frame."""
+    await chat.page.add_init_script(COUNTERS)
     await chat.open()
     await chat.send("Write a lot")
     for number in range(200):
@@ -273,7 +332,9 @@ async def test_scrolling_follows_the_end_only_while_it_is_in_sight(chat: ChatPag
     model.show("The end")
     await expect(chat.writing).to_contain_text("The end")
     await expect(chat.button("Newest")).to_be_hidden()
-    assert await chat.page.evaluate("window.reads") == 0
+    counted = await chat.page.evaluate("counted")
+    assert counted["heights"] == 0
+    assert 0 < counted["writes"] <= counted["frames"]
     model.answer("Short.")
     await expect(chat.answers).to_contain_text(["Short."])
 
