@@ -31,7 +31,7 @@ class TurnwiseApp extends HTMLElement {
 
   connectedCallback() {
     this.#build();
-    this.#client.onUnauthorized = () => this.#session.ask();
+    this.#client.onUnauthorized = (problem) => this.#session.ask(problem);
     addEventListener("hashchange", () => this.#route());
     this.addEventListener("select", (event) => event instanceof CustomEvent && this.#select(event.detail.conversationId));
     this.addEventListener("forked", (event) => this.#select(event.detail.conversationId));

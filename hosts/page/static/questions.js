@@ -21,7 +21,7 @@ export class QuestionPanel {
       (question) => new QuestionField(question, begun[question.question], () => this.#keepDraft()),
     );
     this.heading = headingOf(state);
-    this.announcement = [this.heading, ...questions.map(({ question }) => question)].join(". ");
+    this.announcement = [`${this.heading}:`, ...questions.map(({ question }) => question)].join(" ");
     this.element = this.#form();
     if (state.type === "awaiting_sub_agents") this.#nameAsking(listChildren);
   }

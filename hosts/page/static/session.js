@@ -9,15 +9,18 @@ class TurnwiseSession extends HTMLElement {
   #field;
   #fault;
   #isSending = false;
+  #isKnown = false;
 
   /** The client that opens the session. */
   client = null;
 
-  /** Ask for the token, unless the dialog is open already. */
-  ask() {
+  /** Ask for the token, unless the dialog is open already. A server that refuses requests although it took a token gets
+   * its sentence shown: its users may sign in elsewhere. */
+  ask(problem = null) {
     this.#dialog ??= this.#build();
-    if (!this.#dialog.open) this.#dialog.showModal();
-    this.#field.focus();
+    if (this.#dialog.open) return;
+    this.#dialog.showModal();
+    this.#refuse(this.#isKnown ? (problem?.message ?? "") : "");
   }
 
   #build() {
@@ -57,6 +60,7 @@ class TurnwiseSession extends HTMLElement {
       await this.client.openSession(token);
       this.#refuse("");
       this.#field.value = "";
+      this.#isKnown = true;
       this.#dialog.close();
       emit(this, "signed-in");
     } catch (problem) {
