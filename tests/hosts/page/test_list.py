@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Page, expect
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from turnwise import Engine
+from turnwise.hosts.http import create_app
 from turnwise.testing import FunctionLlm
 
 from ...support.browser.chat_page import ChatPage
 from ...support.browser.tabs import Faults, Tabs
-from ...support.http.live_server import LiveServer, serving
+from ...support.http.live_server import LiveServer, serving, serving_app
 
 MANY = 65
 """More conversations than the list reads at once."""
@@ -140,3 +144,20 @@ async def test_drawers_hold_the_side_columns_on_a_narrow_screen(tabs: Tabs, serv
     await expect(chat.page.get_by_role("heading", level=1)).to_have_text("Conversation 50")
     await expect(chat.list).to_be_hidden()
     assert await chat.page.evaluate("document.documentElement.scrollWidth") == 380
+
+
+async def test_the_page_works_in_an_application_that_mounts_it(page: Page, tmp_path: Path) -> None:
+    """Mounted below a path of another application, the page loads, sends and streams below that path only."""
+    engine = Engine.open(tmp_path / "mounted.db", model=FunctionLlm(lambda _: "Here I am."))
+    application = Starlette(routes=[Mount("/assistant", create_app(engine))], lifespan=lambda _: engine)
+    with serving_app(application) as server:
+        chat = ChatPage(page, server)
+        requested: list[str] = []
+        page.on("request", lambda request: requested.append(urlsplit(request.url).path))
+        await page.goto(f"{server.url}/assistant")
+
+        await chat.send("Where are you?")
+
+        await expect(chat.answers).to_contain_text(["Here I am."])
+        assert [path for path in requested if not path.startswith("/assistant")] == []
+        await page.close()
