@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
+from .doors.a2a import routes as a2a_door
 from .doors.agui import routes as agui_door
 from .doors.openai import routes as openai_door
 from .doors.openai.conversations import delete_abandoned
@@ -29,7 +30,7 @@ ROUTERS = tuple(
 )
 """The endpoints of the host itself."""
 
-DOORS = (openai_door.router, agui_door.router)
+DOORS = (openai_door.router, agui_door.router, *([a2a_door.router] if a2a_door.IS_INSTALLED else []))
 """The endpoints for clients of other protocols."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,16 @@ def test_its_agent_resumes_after_an_interrupt(server: LiveServer, npm: NodePacka
     module.write_text(AGENT, encoding="utf-8")
 
     assert "Kikunoi" in npm.program(module, server.url, "lunch")
+
+
+def test_its_request_of_another_agent_is_answered(server: LiveServer) -> None:
+    """With a task that waits for an answer."""
+    pytest.importorskip("a2a", reason="the extra `a2a` is not installed")
+    (request,) = re.findall(r"```json\n(.*?)```", PAGE.section("A2A"), re.DOTALL)
+    with server.client() as client:
+        answer = client.post("/a2a", json=json.loads(request), headers={"A2A-Version": "1.0"}).json()
+
+    assert answer["result"]["task"]["contextId"] == "evening"
 
 
 def test_its_codes_are_those_of_the_code() -> None:

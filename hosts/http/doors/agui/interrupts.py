@@ -8,50 +8,20 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
 from ag_ui.core import Interrupt, ResumeEntry
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .....engine.conversation import Conversation
 from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.errors import InvalidInput
-from .....states.events import Resolution
 from .....states.values.questions import UserQuestion
-from ..turns.acts import Act, AnswerQuestions, Awaited, DecideCall, DeclineQuestions, ResolveCall, awaited_by
+from ..turns.acts import Act, Awaited, DecideCall, DeclineQuestions, awaited_by
 from ..turns.choosing import began_waiting, earlier_request, stored
+from ..turns.payloads import ApprovalPayload, VerdictPayload, act_of_payload
 from ..turns.prompts import prompt_of
 from ..turns.requested_turn import ActTurn, RequestedTurn
-from ..turns.text_replies import act_of
 from .refusal import RunRefused
-
-
-class _Payload(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-P = TypeVar("P", bound=_Payload)
-
-
-class AnswersPayload(_Payload):
-    """Answers by the text of their question, with notes."""
-
-    answers: dict[str, str | list[str]]
-    annotations: dict[str, dict[str, str]] = Field(default_factory=dict)
-
-
-class ApprovalPayload(_Payload):
-    """Whether the call may run, perhaps with other arguments, or why it may not."""
-
-    approved: bool
-    edited_args: Annotated[dict[str, Any] | None, Field(alias="editedArgs")] = None
-    note: str | None = None
-
-
-class VerdictPayload(_Payload):
-    """Whether a call ran that was interrupted."""
-
-    verdict: Resolution
 
 
 def interrupt_id(call_id: str, seq: int) -> str:
@@ -131,23 +101,10 @@ async def _open(conversation: Conversation, given_id: str) -> Awaited | None:
 
 
 def _act(entry: ResumeEntry, awaited: Awaited) -> Act:
-    """Return what the user does. A plain text answers as it would in a chat."""
+    """Return what the user does."""
     if entry.status == "cancelled":
         return _abandoned(awaited)
-    if isinstance(entry.payload, str):
-        return act_of(entry.payload, awaited)
-    call_id = awaited.call_id
-    match awaited.wanted:
-        case "answers":
-            given = _read(AnswersPayload, entry.payload)
-            return AnswerQuestions(call_id=call_id, answers=given.answers, annotations=given.annotations)
-        case "approval":
-            decision = _read(ApprovalPayload, entry.payload)
-            return DecideCall(
-                call_id=call_id, allowed=decision.approved, note=decision.note, arguments=decision.edited_args
-            )
-        case "resolution":
-            return ResolveCall(call_id=call_id, verdict=_read(VerdictPayload, entry.payload).verdict)
+    return act_of_payload(entry.payload, awaited)
 
 
 def _abandoned(awaited: Awaited) -> Act:
@@ -159,12 +116,3 @@ def _abandoned(awaited: Awaited) -> Act:
             return DecideCall(call_id=awaited.call_id, allowed=False)
         case "resolution":
             raise InvalidInput("Whether the call ran must be said: resolve the interrupt, or cancel the turn.")
-
-
-def _read(kind: type[P], payload: Any) -> P:
-    try:
-        return kind.model_validate(payload)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(("payload", *map(str, fault["loc"])))
-        raise InvalidInput(f"{where}: {fault['msg']}.") from None

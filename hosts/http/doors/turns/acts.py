@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .....engine.conversation import Conversation
+from .....engine.projections.turn import Turn
 from .....states.events import Resolution
 from .....states.states import AnyState, AwaitingApproval, InDoubt
 from .....states.values.questions import UserQuestion
@@ -72,19 +73,19 @@ class ResolveCall:
 Act: TypeAlias = AnswerQuestions | DeclineQuestions | DecideCall | ResolveCall
 
 
-async def perform(conversation: Conversation, act: Act, request_id: str) -> None:
-    """Hand an act to its conversation, once however often it is handed in under this id; returns when it is stored.
-    Raises what the methods of `Conversation` raise."""
+async def perform(conversation: Conversation, act: Act, request_id: str) -> Turn:
+    """Hand an act to its conversation, once however often it is handed in under this id, and return the turn as of the
+    moment when it is stored. Raises what the methods of `Conversation` raise."""
     match act:
         case AnswerQuestions():
-            await conversation.answer(
+            return await conversation.answer(
                 act.answers, act.annotations, call_id=act.call_id, request_id=request_id, wait=False
             )
         case DeclineQuestions():
-            await conversation.decline(act.call_id, request_id=request_id, wait=False)
+            return await conversation.decline(act.call_id, request_id=request_id, wait=False)
         case DecideCall():
-            await conversation.approve(
+            return await conversation.approve(
                 act.call_id, act.allowed, act.note, act.arguments, request_id=request_id, wait=False
             )
         case ResolveCall():
-            await conversation.resolve(act.call_id, act.verdict, request_id=request_id, wait=False)
+            return await conversation.resolve(act.call_id, act.verdict, request_id=request_id, wait=False)

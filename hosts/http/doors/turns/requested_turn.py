@@ -28,9 +28,9 @@ class RequestedTurn(ABC):
         self.request_id = request_id
 
     @abstractmethod
-    async def store(self) -> None:
-        """Hand the request to the conversation; returns when it is stored. Raises `InvalidInput`, `Refused` and
-        `StoreError`."""
+    async def store(self) -> Turn:
+        """Hand the request to the conversation, and return the turn as of the moment when it is stored. Raises
+        `InvalidInput`, `Refused` and `StoreError`."""
 
     @abstractmethod
     def updates(self) -> AsyncGenerator[Update, None]:
@@ -57,10 +57,10 @@ class MessageTurn(RequestedTurn):
         super().__init__(conversation, request_id)
         self._said = said
 
-    async def store(self) -> None:
+    async def store(self) -> Turn:
         """Send the message."""
         said = self._said
-        await self.conversation.send(said.text, images=said.images, message_id=self.request_id, wait=False)
+        return await self.conversation.send(said.text, images=said.images, message_id=self.request_id, wait=False)
 
     def updates(self) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates since the message."""
@@ -79,9 +79,9 @@ class ActTurn(RequestedTurn):
         """The call that the act is about."""
         return self._act.call_id
 
-    async def store(self) -> None:
+    async def store(self) -> Turn:
         """Answer, decline, approve or resolve."""
-        await perform(self.conversation, self._act, self.request_id)
+        return await perform(self.conversation, self._act, self.request_id)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield the updates since the act. Where some cannot be shown, none are; the turn is waited for all the

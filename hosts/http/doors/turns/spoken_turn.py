@@ -14,9 +14,12 @@ from .text_parts import TextPiece
 BETWEEN_PARTS = "\n\n"
 
 
-async def spoken_turn(requested: RequestedTurn, *, live: bool) -> AsyncGenerator[str | Turn, None]:
+async def spoken_turn(
+    requested: RequestedTurn, *, live: bool, prompts: bool = True
+) -> AsyncGenerator[str | Turn, None]:
     """Yield what is said in the turn, in pieces that joined make one text; and at last the turn, as it ended or waits
-    for a person. What it asks a person is said as well. With `live` a text comes while it is written."""
+    for a person. With `prompts`, what it asks a person is said as well. With `live`, a text comes while it is written.
+    """
     texts = SaidTexts(requested.conversation.policy, live=live)
     joined = _Joined()
     async with aclosing(requested.updates()) as updates:
@@ -27,7 +30,7 @@ async def spoken_turn(requested: RequestedTurn, *, live: bool) -> AsyncGenerator
         yield joined.text_of(piece)
     turn = await requested.turn()
     missing = turn.deliveries if joined.is_empty else ()  # the updates of the turn could not be shown
-    prompt = prompt_of(turn)
+    prompt = prompt_of(turn) if prompts else None
     for text in (*missing, *([] if prompt is None else [prompt])):
         for piece in texts.whole(text):
             yield joined.text_of(piece)

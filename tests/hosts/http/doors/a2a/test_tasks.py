@@ -1,0 +1,214 @@
+"""Tasks of A2A, with the client of the package a2a-sdk."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from turnwise import Engine
+from turnwise.hosts.http import create_app
+
+from .....support.doors.commanded_model import CommandedLlm, book
+
+pytest.importorskip("a2a", reason="the extra `a2a` is not installed")
+
+from a2a.client import ClientConfig, create_client
+from a2a.types.a2a_pb2 import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskState,
+)
+from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Value
+
+
+class Peer:
+    """Another agent, which sends messages to the server."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def send(self, text: str = "", *, data: Any = None, now: bool = False, **members: Any) -> list[Any]:
+        """Send a message, and return the events: one task, or those of a stream."""
+        parts = [Part(text=text)] if data is None else [Part(data=ParseDict(data, Value()))]
+        members = {"message_id": str(uuid.uuid4()), **members}
+        message = Message(role=Role.ROLE_USER, parts=parts, **members)
+        configuration = SendMessageConfiguration(return_immediately=now)
+        request = SendMessageRequest(message=message, configuration=configuration)
+        return [event async for event in self.client.send_message(request)]
+
+    async def task(self, text: str = "", **members: Any) -> Any:
+        """Send a message, and return the task."""
+        (event,) = await self.send(text, **members)
+        return event.task
+
+    async def get(self, task_id: str) -> Any:
+        """Return a task as it is now."""
+        return await self.client.get_task(GetTaskRequest(id=task_id))
+
+
+def said(task: Any) -> str:
+    """The text of a task."""
+    return "".join(part.text for artifact in task.artifacts for part in artifact.parts)
+
+
+@pytest.fixture
+def model() -> CommandedLlm:
+    """The model of the agent."""
+    return CommandedLlm()
+
+
+@pytest.fixture
+async def transport(model: CommandedLlm) -> AsyncIterator[httpx.ASGITransport]:
+    """The server, without a socket."""
+    async with Engine.open("sqlite://", model=model, tools=["ask_user_question", book]) as engine:
+        yield httpx.ASGITransport(create_app(engine, owner=lambda request: request.headers.get("x-user", "ann")))
+
+
+async def peer_of(transport: httpx.ASGITransport, *, streaming: bool = False, user: str = "ann") -> Peer:
+    """A client that has read the agent card."""
+    client = httpx.AsyncClient(transport=transport, headers={"x-user": user})
+    return Peer(await create_client("http://test", ClientConfig(streaming=streaming, httpx_client=client)))
+
+
+@pytest.fixture
+async def peer(transport: httpx.ASGITransport) -> Peer:
+    """A client that does not stream."""
+    return await peer_of(transport)
+
+
+class TestATask:
+    """A turn, as another agent sees it."""
+
+    async def test_it_is_completed(self, peer: Peer) -> None:
+        """What was said is its artifact; the context goes on with the next task."""
+        first = await peer.task("say Hello")
+        second = await peer.task("say again", context_id=first.context_id)
+
+        assert (first.status.state, said(first)) == (TaskState.TASK_STATE_COMPLETED, "Hello")
+        assert (second.id, said(second)) == (f"{first.context_id}.2", "again")
+        assert await peer.get(first.id) == first
+
+    async def test_it_is_streamed(self, transport: httpx.ASGITransport) -> None:
+        """First the task, then what is said, then the state in which it stops."""
+        events = await (await peer_of(transport, streaming=True)).send("say one\ntwo")
+        kinds = [event.WhichOneof("payload") for event in events]
+
+        assert (kinds[0], kinds[-1], {*kinds[1:-1]}) == ("task", "status_update", {"artifact_update"})
+        assert "".join(event.artifact_update.artifact.parts[0].text for event in events[1:-1]) == "one\ntwo"
+        assert events[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+
+    async def test_a_message_that_is_sent_again_is_taken_once(self, peer: Peer, model: CommandedLlm) -> None:
+        """By its id."""
+        first = await peer.task("say once", message_id="m1", context_id="c")
+        again = await peer.task("say once", message_id="m1", context_id="c")
+
+        assert (first, len(model.requests)) == (again, 1)
+
+    async def test_it_may_fail(self, peer: Peer) -> None:
+        """With the sentence of the failure."""
+        task = await peer.task("fail")
+
+        assert task.status.state == TaskState.TASK_STATE_FAILED
+        assert task.status.message.parts[0].text == "The provider refused."
+
+    async def test_it_is_cancelled(self, peer: Peer, model: CommandedLlm) -> None:
+        """While it works, and not afterwards."""
+        task = await peer.task("wait", now=True)
+        assert task.status.state == TaskState.TASK_STATE_WORKING
+        while not model.is_waiting:
+            await asyncio.sleep(0)
+
+        cancelled = await peer.client.cancel_task(CancelTaskRequest(id=task.id))
+
+        assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
+        with pytest.raises(TaskNotCancelableError):
+            await peer.client.cancel_task(CancelTaskRequest(id=task.id))
+
+
+class TestInputRequired:
+    """A task that waits."""
+
+    async def test_a_question_is_answered_by_text_or_data(self, peer: Peer) -> None:
+        """The question is in the status, in both forms."""
+        asked = await peer.task("ask")
+        text, data = asked.status.message.parts
+
+        assert asked.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        assert text.text == "Which airport?\n1. Haneda\n2. Narita: far"
+        assert MessageToDict(data.data)["questions"][0]["question"] == "Which airport?"
+        assert "Narita" in said(await peer.task("2", task_id=asked.id))
+
+        again = await peer.task("ask", context_id=asked.context_id)
+        answers = {"answers": {"Which airport?": "Haneda"}}
+        assert "Haneda" in said(await peer.task(data=answers, task_id=again.id, context_id=again.context_id))
+
+    async def test_a_reply_is_taken_once(self, peer: Peer) -> None:
+        """Sent again, it has the same task as its answer; another one finds that nothing waits."""
+        asked = await peer.task("ask")
+        first = await peer.task("1", task_id=asked.id, message_id="r1")
+
+        assert await peer.task("1", task_id=asked.id, message_id="r1") == first
+        with pytest.raises(InvalidParamsError, match="waits for nothing"):
+            await peer.task("2", task_id=asked.id, message_id="r2")
+
+    async def test_an_approval(self, peer: Peer) -> None:
+        """Neither a doubtful text nor the wrong data decides."""
+        asked = await peer.task("book Nara")
+        for reply in ({"text": "maybe"}, {"data": {"approved": "yes"}}, {"data": {"answers": {}}}):
+            with pytest.raises(InvalidParamsError):
+                await peer.task(task_id=asked.id, **reply)
+
+        assert "booked Kobe" in said(
+            await peer.task(data={"approved": True, "editedArgs": {"place": "Kobe"}}, task_id=asked.id)
+        )
+
+
+class TestRefusals:
+    """What is refused, with the errors of the protocol."""
+
+    async def test_tasks_that_are_not_there(self, peer: Peer, transport: httpx.ASGITransport) -> None:
+        """Unknown ones, those of others, and those of turns that have not been."""
+        task = await peer.task("say x", context_id="mine")
+        other = await peer_of(transport, user="bob")
+
+        for client, task_id in ((other, task.id), (peer, "mine.2"), (peer, "mine.0"), (peer, "mine"), (peer, "x.1")):
+            with pytest.raises(TaskNotFoundError):
+                await client.get(task_id)
+        with pytest.raises(InvalidParamsError):
+            await other.task("say x", context_id="mine")
+
+    async def test_what_is_not_offered(self, peer: Peer) -> None:
+        """It says so."""
+        with pytest.raises(A2AError):
+            await peer.client.list_tasks(ListTasksRequest())
+
+    @pytest.mark.parametrize("members", [{"context_id": "a/b"}, {"data": {"approved": True}}, {"text": " "}])
+    async def test_messages_that_cannot_be_answered(self, peer: Peer, members: Any) -> None:
+        """With a sentence."""
+        with pytest.raises(InvalidParamsError):
+            await peer.task(**members)
+
+    async def test_the_card_says_that_a_token_is_needed(self) -> None:
+        """And the endpoint wants it."""
+        async with Engine.open("sqlite://", model=CommandedLlm()) as engine:
+            app = create_app(engine, token="secret")
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+                headers = {"authorization": "Bearer secret"}
+                card = (await client.get("/.well-known/agent-card.json", headers=headers)).json()
+                assert card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"] == "bearer"
+                assert card["supportedInterfaces"][0]["url"] == "http://test/a2a"
+                assert (await client.post("/a2a", json={})).status_code == 401
+                assert (await client.post("/a2a", json={}, headers=headers)).json()["error"]["code"] == -32600
