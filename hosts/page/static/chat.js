@@ -6,9 +6,10 @@ import { newId } from "./client.js";
 import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
 import { askFor } from "./dialogs.js";
 import { Outgoing } from "./outgoing.js";
+import { stateLabel, stateTone } from "./states.js";
 import { Transcript } from "./transcript.js";
 import { isBusy } from "./view.js";
-import { oneLine, stateLabel, stateTone, usageDetails, usageText } from "./words.js";
+import { oneLine, usageDetails, usageText } from "./words.js";
 
 class TurnwiseChat extends HTMLElement {
   /** The `Client`, the element for what waits for a person, and buttons for both ends of the header. */

@@ -14,9 +14,9 @@ import "./tree.js";
 import { el, iconButton, replaceChildren } from "./dom.js";
 import { TRAIL } from "./machine.js";
 import { verdict } from "./replay.js";
-import { inWords, MachineMap } from "./routes.js";
+import { MachineMap } from "./routes.js";
 import { newestStep, Steps } from "./steps.js";
-import { count, usageDetails, usageText } from "./words.js";
+import { count, inWords, usageDetails, usageText } from "./words.js";
 
 const TABS = { machine: "Machine", steps: "Steps", agents: "Agents", outbox: "Outbox" };
 

@@ -5,7 +5,8 @@
 
 import { confirm, askFor } from "./dialogs.js";
 import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
-import { relativeTime, stateLabel, stateTone } from "./words.js";
+import { stateLabel, stateTone } from "./states.js";
+import { relativeTime } from "./words.js";
 
 const PAGE = 30;
 const MOST = 200;

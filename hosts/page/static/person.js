@@ -16,7 +16,7 @@ import { DoubtPanel } from "./doubt.js";
 import { Draft } from "./drafts.js";
 import { FailurePanel } from "./failure.js";
 import { QuestionPanel } from "./questions.js";
-import { stateLabel } from "./words.js";
+import { stateLabel } from "./states.js";
 
 const PANELS = {
   awaiting_user_response: QuestionPanel,

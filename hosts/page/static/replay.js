@@ -2,7 +2,7 @@
 
 import { el, icon } from "./dom.js";
 import { json } from "./json.js";
-import { inWords } from "./routes.js";
+import { inWords } from "./words.js";
 
 /** Return the elements that show an answer of `GET /conversations/{id}/replay`. `onShow(seq)` goes to a step. */
 export function verdict({ events, divergence }, onShow) {

@@ -2,6 +2,9 @@
 
 /** The map of `GET /machine`, indexed. */
 export class MachineMap {
+  #standIns;
+  #framed;
+
   constructor(data) {
     this.data = data;
     this.states = new Map(data.states.map((state) => [state.type, state]));
@@ -13,9 +16,6 @@ export class MachineMap {
       if (line.both) this.lines.set(key(line.target, line.source), { line, isReversed: true });
     }
   }
-
-  #standIns;
-  #framed;
 
   /** The line from one node to the next, and whether it was given the other way round; undefined if there is none. */
   lineBetween(source, target) {
@@ -58,11 +58,6 @@ export class MachineMap {
     return route.slice(1).map((node, index) => this.lineBetween(route[index], node)).filter(Boolean);
   }
 
-  /** Where a state leads: [{target, events, route}], states to which the same events lead over the same line once. */
-  waysFrom(type) {
-    return this.data.transitions.filter((one) => one.source === type);
-  }
-
   /** The events that leave `source` over its line to `next`, and, if none does, the states from which this line is
    * passed: {events, passedFrom}. */
   traffic(source, next) {
@@ -75,12 +70,6 @@ export class MachineMap {
     }
     return { events: [...events], passedFrom: [...passedFrom] };
   }
-}
-
-/** A name of a class as words: "LlmResponse" as "LLM response", "tool_executing" as "Tool executing". */
-export function inWords(name) {
-  const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
-  return words.replace(/^./, (letter) => letter.toUpperCase()).replace(/\bllm\b/gi, "LLM");
 }
 
 function key(source, target) {

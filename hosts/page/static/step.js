@@ -8,9 +8,9 @@
 import { el, emit, icon, replaceChildren } from "./dom.js";
 import { json } from "./json.js";
 import { modelRequest } from "./model_request.js";
-import { inWords } from "./routes.js";
+import { isRest } from "./states.js";
+import { inWords } from "./words.js";
 
-const RESTS = new Set(["idle", "failed", "closed"]);
 const SETTLED = 150; // milliseconds that a step is shown before its request is read, so that scrubbing reads few
 
 class TurnwiseStep extends HTMLElement {
@@ -81,10 +81,10 @@ class TurnwiseStep extends HTMLElement {
   }
 
   #forkButton(step) {
-    const isRest = RESTS.has(step.state.type);
-    const words = isRest ? "Fork from here" : "Fork from the rest before this step";
+    const rests = isRest(step.state.type);
+    const words = rests ? "Fork from here" : "Fork from the rest before this step";
     const properties = { type: "button", className: "button small", title: words, "aria-label": words };
-    const button = el("button", { ...properties, onclick: () => this.#fork(step.seq, button) }, icon("branch"), isRest ? "Fork from here" : "Fork");
+    const button = el("button", { ...properties, onclick: () => this.#fork(step.seq, button) }, icon("branch"), rests ? "Fork from here" : "Fork");
     return button;
   }
 

@@ -5,7 +5,7 @@
 // One stop of the Tab key; the arrow keys, Page Up and Down, Home and End choose a step. It emits `scrub` {seq}.
 
 import { el, emit, replaceChildren } from "./dom.js";
-import { inWords } from "./routes.js";
+import { inWords } from "./words.js";
 
 const HEIGHT = 34; // of a row, in pixels, as in inspector.css
 const MARGIN = 6; // rows above and below those in sight

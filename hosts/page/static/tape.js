@@ -5,7 +5,7 @@
 // It emits `scrub` {seq}; a `seq` of null means: go to the newest step and stay there.
 
 import { el, emit, iconButton } from "./dom.js";
-import { inWords } from "./routes.js";
+import { inWords } from "./words.js";
 
 class TurnwiseTape extends HTMLElement {
   #slider = el("input", { type: "range", min: 1, max: 1, value: 1, step: 1, className: "tape-slider", "aria-label": "Step" });

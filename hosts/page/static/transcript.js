@@ -7,8 +7,8 @@
 import { el, icon, replaceChildren } from "./dom.js";
 import { render, renderAgain, userMessage } from "./items.js";
 import { Markdown } from "./markdown.js";
+import { isRest, stateLabel } from "./states.js";
 import { itemsWithEnds, waitsForPerson } from "./view.js";
-import { stateLabel } from "./words.js";
 
 /** How many items a conversation begins with, and how many are added at a time. */
 const PAGE = 80;
@@ -137,9 +137,8 @@ export class Transcript {
 
   #showActivity(view) {
     const { type, data } = view.state;
-    const rests = ["idle", "failed", "closed"].includes(type);
     const isWriting = Boolean(view.streaming?.text);
-    this.#activity.hidden = !view.known || rests || isWriting || waitsForPerson(view);
+    this.#activity.hidden = !view.known || isRest(type) || isWriting || waitsForPerson(view);
     clearTimeout(this.#countdown);
     if (type === "retry_waiting" && view.known) this.#countdown = setTimeout(() => this.#showActivity(this.#view), 1000);
     const text = `${stateLabel(type)}${attemptText(type, data)}`;

@@ -7,7 +7,7 @@
 // It emits `select` {conversationId}.
 
 import { el, emit, replaceChildren } from "./dom.js";
-import { stateLabel, stateTone } from "./words.js";
+import { stateLabel, stateTone } from "./states.js";
 
 const MOST_ROWS = 500;
 

@@ -23,6 +23,8 @@
 // `delivery` is null for a text that is shown here only, else {ordinal, channels}, where `channels` tells by the name of
 // each channel whether it has taken the text: {taken: true} or {taken: false, sentence}.
 
+import { asksPerson, isRest } from "./states.js";
+
 const EMPTY = Object.freeze({
   known: false,
   lastId: null,
@@ -59,13 +61,12 @@ export function withTurns(view, turns) {
 
 /** Return whether the turn waits for a person, also for one who is to answer a sub-agent. */
 export function waitsForPerson(view) {
-  const { type, data } = view.state;
-  return ["awaiting_user_response", "awaiting_approval", "in_doubt"].includes(type) || Boolean(data.questions?.length);
+  return asksPerson(view.state);
 }
 
 /** Return whether a turn is under way, so that it can be cancelled; it may wait for a person. */
 export function isBusy(view) {
-  return view.known && !["idle", "failed", "closed"].includes(view.state.type);
+  return view.known && !isRest(view.state.type);
 }
 
 /** Return the items of a view, each turn that has ended followed by its end. */

@@ -1,39 +1,4 @@
-// How states, times, counts and money read.
-
-/** What each state is called, by its type. */
-export const STATE_LABELS = {
-  idle: "Ready",
-  profile_selecting: "Choosing a profile",
-  memory_recalling: "Remembering",
-  llm_requesting: "Thinking",
-  retry_waiting: "Waiting to try again",
-  tool_executing: "Running a tool",
-  awaiting_user_response: "Needs an answer",
-  awaiting_approval: "Needs approval",
-  awaiting_sub_agents: "Sub-agents at work",
-  verifying: "Checking the work",
-  summarizing: "Summing up",
-  compacting: "Condensing",
-  cancelling: "Stopping",
-  in_doubt: "Needs a decision",
-  failed: "Failed",
-  closed: "Closed",
-};
-
-const WAITS_FOR_PERSON = new Set(["awaiting_user_response", "awaiting_approval", "in_doubt"]);
-const RESTS = new Set(["idle", "closed", "failed"]);
-
-/** Return how a state is coloured: "rest", "busy", "person", "failed" or "closed". */
-export function stateTone(type) {
-  if (WAITS_FOR_PERSON.has(type)) return "person";
-  if (type === "failed" || type === "closed") return type;
-  return RESTS.has(type) ? "rest" : "busy";
-}
-
-/** Return the label of a state. A state of a later version is called by its type. */
-export function stateLabel(type) {
-  return STATE_LABELS[type] ?? type.replaceAll("_", " ");
-}
+// How times, counts, money, and names and texts of any length read.
 
 const UNITS = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
@@ -74,6 +39,13 @@ export function usageDetails(usage) {
 function money(dollars) {
   if (dollars === 0) return "$0";
   return dollars < 0.01 ? `$${Number(dollars.toPrecision(2))}` : `$${dollars.toFixed(2)}`;
+}
+
+/** Return the name of a class or of a type as words: "LLM response" for "LlmResponse", "Tool executing" for
+ * "tool_executing". */
+export function inWords(name) {
+  const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return words.replace(/^./, (letter) => letter.toUpperCase()).replace(/\bllm\b/gi, "LLM");
 }
 
 /** Return a text on one line, cut to a length. */

@@ -4,8 +4,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { inWords, MachineMap } from "./routes.js";
+import { MachineMap } from "./routes.js";
 import { newestStep, PAGE, Steps } from "./steps.js";
+import { inWords } from "./words.js";
 
 const { machine, routes } = JSON.parse(readFileSync(process.env.MACHINE, "utf8"));
 const map = new MachineMap(machine);
