@@ -2,10 +2,7 @@
 // `Problem`. Nothing here knows the page.
 
 import { parseExactly } from "./exact_json.js";
-
-const FIRST_WAIT = 500;
-const LONGEST_WAIT = 10_000;
-const FAILURES_BEFORE_SNAPSHOT = 4;
+import { Stream } from "./stream.js";
 
 /** A request that was refused, or that did not reach the server (`status` 0, code "unreachable"). */
 export class Problem extends Error {
@@ -56,10 +53,6 @@ export class Client {
     return this.#send("DELETE", path(id));
   }
 
-  closeConversation(id) {
-    return this.#send("POST", path(id, "close"), {});
-  }
-
   forkConversation(id, at) {
     return this.#send("POST", path(id, "fork"), at === undefined ? {} : { at });
   }
@@ -98,10 +91,6 @@ export class Client {
     return this.#send("POST", path(id, "withdraw"), body);
   }
 
-  compactConversation(id, body = {}) {
-    return this.#send("POST", path(id, "compact"), body);
-  }
-
   // --- reading
 
   listTurns(id) {
@@ -110,10 +99,6 @@ export class Client {
 
   getUsage(id) {
     return this.#send("GET", path(id, "usage"));
-  }
-
-  getTranscript(id) {
-    return this.#send("GET", path(id, "transcript"));
   }
 
   listChildren(id) {
@@ -159,19 +144,10 @@ export class Client {
     this.#sessions += 1;
   }
 
-  closeSession() {
-    return this.#send("DELETE", "session");
-  }
-
   // --- streams
 
-  /**
-   * Follow a conversation. `onUpdate` gets each update once, in order, first a snapshot. `onState` gets the state of
-   * the connection: {phase: "connecting" | "open" | "waiting" | "paused" | "ended", reason?, problem?}.
-   *
-   * A connection that breaks is opened again from the last update that was seen. While the tab is hidden there is no
-   * connection, because a browser opens only six to a server. Returns an object whose `close` ends it.
-   */
+  /** Follow a conversation. `onUpdate` gets each update once, in order, first a snapshot. Returns a `Stream`, which the
+   * caller has to close; see there for `onState`. */
   followConversation(id, { onUpdate, onState = () => {} }) {
     const probe = () => this.getConversation(id);
     return new Stream(this.#address(path(id, "events")), { event: null, probe, onUpdate, onState });
@@ -227,120 +203,5 @@ async function problemOf(response) {
     return new Problem({ ...(await response.json()), status: response.status });
   } catch {
     return new Problem({ status: response.status, title: `The server answered ${response.status}.` });
-  }
-}
-
-/** The types of updates, each of which is an event of its own in the stream. */
-const UPDATE_TYPES = [
-  "snapshot", "state_change", "message", "thought", "tool", "delivery", "turn_ended",
-  "token", "tool_progress", "delivered", "delivery_failed",
-];
-
-/** Reasons after which a stream is not opened again. */
-const FINAL_REASONS = new Set(["closed", "deleted"]);
-
-/** One EventSource after the other, each of which goes on where the one before it ended. */
-class Stream {
-  #address;
-  #options;
-  #source = null;
-  #lastId = null;
-  #failures = 0;
-  #timer = null;
-  #ended = false;
-  #onVisibility = () => (document.hidden ? this.#pause() : this.#resume());
-
-  constructor(url, options) {
-    this.#address = url;
-    this.#options = options;
-    document.addEventListener("visibilitychange", this.#onVisibility);
-    if (document.hidden) this.#report("paused");
-    else this.#open();
-  }
-
-  /** End it for good. */
-  close() {
-    this.#ended = true;
-    document.removeEventListener("visibilitychange", this.#onVisibility);
-    this.#disconnect();
-  }
-
-  #open() {
-    if (this.#ended || this.#source) return;
-    this.#report("connecting");
-    const url = new URL(this.#address);
-    if (this.#lastId !== null) url.searchParams.set("last_event_id", this.#lastId);
-    const source = new EventSource(url);
-    this.#source = source;
-    source.onopen = () => {
-      this.#failures = 0;
-      this.#report("open");
-    };
-    source.onerror = () => this.#lose();
-    for (const type of this.#options.event ? [this.#options.event] : UPDATE_TYPES) {
-      source.addEventListener(type, (event) => this.#take(event));
-    }
-    source.addEventListener("end", (event) => this.#end(JSON.parse(event.data)));
-  }
-
-  #take(event) {
-    const update = parseExactly(event.data);
-    if (update.id) this.#lastId = update.id;
-    this.#options.onUpdate(update);
-  }
-
-  #end({ data }) {
-    const reason = data?.reason ?? "unknown";
-    if (!FINAL_REASONS.has(reason)) return this.#lose();
-    this.close();
-    this.#report("ended", { reason });
-  }
-
-  /** The connection broke. The browser would try again by itself, but from the id with which it began. */
-  #lose() {
-    if (this.#ended) return;
-    this.#disconnect();
-    const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.#failures) * (0.75 + Math.random() / 2);
-    this.#failures += 1;
-    if (this.#failures > FAILURES_BEFORE_SNAPSHOT) this.#lastId = null; // another database may not know the id
-    this.#report("waiting", { wait });
-    this.#timer = setTimeout(() => this.#probe(), wait);
-  }
-
-  /** Ask why, before the next attempt: an EventSource does not tell what the server answered. */
-  async #probe() {
-    try {
-      await this.#options.probe();
-    } catch (problem) {
-      if (this.#ended) return;
-      if (problem.status === 404 || problem.status === 401) {
-        this.close();
-        this.#report("ended", { reason: problem.status === 404 ? "deleted" : "unauthorized", problem });
-      } else if (!document.hidden) {
-        this.#lose();
-      }
-      return;
-    }
-    if (!document.hidden) this.#open();
-  }
-
-  #pause() {
-    this.#disconnect();
-    this.#report("paused");
-  }
-
-  #resume() {
-    this.#failures = 0;
-    this.#open();
-  }
-
-  #disconnect() {
-    clearTimeout(this.#timer);
-    this.#source?.close();
-    this.#source = null;
-  }
-
-  #report(phase, more = {}) {
-    this.#options.onState({ phase, ...more });
   }
 }
