@@ -1,23 +1,29 @@
-// The page: which conversation is shown, and who shows what of it.
+// The page: it knows which conversation is shown, follows it, and gives the parts of the page what there is to show.
 //
-// One conversation is followed at a time. Its updates are applied to one view, which the panels are given at most once
-// per frame. The address says which conversation it is (`#/c/<id>`), so a page can be reloaded and linked to.
+//   list.js                      the conversations
+//   chat.js                      the one that is shown: what was said, and the composer
+//   person.js                    in the chat: what the conversation waits for from a person
+//   inspector.js                 the machine, the steps of the log, the agents, the outbox
+//   session.js                   the form for the token
+//   client.js, view.js           the API of the server, and what the updates of a conversation come to
+//
+// One conversation is followed at a time. Its updates are applied to one view, which the parts are given at most once per
+// frame. The address says which conversation it is (`#/c/<id>`), so a page can be reloaded and linked to. A part asks
+// for something by an event, which bubbles up to here: see `connectedCallback`.
 
 import "./chat.js";
 import "./inspector.js";
 import "./list.js";
 import "./person.js";
 import "./session.js";
-import { Client, Problem } from "./client.js";
+import { Client } from "./client.js";
+import { SideColumns } from "./columns.js";
 import { el, icon, iconButton, replaceChildren } from "./dom.js";
-import { preference, setPreference } from "./preferences.js";
+import { applyTheme, changeTheme } from "./theme.js";
 import { apply, emptyView, withTurns } from "./view.js";
 
 /** After how many milliseconds a conversation that cannot be read is asked for again. */
 const READ_AGAIN = 2000;
-
-const NARROW = matchMedia("(max-width: 899px)");
-const NO_ROOM_FOR_INSPECTOR = matchMedia("(max-width: 1099px)");
 
 class TurnwiseApp extends HTMLElement {
   #client = new Client(document.baseURI);
@@ -26,70 +32,52 @@ class TurnwiseApp extends HTMLElement {
   #view = emptyView();
   #connection = { phase: "connecting" };
   #stream = null;
-  #newest = null;
+  #newestAttempt = null; // to follow a conversation: an earlier one that is still under way opens no stream
   #frame = 0;
+
+  #list = el("turnwise-list");
+  #person = el("turnwise-person");
+  #chat = el("turnwise-chat");
+  #inspector = el("turnwise-inspector");
+  #session = el("turnwise-session");
+  #alerts = el("div", { className: "alerts", role: "alert" });
+  #columns;
 
   connectedCallback() {
     this.#build();
     this.#client.onUnauthorized = (problem) => this.#session.ask(problem);
     addEventListener("hashchange", () => this.#route());
-    this.addEventListener("select", (event) => event instanceof CustomEvent && this.#select(event.detail.conversationId));
+    this.addEventListener("select", (event) => {
+      const isOurs = event instanceof CustomEvent; // a text field emits a `select` of its own
+      if (isOurs) this.#select(event.detail.conversationId);
+    });
     this.addEventListener("forked", (event) => this.#select(event.detail.conversationId));
     this.addEventListener("changed", () => this.#refresh());
-    this.addEventListener("problem", (event) => this.#tell(event.detail.problem));
+    this.addEventListener("problem", (event) => this.#showProblem(event.detail.problem));
     this.addEventListener("signed-in", () => this.#begin());
-    this.addEventListener("release", () => this.#chat.focusComposer());
-    this.addEventListener("keydown", (event) => event.key === "Escape" && this.#closeDrawers());
+    this.addEventListener("release", () => this.#chat.focusComposer()); // what had the focus is gone
+    this.addEventListener("keydown", (event) => event.key === "Escape" && this.#columns.closeDrawer());
     this.#begin();
   }
 
   // --- what the page is made of
 
   #build() {
-    this.#list = el("turnwise-list", { className: "list" });
-    this.#person = el("turnwise-person", { className: "person" });
-    this.#chat = el("turnwise-chat", { className: "chat" });
-    this.#inspector = el("turnwise-inspector", { className: "inspector" });
-    this.#session = el("turnwise-session");
-    for (const element of [this.#list, this.#chat, this.#person, this.#inspector, this.#session]) {
-      element.client = this.#client;
-    }
+    for (const part of [this.#list, this.#chat, this.#person, this.#inspector, this.#session]) part.client = this.#client;
+    this.#columns = new SideColumns(this, { list: this.#list, chat: this.#chat, inspector: this.#inspector });
+    const { elements, buttons, backdrop } = this.#columns;
     this.#chat.person = this.#person;
-    this.#chat.navigation = [
-      iconButton("menu", "Conversations", () => this.#openList(), { className: "icon-button for-list" }),
-    ];
-    this.#chat.actions = [
-      iconButton("theme", "Change between light and dark", () => changeTheme()),
-      iconButton("panel", "Inspector", () => this.#toggleInspector(), { className: "icon-button for-inspector" }),
-    ];
-    this.#alert = el("div", { className: "alerts", role: "alert" });
-    this.#backdrop = el("div", { className: "backdrop", onclick: () => this.#closeDrawers() });
+    this.#chat.navigation = [buttons.list];
+    this.#chat.actions = [iconButton("theme", "Change between light and dark", changeTheme), buttons.inspector];
     replaceChildren(
       this,
       el("a", { className: "skip-link", href: "#message", onclick: (event) => this.#skip(event) }, "Skip to the message"),
-      el("nav", { className: "column list-column", "aria-label": "Conversations" }, this.#drawerBar("Conversations"), this.#list),
-      el("main", { className: "column chat-column" }, this.#chat, this.#alert),
-      el("aside", { className: "column inspector-column", "aria-label": "Inspector" }, this.#drawerBar("Inspector"), this.#inspector),
-      this.#backdrop,
+      elements.list,
+      el("main", { className: "column chat-column" }, this.#chat, this.#alerts),
+      elements.inspector,
+      backdrop,
       this.#session,
     );
-    this.classList.toggle("without-inspector", preference("inspector") === "closed");
-    for (const query of [NARROW, NO_ROOM_FOR_INSPECTOR]) query.addEventListener("change", () => this.#closeDrawers());
-    this.#closeDrawers();
-  }
-
-  #list;
-  #chat;
-  #person;
-  #inspector;
-  #session;
-  #alert;
-  #backdrop;
-
-  /** What closes a column that lies above the others. */
-  #drawerBar(name) {
-    const close = iconButton("close", `Close ${name.toLowerCase()}`, () => this.#closeDrawers());
-    return el("div", { className: "drawer-bar" }, el("span", {}, name), close);
   }
 
   #skip(event) {
@@ -108,7 +96,7 @@ class TurnwiseApp extends HTMLElement {
 
   #route() {
     const id = /^#\/c\/(.+)$/.exec(location.hash)?.[1];
-    this.#show(id ? decoded(id) : null);
+    this.#open(id ? decoded(id) : null);
   }
 
   #select(conversationId) {
@@ -116,10 +104,10 @@ class TurnwiseApp extends HTMLElement {
     if (location.hash !== hash) location.hash = hash;
     else this.#route();
     this.#list.load();
-    this.#closeDrawers();
+    this.#columns.closeDrawer();
   }
 
-  #show(conversationId) {
+  #open(conversationId) {
     if (conversationId === this.#conversationId) return;
     this.#stream?.close();
     this.#stream = null;
@@ -127,17 +115,17 @@ class TurnwiseApp extends HTMLElement {
     this.#conversation = null;
     this.#view = emptyView();
     this.#connection = { phase: "connecting" };
-    for (const element of [this.#list, this.#chat, this.#person, this.#inspector]) element.conversationId = conversationId;
-    this.#render();
-    this.#closeDrawers();
+    for (const part of [this.#list, this.#chat, this.#person, this.#inspector]) part.conversationId = conversationId;
+    this.#renderLater();
+    this.#columns.closeDrawer();
     if (conversationId) this.#follow(conversationId);
   }
 
   async #follow(conversationId) {
-    const newest = (this.#newest = Symbol("the newest attempt to follow a conversation"));
+    const newest = (this.#newestAttempt = Symbol());
     await this.#refresh();
-    if (this.#newest !== newest || this.#conversationId !== conversationId) return;
-    if (this.#connection.phase === "waiting") setTimeout(() => this.#newest === newest && this.#follow(conversationId), READ_AGAIN);
+    if (this.#newestAttempt !== newest || this.#conversationId !== conversationId) return;
+    if (this.#connection.phase === "waiting") setTimeout(() => this.#newestAttempt === newest && this.#follow(conversationId), READ_AGAIN);
     if (!this.#conversation) return;
     this.#stream = this.#client.followConversation(conversationId, {
       onUpdate: (update) => this.#take(conversationId, update),
@@ -148,10 +136,10 @@ class TurnwiseApp extends HTMLElement {
   #noteConnection(connection) {
     if (connection.phase === "open") this.#list.load();
     this.#connection = connection;
-    this.#render();
+    this.#renderLater();
   }
 
-  /** Ask what the updates do not tell: the title, the rules and what it has cost. */
+  /** Ask what the updates do not tell: the title and the rules. */
   async #refresh() {
     const conversationId = this.#conversationId;
     if (!conversationId) return;
@@ -164,7 +152,7 @@ class TurnwiseApp extends HTMLElement {
       if (problem.status === 404) this.#connection = { phase: "ended", reason: "deleted", problem };
       else if (!this.#conversation) this.#connection = { phase: "waiting" };
     }
-    this.#render();
+    this.#renderLater();
   }
 
   async #readTurns(conversationId) {
@@ -172,84 +160,38 @@ class TurnwiseApp extends HTMLElement {
       const { turns } = await this.#client.listTurns(conversationId);
       if (this.#conversationId !== conversationId) return;
       this.#view = withTurns(this.#view, turns);
-      this.#render();
+      this.#renderLater();
     } catch (problem) {
-      if (problem.code !== "unreachable") this.#tell(problem);
+      if (problem.code !== "unreachable") this.#showProblem(problem);
     }
   }
 
   #take(conversationId, update) {
     if (conversationId !== this.#conversationId) return;
-    this.#view = apply(this.#view, update, { textIsThought: this.#conversation?.policy?.text === "thought" });
+    this.#view = apply(this.#view, update, { textIsThought: this.#conversation.policy.text === "thought" });
     if (update.type === "snapshot" && update.data.state.data.turn > 0) this.#readTurns(conversationId);
     if (update.type === "turn_ended" || update.type === "snapshot") this.#chat.readUsage();
     if (update.type === "state_change") this.#list.noteState(conversationId, update.data.type);
-    this.#render();
+    this.#renderLater();
   }
 
   // --- showing it
 
-  #render() {
+  #renderLater() {
     if (this.#frame) return;
     this.#frame = requestAnimationFrame(() => {
       this.#frame = 0;
       this.#chat.showConversation(this.#conversation, this.#connection);
-      for (const element of [this.#chat, this.#person, this.#inspector]) element.show(this.#view);
+      for (const part of [this.#chat, this.#person, this.#inspector]) part.show(this.#view);
     });
   }
 
-  #tell(problem) {
+  #showProblem(problem) {
     if (problem.status === 401) return; // the form for the token says so
-    const sentence = problem instanceof Problem || problem instanceof Error ? problem.message : String(problem);
-    const alert = el("div", { className: "alert" }, icon("alert"), el("p", {}, sentence));
+    const alert = el("div", { className: "alert" }, icon("alert"), el("p", {}, problem.message));
     alert.append(iconButton("close", "Dismiss", () => alert.remove()));
-    this.#alert.append(alert);
-    while (this.#alert.children.length > 3) this.#alert.firstChild.remove();
-  }
-
-  // --- the columns at the sides
-
-  #openList() {
-    this.classList.add("list-open");
-    this.#settleDrawers();
-    this.#focusDrawer(".list-column");
-  }
-
-  /** The focus goes into a drawer that opens, and back to its button when it closes. */
-  #focusDrawer(name) {
-    this.querySelector(`${name} .drawer-bar button`).focus();
-  }
-
-  #toggleInspector() {
-    if (NO_ROOM_FOR_INSPECTOR.matches) {
-      this.classList.add("inspector-open");
-      this.#settleDrawers();
-      this.#focusDrawer(".inspector-column");
-    } else {
-      const closed = this.classList.toggle("without-inspector");
-      setPreference("inspector", closed ? "closed" : "open");
-    }
-    this.#settleDrawers();
-  }
-
-  #closeDrawers() {
-    const opener = this.classList.contains("list-open") ? ".for-list" : this.classList.contains("inspector-open") ? ".for-inspector" : null;
-    const hadFocus = this.querySelector(".column:not(.chat-column):focus-within") !== null;
-    this.classList.remove("list-open", "inspector-open");
-    this.#settleDrawers();
-    if (opener && hadFocus) this.querySelector(opener).focus();
-  }
-
-  /** A column that is out of sight takes no focus; what lies behind an open drawer neither. */
-  #settleDrawers() {
-    const [list, inspector] = [".list-column", ".inspector-column"].map((one) => this.querySelector(one));
-    const listOpen = this.classList.contains("list-open");
-    const inspectorOpen = this.classList.contains("inspector-open");
-    list.inert = NARROW.matches ? !listOpen : inspectorOpen;
-    inspector.inert = NO_ROOM_FOR_INSPECTOR.matches ? !inspectorOpen : this.classList.contains("without-inspector");
-    this.#chat.inert = listOpen || inspectorOpen;
-    this.querySelector(".for-list").setAttribute("aria-expanded", String(!list.inert));
-    this.querySelector(".for-inspector").setAttribute("aria-expanded", String(!inspector.inert));
+    this.#alerts.append(alert);
+    while (this.#alerts.children.length > 3) this.#alerts.firstChild.remove();
   }
 }
 
@@ -262,17 +204,5 @@ function decoded(id) {
   }
 }
 
-// --- light and dark
-
-function changeTheme() {
-  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const shown = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
-  const theme = shown === "dark" ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  setPreference("theme", theme);
-}
-
-const theme = preference("theme");
-if (theme) document.documentElement.dataset.theme = theme;
-
+applyTheme();
 customElements.define("turnwise-app", TurnwiseApp);
