@@ -36,8 +36,9 @@ def policy_of(given: Any) -> Policy:
         return Policy.model_validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"]))
-        raise PydanticCustomError("policy", "{where}: {fault}", {"where": where, "fault": fault["msg"]}) from None
+        place = ".".join(map(str, fault["loc"]))
+        where = f"{place}: " if place else ""
+        raise PydanticCustomError("policy", "{where}{fault}", {"where": where, "fault": fault["msg"]}) from None
 
 
 GivenPolicy = Annotated[Policy, PlainValidator(policy_of, json_schema_input_type=Policy)]
