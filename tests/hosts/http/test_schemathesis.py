@@ -27,6 +27,9 @@ ACCEPTED = ("2xx", "404", "409", "422")
 """How a request of the documented form may be answered: which ids, tools and states there are is not part of it. The
 OpenAI API has 400 for that."""
 
+LARGE = ["createConversation", "createChatCompletion", "runAgent"]
+"""Operations whose bodies have hundreds of boundaries. They are tried in the deep test."""
+
 CONVERSATION = "asked"
 """The id of a conversation that waits for an answer."""
 
@@ -43,8 +46,11 @@ def server() -> Iterator[LiveServer]:
 
 
 def accepted(*statuses: str) -> dict[str, Any]:
-    """How requests of the documented form may be answered."""
-    return {"positive_data_acceptance": {"expected-statuses": [*statuses]}}
+    """How requests of the documented form may be answered, and others: either may be too large."""
+    return {
+        "positive_data_acceptance": {"expected-statuses": [*statuses, "413"]},
+        "negative_data_rejection": {"expected-statuses": ["400", "401", "403", "404", "409", "413", "415", "422"]},
+    }
 
 
 def faults(
@@ -83,7 +89,7 @@ def described(recorder: Any) -> Iterator[str]:
 
 def test_each_operation_answers_as_documented(server: LiveServer) -> None:
     """H1: requests to a conversation that waits for an answer get no undocumented answer, and no 500."""
-    in_deep_test = {"include-operation-id": "createConversation", "phases": {"coverage": OFF}}
+    in_deep_test = {"include-operation-id": LARGE, "phases": {"coverage": OFF, "examples": OFF}}
     found, answers = faults(
         server,
         ENDS,
@@ -94,7 +100,7 @@ def test_each_operation_answers_as_documented(server: LiveServer) -> None:
     )
 
     assert found == []
-    assert answers > 400
+    assert answers > 200
 
 
 def test_sequences_of_requests_are_answered_as_documented(server: LiveServer) -> None:
@@ -110,7 +116,7 @@ def test_sequences_of_requests_are_answered_as_documented(server: LiveServer) ->
 @pytest.mark.deep
 def test_every_phase_with_more_examples(server: LiveServer) -> None:
     """H1: all phases for all operations, with every boundary of a policy: more than a thousand requests of it alone."""
-    found, answers = faults(server, [], examples=50)
+    found, answers = faults(server, [], examples=20)
 
     assert found == []
     assert answers > 2000
