@@ -21,6 +21,7 @@ class TurnwiseChat extends HTMLElement {
   #conversationId = null;
   #conversation = null;
   #view = null;
+  #newConversationId = null;
   #outgoing = new Outgoing();
   #transcript;
   #title;
@@ -183,10 +184,20 @@ class TurnwiseChat extends HTMLElement {
     }
   }
 
+  /** Create a conversation under an id of the page's own: asked again after a lost answer, the server makes no second
+   * one. */
   async #create() {
-    const { id } = await this.client.createConversation(this.#options.chosen);
-    emit(this, "select", { conversationId: id });
-    return id;
+    this.#newConversationId ??= newId();
+    try {
+      const { id } = await this.client.createConversation({ ...this.#options.chosen, id: this.#newConversationId });
+      this.#newConversationId = null;
+      emit(this, "select", { conversationId: id });
+      return id;
+    } catch (problem) {
+      const mayExist = problem.status === 0 || problem.status >= 500;
+      if (!mayExist) this.#newConversationId = null;
+      throw problem;
+    }
   }
 
   async #withdraw(messageId) {

@@ -29,7 +29,8 @@ function renderMessage(item, markdown) {
   if (item.role === "user") return item.origin ? agentMessage(item, markdown) : userMessage(item);
   const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
-  const mark = item.delivery ? deliveryMark(item.delivery) : displayOnly();
+  const isFromBefore = item.turn === 0; // the history that the conversation began with was delivered elsewhere, if at all
+  const mark = item.delivery ? deliveryMark(item.delivery) : isFromBefore ? null : displayOnly();
   return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, images(item), mark);
 }
 

@@ -32,7 +32,7 @@ class TurnwiseList extends HTMLElement {
     this.#rows = el("ul", { className: "conversations" });
     this.#more = el("button", { type: "button", className: "more", hidden: true, onclick: () => this.#readMore() }, "Show more");
     this.#state = el("div", { className: "list-state", role: "status" });
-    const create = el("button", { type: "button", className: "button new", onclick: () => emit(this, "select", { conversationId: null }) }, icon("plus"), "New conversation");
+    const create = el("button", { type: "button", className: "button new", onclick: () => this.#begin() }, icon("plus"), "New conversation");
     const scroller = el("div", { className: "list-scroller" }, this.#state, this.#rows, this.#more);
     replaceChildren(this, el("header", { className: "list-header" }, el("p", { className: "brand" }, "turnwise"), create), scroller);
     new IntersectionObserver(([entry]) => entry.isIntersecting && this.#readMore(), { root: scroller }).observe(this.#more);
@@ -148,6 +148,11 @@ class TurnwiseList extends HTMLElement {
       iconButton("trash", `Delete ${title}`, () => this.#delete(conversation, title), { dataset: { focus: `delete ${id}` } }),
     ];
     return el("li", { className: "conversation" }, link, el("div", { className: "conversation-actions" }, actions));
+  }
+
+  #begin() {
+    emit(this, "select", { conversationId: null });
+    emit(this, "release"); // the focus goes to where the first message is written
   }
 
   #open(event, conversationId) {

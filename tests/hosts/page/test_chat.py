@@ -352,6 +352,7 @@ async def test_a_conversation_of_two_thousand_messages_stays_usable(chat: ChatPa
     await chat.button("Show earlier messages").scroll_into_view_if_needed()
     await expect(items).not_to_have_count(80)
     await expect(chat.messages.get_by_text("Message 1845")).to_have_count(1)
+    await expect(chat.messages.get_by_text("Display only")).to_have_count(0)
     await chat.send("Still there?")
     model.answer("Yes.")
     await expect(chat.answers.last).to_contain_text("Yes.")

@@ -91,6 +91,7 @@ async def test_a_new_conversation_begins_with_its_first_message(chat: ChatPage) 
     await chat.open()
     await chat.list.get_by_role("link").first.click()
     await chat.button("New conversation").click()
+    await expect(chat.composer).to_be_focused()
     await chat.page.get_by_text("Options", exact=True).click()
     await chat.page.get_by_role("textbox", name="Instructions").fill("You repeat.")
 
