@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from playwright.async_api import Locator, Page, expect
 
 from ...support.browser.accessibility import hidden_overflow, violations
 from ...support.browser.asking import BOOK, BOTH, FAIL, LAYOUTS, PAY, Conversations, asking_engine, begin
+from ...support.browser.fixtures import PICTURES
 from ...support.browser.tabs import Tabs
 from ...support.http.live_server import serving
 from ...support.npm.node_packages import NodePackages
@@ -48,6 +50,9 @@ def axe(npm: NodePackages) -> str:
     return npm.text("axe-core/axe.min.js")
 
 
+PHONE = 380
+"""How wide a small phone is, in CSS pixels."""
+
 SHOWN: dict[str, Callable[[Page], Locator]] = {
     "new": lambda page: page.get_by_role("heading", name="Start a conversation"),
     "idle": lambda page: page.get_by_role("main").get_by_text("You said: A long message"),
@@ -81,13 +86,20 @@ class Inspection:
         if await (edit := self.page.get_by_role("button", name="Edit arguments")).count():
             await edit.click()
 
-    async def look(self, where: str) -> None:
-        """Note what axe-core finds now."""
-        self._note(where, await violations(self.page, self._axe))
+    async def look(self, where: str, *rules: str) -> None:
+        """Note what axe-core finds now, by all of its rules if none are named."""
+        await self.keep_picture(where)
+        self._note(where, await violations(self.page, self._axe, rules))
 
     async def measure(self, where: str) -> None:
         """Note what is out of reach now."""
         self._note(where, await hidden_overflow(self.page))
+
+    async def keep_picture(self, where: str) -> None:
+        """Keep a picture for people to look at, also if nothing is wrong."""
+        width = (self.page.viewport_size or {}).get("width")
+        name = re.sub(r"\W+", "-", f"{where} {width}")
+        await self.page.screenshot(path=PICTURES / "page" / f"{name}.png")
 
     def _note(self, where: str, faults: list[str]) -> None:
         if faults:
@@ -105,9 +117,10 @@ async def test_no_state_is_inaccessible(inspection: Inspection) -> None:
     for state in SHOWN:
         await inspection.show(state)
         await inspection.unfold()
-        for scheme in ("light", "dark"):
-            await inspection.page.emulate_media(color_scheme=scheme)
-            await inspection.look(f"{state}, {scheme}")
+        await inspection.page.emulate_media(color_scheme="light")
+        await inspection.look(f"{state}, light")
+        await inspection.page.emulate_media(color_scheme="dark")
+        await inspection.look(f"{state}, dark", "color-contrast")  # nothing else depends on it
     for tab in ("Steps", "Agents", "Outbox"):
         await inspection.page.get_by_role("tab", name=tab).click()
         await inspection.look(f"inspector, {tab}")
@@ -123,7 +136,7 @@ async def test_no_state_is_inaccessible(inspection: Inspection) -> None:
 
 @pytest.mark.parametrize(
     ("width", "height", "has_room"),
-    [(380, 700, True), (640, 400, True), (320, 256, False)],
+    [(PHONE, 700, True), (640, 400, True), (320, 256, False)],
     ids=["phone", "zoomed to 200 %", "zoomed to 400 %"],
 )
 async def test_nothing_is_out_of_reach(width: int, height: int, has_room: bool, inspection: Inspection) -> None:
@@ -141,6 +154,8 @@ async def test_nothing_is_out_of_reach(width: int, height: int, has_room: bool, 
             await message.scroll_into_view_if_needed()
         await expect(message).to_be_in_viewport(ratio=0.9)
         await inspection.measure(state)
+        if width == PHONE:
+            await inspection.keep_picture(state)
     for name in ("Conversations", "Inspector"):
         await page.get_by_role("button", name=name, exact=True).click()
         await inspection.look(name)

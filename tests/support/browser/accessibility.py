@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,17 +10,20 @@ if TYPE_CHECKING:
 
 GRAVE = {"serious", "critical"}
 
-REPORT = """() => axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => violations.map(
-    ({ id, impact, help, nodes }) => [impact, [id, help, ...nodes.map(({ html }) => html.slice(0, 200))].join("; ")]
-))"""
+REPORT = """async (rules) => {
+    const only = rules.length > 0 ? { runOnly: rules } : {};
+    const { violations } = await axe.run(document, { resultTypes: ["violations"], ...only });
+    const sentence = ({ id, help, nodes }) => [id, help, ...nodes.map(({ html }) => html.slice(0, 200))].join("; ");
+    return violations.map((violation) => [violation.impact, sentence(violation)]);
+}"""
 
 
-async def violations(page: Page, axe: str) -> list[str]:
-    """Return what is seriously wrong with a page, as sentences. `axe` is the text of axe-core, which is put into the
-    page if it is not there: open the tab with `bypass_csp=True`."""
+async def violations(page: Page, axe: str, rules: Sequence[str] = ()) -> list[str]:
+    """Return what is seriously wrong with a page, as sentences, by these rules of axe-core or by all of them. `axe` is
+    its text, which is put into the page if it is not there: open the tab with `bypass_csp=True`."""
     if not await page.evaluate("'axe' in window"):
         await page.add_script_tag(content=axe)
-    return [sentence for impact, sentence in await page.evaluate(REPORT) if impact in GRAVE]
+    return [sentence for impact, sentence in await page.evaluate(REPORT, [*rules]) if impact in GRAVE]
 
 
 async def hidden_overflow(page: Page) -> list[str]:
