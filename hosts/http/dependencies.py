@@ -15,11 +15,12 @@ from fastapi import Depends, Path, Request
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...states.errors import InvalidInput, UnknownConversation
+from .problems import HttpError
 from .security.limits import HttpLimits
 
 FindOwner: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
-"""Says whose conversations a caller sees. It raises `PermissionError`, or returns None, for a caller that it does not
-know."""
+"""Says whose conversations a caller sees. It raises `PermissionError`, or returns None or "", for a caller that it does
+not know."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,17 @@ CurrentEngine = Annotated[Engine, Depends(current_engine)]
 
 
 async def current_caller(request: Request, host: CurrentHost) -> Caller:
-    """Ask the application whose conversations this caller sees. Raises `PermissionError`."""
+    """Ask the application whose conversations this caller sees. Raises `HttpError` for a caller that it does not
+    know."""
     if host.find_owner is None:
         return Caller(owner=None)
-    found = host.find_owner(request)
-    owner = await found if inspect.isawaitable(found) else found
-    if not isinstance(owner, str):
-        raise PermissionError("The application does not know the caller.")
+    try:
+        found = host.find_owner(request)
+        owner = await found if inspect.isawaitable(found) else found
+    except PermissionError:
+        owner = None
+    if not isinstance(owner, str) or not owner:
+        raise HttpError("unauthorized", "The application does not know the caller.")
     return Caller(owner=owner)
 
 

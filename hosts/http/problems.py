@@ -152,7 +152,7 @@ def problem_of(error: BaseException) -> Problem:
         case HTTPException():
             return _problem_of_exception(error)
         case _:
-            return http_problem("unauthorized" if isinstance(error, PermissionError) else "internal_error")
+            return http_problem("internal_error")
 
 
 def _problem_of_engine(error: TurnwiseError) -> Problem:
@@ -242,7 +242,7 @@ def problem_schema() -> dict[str, Any]:
 
 def install_problems(app: FastAPI) -> None:
     """Let the app answer every error of its routes with a problem."""
-    for kind in (HttpError, TurnwiseError, RequestValidationError, HTTPException, PermissionError):
+    for kind in (HttpError, TurnwiseError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer_error)
 
 

@@ -141,12 +141,12 @@ class TestTheConversationOfTheCaller:
 
         assert mine["owner"] == named["owner"] == copied["conversation"]["owner"] == "bob"
 
-    @pytest.mark.parametrize("user", ["", "banned"])
+    @pytest.mark.parametrize("user", [None, "", "banned"])
     @pytest.mark.parametrize("operation", ["listConversations", "getMachine", "createConversation"])
-    async def test_needs_a_known_caller(self, user: str, operation: str) -> None:
-        """A caller for whom the application returns None, or raises PermissionError, is refused with 401."""
+    async def test_needs_a_known_caller(self, user: str | None, operation: str) -> None:
+        """A caller for whom the application returns None or "", or raises PermissionError, is refused with 401."""
         engine = obedient_engine()
-        headers = {"x-user": user} if user else {}
+        headers = {} if user is None else {"x-user": user}
         async with engine, calling(create_app(engine, owner=by_header), headers=headers) as nobody:
             body = {} if operation == "createConversation" else NO_BODY
             refused = await nobody.call(operation, body)

@@ -52,7 +52,7 @@ class TestTheTable:
             (CompactionFailed("provider", "No."), 502, "compaction_failed"),
             (StoreError("No."), 503, "store_error"),
             (EngineClosed(), 503, "engine_closed"),
-            (PermissionError("who?"), 401, "unauthorized"),
+            (PermissionError("a file of the database"), 500, "internal_error"),
             (HTTPException(404, "x"), 404, "not_found"),
             (HTTPException(405, "x"), 405, "method_not_allowed"),
             (HTTPException(418, "x"), 418, "i'm_a_teapot"),
