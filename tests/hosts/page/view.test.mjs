@@ -110,6 +110,20 @@ test("tokens of another attempt replace those of the attempt that broke off", ()
   assert.equal(streamed.at(-1), "");
 });
 
+test("an answer that broke off is taken away when the state says that another attempt follows", () => {
+  const waiting = viewsOf(recordings.cut).filter((view) => view.state.type === "retry_waiting");
+  assert.ok(waiting.length > 0);
+  assert.ok(waiting.every((view) => view.streaming === null));
+});
+
+test("a delivery marks the message with its text, and is an item of its own if no message has it", () => {
+  const message = (id, text) => ({ type: "message", id, data: { role: "assistant", text, turn: 1 } });
+  const delivery = (id, text, ordinal) => ({ type: "delivery", id, data: { text, turn: 1, ordinal } });
+  const updates = [message("3.1", "I look."), message("5.1", "Found."), delivery("5.2", "I look.", 1), delivery("6.1", "By voice.", 2)];
+  const { items } = updates.reduce((view, update) => apply(view, update), emptyView());
+  assert.deepEqual(items.map(({ text, delivery: mark }) => [text, mark?.ordinal ?? null]), [["I look.", 1], ["Found.", null], ["By voice.", 2]]);
+});
+
 test("whoever joins in the middle of an answer has its beginning, once", () => {
   for (const watcher of [2, 3]) {
     const streamed = viewsOf(recordings.cut, watcher).map((view) => view.streaming).filter(Boolean);
