@@ -29,8 +29,8 @@ EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 class Thread:
     """A thread of a server."""
 
-    def __init__(self, server: LiveServer) -> None:
-        self._server = server
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
         self.id = f"thread-{uuid.uuid4()}"
 
     def body(self, *messages: Any, **members: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Thread:
     def running(self, *messages: Any, **members: Any) -> Iterator[Iterator[dict[str, Any]]]:
         """Run the agent, and yield its events as they come."""
         body = self.body(*messages, **members)
-        with self._server.client() as client, client.stream("POST", "/agui", json=body) as response:
+        with self._client.stream("POST", "/agui", json=body) as response:
             assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (
                 200,
                 "text/event-stream",
@@ -69,10 +69,17 @@ def _checked(data: str) -> dict[str, Any]:
     return event
 
 
+@pytest.fixture(scope="module")
+def client(server: LiveServer) -> Iterator[httpx.Client]:
+    """A client of the server."""
+    with server.client() as client:
+        yield client
+
+
 @pytest.fixture
-def thread(server: LiveServer) -> Thread:
+def thread(client: httpx.Client) -> Thread:
     """A new thread."""
-    return Thread(server)
+    return Thread(client)
 
 
 def interrupt_in(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -187,7 +194,7 @@ class TestARun:
         """The engine closes, and the run says so."""
         model = CommandedLlm()
         engine = Engine.open(tmp_path / "stopped.db", model=model)
-        with serving(engine) as server, Thread(server).running("wait") as events:
+        with serving(engine) as server, server.client() as client, Thread(client).running("wait") as events:
             until(lambda: model.is_waiting)
             server.run(engine.close)
             *_, last = events
@@ -271,8 +278,9 @@ class TestAnInterrupt:
             return " and ".join(str(one.answers["Again?"]) for one in answers)
 
         model = ScriptedLlm([call("count"), "Done"])
-        with serving(Engine.open(tmp_path / "twice.db", model=model, tools=[count])) as server:
-            thread = Thread(server)
+        engine = Engine.open(tmp_path / "twice.db", model=model, tools=[count])
+        with serving(engine) as server, server.client() as client:
+            thread = Thread(client)
             first = interrupt_in(thread.run("count"))
             second = interrupt_in(thread.resume(first, "Yes"))
             assert (first["toolCallId"], first["id"] == second["id"]) == (second["toolCallId"], False)
@@ -323,10 +331,9 @@ class TestRefusals:
             (b'{"threadId": "t", "runId": "r", "messages": [], "resume": 3}', 422, "invalid_input"),
         ],
     )
-    def test_what_is_no_input_is_a_problem(self, server: LiveServer, body: bytes, status: int, code: str) -> None:
+    def test_what_is_no_input_is_a_problem(self, client: httpx.Client, body: bytes, status: int, code: str) -> None:
         """As at every endpoint."""
-        with server.client() as client:
-            answer = client.post("/agui", content=body, headers={"Content-Type": "application/json"})
+        answer = client.post("/agui", content=body, headers={"Content-Type": "application/json"})
 
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
