@@ -13,6 +13,7 @@ from .....states.errors import TurnwiseError
 from .....states.policy.model_settings import DEFAULT_SETTINGS
 from .....states.policy.policy import Profile
 from ...dependencies import Caller
+from ..turns.acts import awaited_by
 from ..turns.opening import opened
 from .messages import ReadMessages
 from .refusals import OpenAiRefusal
@@ -74,9 +75,9 @@ async def _delete(engine: Engine, conversation_id: str) -> None:
 
 
 async def apply_settings(conversation: Conversation, settings: dict[str, Any]) -> None:
-    """Let the model of the conversation be asked with these parameters from the next turn on. Raises `Refused` with
-    `busy` during a turn if they differ from those that hold."""
-    if not settings:
+    """Let the model of the conversation be asked with these parameters from the next turn on; a turn that waits for a
+    person keeps its own. Raises `Refused` with `busy` during a turn if they differ from those that hold."""
+    if not settings or awaited_by(conversation.state) is not None:
         return
     policy = conversation.policy
     profiles = policy.profiles or (Profile(name=_PROFILE, settings=DEFAULT_SETTINGS),)

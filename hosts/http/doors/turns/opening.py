@@ -7,7 +7,7 @@ from typing import Any
 
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
-from .....states.errors import UnknownConversation
+from .....states.errors import Refused, UnknownConversation
 from ...dependencies import Caller
 
 
@@ -21,10 +21,16 @@ async def opened(
     metadata: Mapping[str, Any] | None = None,
 ) -> Conversation:
     """Return the caller's conversation with this id; if there is none, a new one that begins with these messages.
-    Raises what `Engine.create` raises, in particular `Refused` with `event_id_reused` for the id of somebody else."""
+    Raises what `Engine.create` raises, and `UnknownConversation` for the id of somebody else."""
     try:
         return await caller.open(engine, conversation_id)
     except UnknownConversation:
+        pass
+    try:
         return await engine.create(
             conversation_id=conversation_id, model=model, messages=messages, owner=caller.owner, metadata=metadata
         )
+    except Refused as refused:
+        if refused.code != "event_id_reused":
+            raise
+    return await caller.open(engine, conversation_id)  # somebody has created it meanwhile, with other arguments

@@ -187,7 +187,7 @@ class TestRefusals:
         for client, task_id in ((other, task.id), (peer, "mine.2"), (peer, "mine.0"), (peer, "mine"), (peer, "x.1")):
             with pytest.raises(TaskNotFoundError):
                 await client.get(task_id)
-        with pytest.raises(InvalidParamsError):
+        with pytest.raises(TaskNotFoundError):
             await other.task("say x", context_id="mine")
 
     async def test_what_is_not_offered(self, peer: Peer) -> None:

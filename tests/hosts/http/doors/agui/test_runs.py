@@ -354,5 +354,5 @@ class TestRefusals:
                     codes.append(json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: ")).get("code"))
                 unknown = await client.post("/agui", json=body)
 
-        assert codes == [None, "event_id_reused", "unknown_conversation"]
+        assert codes == [None, "unknown_conversation", "unknown_conversation"]
         assert unknown.status_code == 401

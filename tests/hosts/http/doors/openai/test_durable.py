@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import uuid
@@ -174,6 +175,24 @@ class TestAConversationThatIsKept:
 
         assert json.loads(said(first)) == {"temperature": 0.5}
         assert json.loads(said(second)) == {"temperature": 0.5, "seed": 1}
+        talk.say("ask")
+        assert turn_of(talk.say("1", temperature=1.0))["status"] == "completed"
+
+    async def test_two_first_requests_at_once_create_one(self, server: LiveServer, engine: Engine) -> None:
+        """Also if they bring different histories: one of them is too early for the other, and nothing is lost."""
+        metadata = {"conversation_id": "at-once"}
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=20) as client:
+            histories: list[Any] = [[], [{"role": "system", "content": "Be brief."}]]
+            asked = (
+                client.chat.completions.create(
+                    model="commanded", messages=[*history, {"role": "user", "content": "say x"}], metadata=metadata
+                )
+                for history in histories
+            )
+            answers = await asyncio.gather(*asked)
+
+        assert [said(answer) for answer in answers] == ["x", "x"]
+        assert server.run(engine.get, "at-once").state.book.turn == 2
 
 
 class TestAQuestion:

@@ -168,15 +168,15 @@ class TestTheServer:
         assert [model.id for model in models.data] == ["scripted"]
 
     async def test_a_conversation_of_somebody_else(self) -> None:
-        """It is neither continued nor shown: the id is taken."""
+        """It is neither continued nor shown."""
         async with served(owner=lambda request: request.headers.get("x-user"), answers=["Hello"]) as transport:
             metadata = {"conversation_id": "mine"}
             own, other = (client_of(transport, headers={"x-user": user}) for user in ("ann", "bob"))
             await own.chat.completions.create(model="scripted", messages=HELLO, metadata=metadata)
-            with pytest.raises(openai.ConflictError) as raised:
+            with pytest.raises(openai.NotFoundError) as raised:
                 await other.chat.completions.create(model="scripted", messages=HELLO, metadata=metadata)
 
-        assert raised.value.code == "event_id_reused"
+        assert raised.value.code == "unknown_conversation"
 
 
 @asynccontextmanager
