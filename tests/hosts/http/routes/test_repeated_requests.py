@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ....support.http.documented_client import DocumentedClient, serving_here
+from ....support.http.documented_client import DocumentedClient, api_document, operations_of, serving_here
 from ....support.http.obedient_model import CALL, Conversations, leave_in_doubt, obedient_engine
 
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -31,6 +32,12 @@ def lasting(result: dict[str, Any]) -> Any:
     return result.get("no_op", result.get("title"))
 
 
+def references(operation: dict[str, Any]) -> Iterator[str]:
+    """The schemas of the body of an operation, which may be left out."""
+    body = operation.get("requestBody", {"content": {}})["content"].get("application/json", {}).get("schema", {})
+    yield from (one["$ref"] for one in [body, *body.get("anyOf", [])] if "$ref" in one)
+
+
 class TestARequestThatIsSentAgain:
     """The same id, the same body."""
 
@@ -49,6 +56,17 @@ class TestARequestThatIsSentAgain:
         assert lasting(first.json()) == lasting(second.json())
         ids = [entry.event.event_id for entry in log if getattr(entry.event, "event_id", "").startswith("r")]
         assert ids == (["r"] if operation != "changeConversation" else ["r/tools", "r/metadata", "r/title"])
+
+    def test_is_tested_for_every_operation_that_takes_an_id(self) -> None:
+        """A new operation with a `request_id` is not forgotten here."""
+        schemas = api_document()["components"]["schemas"]
+        repeatable = {
+            f"#/components/schemas/{name}" for name in schemas if "request_id" in schemas[name].get("properties", {})
+        }
+        operations = operations_of(api_document())
+        taking = {name for name, (_, _, one) in operations.items() if repeatable & {*references(one)}}
+
+        assert taking == REQUESTS.keys() | {"resolveCall"}
 
     async def test_a_verdict_is_taken_once(self, tmp_path: Path) -> None:
         """A call in doubt is resolved once."""
