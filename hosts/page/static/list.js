@@ -94,7 +94,7 @@ class TurnwiseList extends HTMLElement {
 
   #draw() {
     if (!this.#rows) return;
-    const conversations = this.#conversations ?? [];
+    const conversations = (this.#conversations ?? []).filter(isOfPeople);
     this.#more.hidden = !this.#next;
     replaceChildren(this.#state, this.#stateOf(conversations));
     this.#drawRows(conversations);
@@ -185,6 +185,11 @@ class TurnwiseList extends HTMLElement {
     await this.load();
     emit(this, "changed");
   }
+}
+
+/** Return whether a conversation is for people. A stateless completion is one only while it runs. */
+function isOfPeople({ metadata }) {
+  return metadata.chat_completions !== "stateless";
 }
 
 customElements.define("turnwise-list", TurnwiseList);

@@ -25,12 +25,14 @@ MANY = 65
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """A server with many conversations, whose model repeats what it is told."""
+    """A server with many conversations, and one that only runs a completion; its model repeats what it is told."""
     database = Path(tmp_path_factory.mktemp("list")) / "list.db"
     model = FunctionLlm(lambda request: f"You said: {request.messages[-1]['content']}")
     with serving(Engine.open(database, model=model)) as server, server.client() as client:
         for number in range(MANY):
             client.post("/conversations", json={"title": f"Conversation {number:02}"}).raise_for_status()
+        completion = {"title": "A completion", "metadata": {"chat_completions": "stateless"}}
+        client.post("/conversations", json=completion).raise_for_status()
         yield server
 
 
@@ -81,6 +83,7 @@ async def test_older_conversations_come_when_the_list_is_scrolled(chat: ChatPage
         await expect(links).not_to_have_count(30)
 
     await expect(chat.list.get_by_role("link", name="Conversation 00")).to_have_count(1)
+    await expect(chat.list.get_by_role("link", name="A completion")).to_have_count(0)
     titles = await links.locator(".conversation-title").all_text_contents()
     assert len(titles) == len(set(titles))
 
