@@ -80,6 +80,7 @@ class TurnwisePerson extends HTMLElement {
   }
 
   #replacePanel(asked) {
+    this.#asked?.sendAfterSignIn(null);
     this.#asked = asked;
     this.#section?.remove();
     this.#section = asked === null ? null : asked.section();
@@ -97,6 +98,7 @@ class TurnwisePerson extends HTMLElement {
     if (conversationId !== this.#conversationId) return;
     const isLate = gone.refusal !== null;
     if (gone.isSent && !isLate) return this.#showNotice(null);
+    if (gone.panel.tone === "failure" && !isLate) return; // a message continues after a failure
     const unsent = gone.panel.unsent;
     const sentence = isLate ? gone.refusal : "This is no longer asked.";
     if (isLate || unsent.length > 0) this.#showNotice(sentence, unsent);
@@ -153,6 +155,7 @@ class Asked {
   #alert = el("p", { className: "person-fault", role: "alert" });
   #isSending = false;
   #sent = { content: null, id: null };
+  #onSignIn = null;
 
   constructor(key, draft, client, conversationId) {
     this.key = key;
@@ -176,6 +179,13 @@ class Asked {
     if (!this.#isSending && !this.isSent) this.settled = this.#send(operation, body);
   }
 
+  /** Send the newest decision, or nothing, when the person has signed in. */
+  sendAfterSignIn(send) {
+    document.removeEventListener("signed-in", this.#onSignIn);
+    this.#onSignIn = send;
+    if (send !== null) document.addEventListener("signed-in", send, { once: true });
+  }
+
   async #send(operation, body) {
     const content = JSON.stringify([operation, body]);
     if (this.#sent.content !== content) this.#sent = { content, id: newId() };
@@ -196,7 +206,7 @@ class Asked {
 
   #show(problem, operation, body) {
     if (problem.status === 401) {
-      document.addEventListener("signed-in", () => this.send(operation, body), { once: true });
+      if (this.#section.isConnected) this.sendAfterSignIn(() => this.send(operation, body));
     } else if (problem.code === "wrong_state") {
       this.refusal = problem.message;
     }
