@@ -144,12 +144,14 @@ class TestOrigins:
     async def test_a_given_origin_may_call_and_read(self) -> None:
         """A site that was allowed passes the browser's preflight, and its scripts may read refusals, too."""
         guarded = Guarded(token=TOKEN, origins=["https://app.example"])
-        asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        names = "authorization,idempotency-key,x-stainless-lang"  # the last two are of OpenAI's client
+        asked = {"access-control-request-method": "POST", "access-control-request-headers": names}
         async with guarded.client(headers={"origin": "https://app.example"}) as client:
             preflight = await client.options("/texts", headers=asked)
             refused = await client.get("/texts")
 
         assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-headers"] == names
         assert_problem(refused, 401, "unauthorized")
         for response in (preflight, refused):
             assert response.headers["access-control-allow-origin"] == "https://app.example"
