@@ -33,16 +33,10 @@ export class ApprovalPanel {
     return [mode === "json" ? json : "", this.#note.value].filter((text) => text.trim());
   }
 
-  /** A refusal of an approval is about the call as a whole. */
-  showProblem() {
-    return false;
-  }
-
   #noteField(note) {
-    this.#note = el("textarea", { id: `approval-note-${this.#callId}`, rows: "1", dir: "auto", maxlength: "2000" });
+    this.#note = el("textarea", { id: `approval-note-${this.#callId}`, rows: 1, dir: "auto", maxLength: 2000, oninput: () => this.#keepDraft() });
     this.#note.value = note;
-    this.#note.addEventListener("input", () => this.#keepDraft());
-    const label = el("label", { for: this.#note.id }, "Reason, if you deny it (the model reads it)");
+    const label = el("label", { htmlFor: this.#note.id }, "Reason, if you deny it (the model reads it)");
     return el("div", { className: "person-field" }, label, this.#note);
   }
 

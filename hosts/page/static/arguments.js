@@ -28,7 +28,7 @@ export class ArgumentsEditor {
     this.#fault = el("p", { className: "person-fault", id: `${this.#id}-fault`, role: "alert" });
     this.#editor = el("div", { className: "arguments-editor", hidden: true });
     this.#switch = el("div", { className: "arguments-modes" });
-    const written = el("div", { className: "arguments-written" }, argumentList(original));
+    const written = argumentList(original);
     this.element = el("div", { className: "arguments" }, written, this.#switch, this.#editor, this.#fault);
     this.#edit(draft?.mode ?? "none", draft);
   }
@@ -111,14 +111,14 @@ export class ArgumentsEditor {
     this.#json = el("textarea", {
       className: "arguments-json",
       id: `${this.#id}-json`,
-      rows: "6",
+      rows: 6,
       spellcheck: false,
       autocapitalize: "off",
       "aria-describedby": this.#fault.id,
+      oninput: () => this.#changed(),
     });
     this.#json.value = draft?.json ?? JSON.stringify(current, null, 2);
-    this.#json.addEventListener("input", () => this.#changed());
-    return [el("label", { for: this.#json.id }, "Arguments as JSON"), this.#json];
+    return [el("label", { htmlFor: this.#json.id }, "Arguments as JSON"), this.#json];
   }
 
   #fieldEditor(current, draft) {
@@ -136,7 +136,7 @@ export class ArgumentsEditor {
       });
       mark();
       this.#fields.set(name, { field, kind });
-      const label = el("label", { for: id, dir: "auto" }, name);
+      const label = el("label", { htmlFor: id, dir: "auto" }, name);
       return el("div", { className: `arguments-field is-${kind}` }, label, field, note);
     });
   }
@@ -167,7 +167,7 @@ export function argumentList(given) {
   return el(
     "dl",
     { className: "argument-list" },
-    ...names.flatMap((name) => [
+    names.flatMap((name) => [
       el("dt", { dir: "auto" }, name),
       el("dd", {}, el("pre", { dir: "auto" }, shown(given[name]))),
     ]),
@@ -186,8 +186,8 @@ function fieldFor(kind, given, properties) {
   }
   const field =
     kind === "number"
-      ? el("input", { type: "text", inputmode: "decimal", ...properties })
-      : el("textarea", { rows: "1", dir: "auto", ...properties });
+      ? el("input", { type: "text", inputMode: "decimal", ...properties })
+      : el("textarea", { rows: 1, dir: "auto", ...properties });
   field.value = String(given);
   return field;
 }

@@ -3,8 +3,8 @@
 import "./composer.js";
 import "./options.js";
 import { newId } from "./client.js";
-import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
 import { askFor } from "./dialogs.js";
+import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
 import { Outgoing } from "./outgoing.js";
 import { stateLabel, stateTone } from "./states.js";
 import { Transcript } from "./transcript.js";
@@ -172,7 +172,7 @@ class TurnwiseChat extends HTMLElement {
   }
 
   async #sendTo(conversationId, text) {
-    const messageId = this.#outgoing.add(conversationId, text, newId);
+    const messageId = this.#outgoing.add(conversationId, text);
     this.#showOutgoing();
     this.#transcript.toEnd();
     try {

@@ -5,19 +5,21 @@ import { el } from "./dom.js";
 /** Return the text that a person enters, or null. */
 export function askFor(title, label, text = "") {
   const input = el("input", { type: "text", id: "dialog-input", value: text, maxLength: 200, autocomplete: "off" });
-  const fields = [el("label", { htmlFor: "dialog-input" }, label), input];
-  return open(title, fields, "Save", false, () => input.value.trim(), input);
+  const content = [el("label", { htmlFor: "dialog-input" }, label), input];
+  return askInDialog({ title, content, action: "Save", valueOf: () => input.value.trim(), focused: input });
 }
 
 /** Return whether a person confirms; the button that does it says `action`. */
-export async function confirm(title, sentence, action) {
-  return (await open(title, [el("p", {}, sentence)], action, true, () => true)) === true;
+export async function askToConfirm(title, sentence, action) {
+  const content = el("p", {}, sentence);
+  return (await askInDialog({ title, content, action, tone: "danger", valueOf: () => true })) === true;
 }
 
-function open(title, content, action, isDangerous, valueOf, focused) {
+/** Return what `valueOf` says when a person presses the button `action`; null if they press "Cancel" or Escape. */
+function askInDialog({ title, content, action, tone = "primary", valueOf, focused = null }) {
   return new Promise((resolve) => {
     const cancel = el("button", { type: "button", className: "button", onclick: () => dialog.close() }, "Cancel");
-    const accept = el("button", { type: "submit", className: `button ${isDangerous ? "danger" : "primary"}` }, action);
+    const accept = el("button", { type: "submit", className: `button ${tone}` }, action);
     let value = null;
     const onsubmit = (event) => {
       event.preventDefault();

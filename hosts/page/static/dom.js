@@ -5,8 +5,8 @@ const SVG = "http://www.w3.org/2000/svg";
 /**
  * Return a new element `name` with these properties and children.
  *
- * A property that the element has is set on it (`className`, `onclick`, `disabled`, `dataset` takes an object); any
- * other one becomes an attribute (`aria-label`, `role`). Undefined, null and false leave an attribute out. Children are
+ * A property that the element has is set on it (`className`, `htmlFor`, `disabled`, a listener such as `onclick`;
+ * `dataset` takes an object); any other one becomes an attribute (`aria-label`, `role`). Undefined, null and false leave an attribute out. Children are
  * nodes, strings, or arrays of them; what is null, undefined or false is left out.
  */
 export function el(name, properties = {}, ...children) {
@@ -26,8 +26,7 @@ export function svg(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Set properties and attributes as `el` does. */
-export function setProperties(element, properties) {
+function setProperties(element, properties) {
   for (const [key, value] of Object.entries(properties)) {
     if (key === "dataset") Object.assign(element.dataset, value);
     else if (key in element) element[key] = value ?? "";
@@ -53,16 +52,12 @@ const ICONS = {
   chevron: "m6 3.5 4.5 4.5L6 12.5",
   clock: "M8 4.5V8l2.5 1.5M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z",
   close: "m3.5 3.5 9 9m0-9-9 9",
-  cross: "m4.5 4.5 7 7m0-7-7 7",
   expand: "M9.5 2.5h4v4m0-4L9 7M6.5 13.5h-4v-4m0 4L7 9",
   down: "M8 3v10m0 0 4-4m-4 4L4 9",
   menu: "M2 4h12M2 8h12M2 12h12",
-  more: "M3 8h.01M8 8h.01M13 8h.01",
   panel: "M2.5 3h11v10h-11zM9.5 3v10",
   pencil: "M10.5 3 13 5.5 5.5 13H3v-2.5L10.5 3Z",
   plus: "M8 3v10M3 8h10",
-  question: "M6 6a2 2 0 1 1 2.6 1.9c-.4.2-.6.5-.6.9v.4m0 2.2v.1M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z",
-  retry: "M13 8a5 5 0 1 1-1.6-3.7M13 2v3h-3",
   send: "M8 13V3m0 0L4 7m4-4 4 4",
   stop: "M4.5 4.5h7v7h-7z",
   theme: "M8 2a6 6 0 1 0 0 12V2Zm0 0a6 6 0 0 1 0 12",

@@ -12,8 +12,6 @@ const VERDICTS = [
 
 /** The panel of a call in doubt. See person.js for what a panel has. */
 export class DoubtPanel {
-  unsent = [];
-
   constructor(state, { send }) {
     const { call_id: callId, name, arguments: given, raw_arguments: raw } = state.data;
     this.heading = `Did the tool “${name}” run?`;
@@ -26,11 +24,6 @@ export class DoubtPanel {
       return el("div", { className: "doubt-choice" }, button, el("p", { className: "person-hint", id: meaningId }, meaning));
     });
     const written = raw === undefined ? argumentList(given ?? {}) : el("pre", {}, raw);
-    this.element = el("div", {}, el("p", { className: "doubt-sentence" }, sentence), written, el("div", { className: "doubt-choices" }, ...choices));
-  }
-
-  /** A refusal is about the call as a whole. */
-  showProblem() {
-    return false;
+    this.element = el("div", {}, el("p", { className: "doubt-sentence" }, sentence), written, el("div", { className: "doubt-choices" }, choices));
   }
 }

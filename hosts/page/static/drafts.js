@@ -1,6 +1,6 @@
-// What a person has begun to answer and not sent yet. A draft belongs to one question of one conversation, survives a
-// reload of the page, and stays in its tab: two tabs do not overwrite each other's drafts. Where the browser keeps
-// nothing (storage is full or switched off), a draft lasts as long as the page.
+// What a person has written and what is not part of the conversation yet: a message or an answer that was begun, and the
+// messages that are under way. A draft survives a reload of the page and stays in its tab: two tabs do not overwrite each
+// other's drafts. Where the browser keeps nothing (storage is full or switched off), it lasts as long as the page.
 
 const PREFIX = "turnwise:draft:";
 const keptHere = new Map();
@@ -33,6 +33,7 @@ export class Draft {
     }
   }
 
+  /** Forget what was written. */
   discard() {
     keptHere.delete(this.#key);
     try {

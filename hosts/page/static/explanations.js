@@ -53,7 +53,7 @@ function entryOf(map, { targets, lines, events }, onPoint) {
     "li",
     { onpointerenter: () => onPoint(lines) },
     el("span", { className: "events" }, codes(events)),
-    el("span", { className: "targets" }, `→ ${targets.map((target) => map.titleOf(target)).join(", ")}`),
+    el("span", {}, `→ ${targets.map((target) => map.titleOf(target)).join(", ")}`),
   );
 }
 

@@ -4,8 +4,6 @@ import { el } from "./dom.js";
 
 /** The panel of a failed turn. See person.js for what a panel has. */
 export class FailurePanel {
-  unsent = [];
-
   constructor(state, { send }) {
     const { sentence, inbox = [] } = state.data;
     this.heading = "This turn failed";
@@ -16,14 +14,9 @@ export class FailurePanel {
     this.element = el(
       "div",
       {},
-      el("p", { className: "failure-sentence", dir: "auto" }, sentence),
+      el("p", { dir: "auto" }, sentence),
       inbox.length > 0 ? el("p", { className: "person-hint" }, `${waiting} until you try again or send another one.`) : null,
       el("div", { className: "person-actions" }, retry),
     );
-  }
-
-  /** A refusal is about the turn as a whole. */
-  showProblem() {
-    return false;
   }
 }

@@ -33,7 +33,7 @@ class TurnwiseInspector extends HTMLElement {
   #delivered = null; // the items of the view when the outbox was read
   #isReadingMap = false;
   #mapProblem = null;
-  #told = { problem: null, divergence: null };
+  #shownProblem = { problem: null, divergence: null };
   #titleOf = inWords; // until there is a map
 
   #tabs = new Map();
@@ -57,7 +57,7 @@ class TurnwiseInspector extends HTMLElement {
   set conversationId(id) {
     this.#steps?.close();
     this.#conversationId = id;
-    this.#steps = id ? new Steps(this.#client, id, () => this.#later()) : null;
+    this.#steps = id ? new Steps(this.#client, id, () => this.#renderLater()) : null;
     this.#chosen = null;
     this.#view = null;
     this.#turns = -1;
@@ -66,14 +66,14 @@ class TurnwiseInspector extends HTMLElement {
     for (const element of [this.#step, this.#tree, this.#outbox]) element.conversationId = id;
     this.#usage.textContent = "";
     replaceChildren(this.#verdict);
-    this.#later();
+    this.#renderLater();
   }
 
   /** Show a conversation, of which `view` is what is known. */
   show(view) {
     const isSame = ["lastId", "turns", "items"].every((key) => this.#view && view[key] === this.#view[key]);
     this.#view = view;
-    if (!isSame) this.#later();
+    if (!isSame) this.#renderLater();
   }
 
   connectedCallback() {
@@ -81,7 +81,7 @@ class TurnwiseInspector extends HTMLElement {
     this.#build();
     this.addEventListener("scrub", (event) => this.#scrub(event.detail));
     const column = this.closest(".column") ?? this;
-    new MutationObserver(() => this.#later()).observe(column, { attributeFilter: ["inert"] });
+    new MutationObserver(() => this.#renderLater()).observe(column, { attributeFilter: ["inert"] });
     this.#choose(this.#tab);
   }
 
@@ -96,8 +96,8 @@ class TurnwiseInspector extends HTMLElement {
     this.#panelOf("steps", el("div", { className: "steps-bar" }, replay, this.#usage), this.#verdict, this.#list, this.#step);
     this.#panelOf("agents", this.#tree);
     this.#panelOf("outbox", this.#outbox);
-    const whole = iconButton("expand", "Full screen", () => this.#toggleFullScreen(), { hidden: !document.fullscreenEnabled });
-    replaceChildren(this, el("header", { className: "inspector-header" }, bar, whole), this.#empty, [...this.#panels.values()], this.#notice, this.#tape);
+    const fullScreen = iconButton("expand", "Full screen", () => this.#toggleFullScreen(), { hidden: !document.fullscreenEnabled });
+    replaceChildren(this, el("header", { className: "inspector-header" }, bar, fullScreen), this.#empty, [...this.#panels.values()], this.#notice, this.#tape);
   }
 
   #tabOf(name, title) {
@@ -116,7 +116,7 @@ class TurnwiseInspector extends HTMLElement {
       tab.setAttribute("aria-selected", String(one === name));
       tab.tabIndex = one === name ? 0 : -1;
     }
-    this.#later();
+    this.#renderLater();
     this.#render();
   }
 
@@ -138,7 +138,7 @@ class TurnwiseInspector extends HTMLElement {
 
   // --- showing it
 
-  #later() {
+  #renderLater() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.#render();
@@ -167,7 +167,7 @@ class TurnwiseInspector extends HTMLElement {
     const seq = Math.min(this.#chosen ?? last, last);
     const step = this.#steps.at(seq);
     const titleOf = this.#titleOf;
-    this.#tellProblem();
+    this.#showProblem();
     this.#tape.show({ seq, last, isLive: this.#chosen === null, step, titleOf });
     if (this.#tab === "machine" && this.#map) this.#showMachine(seq, step);
     if (this.#tab !== "steps") return;
@@ -189,11 +189,11 @@ class TurnwiseInspector extends HTMLElement {
     });
   }
 
-  #tellProblem() {
+  #showProblem() {
     const { divergence } = this.#steps;
     const problem = this.#mapProblem ?? this.#steps.problem;
-    if (this.#told.problem === problem && this.#told.divergence === divergence) return;
-    this.#told = { problem, divergence };
+    if (this.#shownProblem.problem === problem && this.#shownProblem.divergence === divergence) return;
+    this.#shownProblem = { problem, divergence };
     const retry = el("button", { type: "button", className: "link-button", onclick: () => this.#retry() }, "Try again");
     if (problem) replaceChildren(this.#notice, el("p", { className: "error" }, problem.message, " ", retry));
     else if (divergence) {
@@ -215,7 +215,7 @@ class TurnwiseInspector extends HTMLElement {
       this.#choose("steps");
       this.#tabs.get("steps").focus();
     }
-    this.#later();
+    this.#renderLater();
   }
 
   // --- what is read beside the steps
@@ -227,10 +227,10 @@ class TurnwiseInspector extends HTMLElement {
       this.#map = new MachineMap(await this.#client.getMachine());
       this.#machine.map = this.#map;
       this.#titleOf = (type) => this.#map.titleOf(type);
-      this.#later();
+      this.#renderLater();
     } catch (problem) {
       this.#mapProblem = problem;
-      this.#later();
+      this.#renderLater();
     }
     this.#isReadingMap = false;
   }

@@ -3,7 +3,7 @@
 // The list is read again when something happened here, when the tab is shown again, and every few seconds, so it shows
 // what other clients do. As many are read as are shown.
 
-import { confirm, askFor } from "./dialogs.js";
+import { askFor, askToConfirm } from "./dialogs.js";
 import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
 import { stateLabel, stateTone } from "./states.js";
 import { relativeTime } from "./words.js";
@@ -22,7 +22,7 @@ class TurnwiseList extends HTMLElement {
   #problem = null;
   #timer = null;
   #reads = 0;
-  #drawn = new Map();
+  #rendered = new Map();
   #rows;
   #more;
   #state;
@@ -42,7 +42,7 @@ class TurnwiseList extends HTMLElement {
 
   set conversationId(id) {
     this.#conversationId = id;
-    this.#draw();
+    this.#render();
   }
 
   /** Note the state of a conversation that the page follows; its place in the list may have changed too. */
@@ -50,7 +50,7 @@ class TurnwiseList extends HTMLElement {
     const known = this.#conversations?.find((one) => one.id === conversationId);
     if (known) {
       known.state = type;
-      this.#draw();
+      this.#render();
     }
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.load(), SETTLE);
@@ -71,7 +71,7 @@ class TurnwiseList extends HTMLElement {
     } catch (problem) {
       this.#problem = problem;
     }
-    this.#draw();
+    this.#render();
   }
 
   async #readMore() {
@@ -87,30 +87,30 @@ class TurnwiseList extends HTMLElement {
       this.#next = before;
       emit(this, "problem", { problem });
     }
-    this.#draw();
+    this.#render();
   }
 
-  // --- drawing
+  // --- showing it
 
-  #draw() {
+  #render() {
     if (!this.#rows) return;
     const conversations = (this.#conversations ?? []).filter(isOfPeople);
     this.#more.hidden = !this.#next;
     replaceChildren(this.#state, this.#stateOf(conversations));
-    this.#drawRows(conversations);
+    this.#renderRows(conversations);
   }
 
   /** Rows that say the same as before stay the same elements, so that no click and no focus on them is lost. */
-  #drawRows(conversations) {
+  #renderRows(conversations) {
     const focused = this.#rows.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
-    const before = this.#drawn;
-    this.#drawn = new Map();
+    const before = this.#rendered;
+    this.#rendered = new Map();
     const rows = conversations.map((one) => {
       const said = JSON.stringify([one.title, one.state, relativeTime(one.updated_at), one.id === this.#conversationId]);
       const known = before.get(one.id);
-      const drawn = known?.said === said ? known : { said, element: this.#row(one) };
-      this.#drawn.set(one.id, drawn);
-      return drawn.element;
+      const rendered = known?.said === said ? known : { said, element: this.#row(one) };
+      this.#rendered.set(one.id, rendered);
+      return rendered.element;
     });
     if (rows.length === this.#rows.children.length && rows.every((row, index) => row === this.#rows.children[index])) return;
     replaceChildren(this.#rows, rows);
@@ -168,7 +168,7 @@ class TurnwiseList extends HTMLElement {
   }
 
   async #delete(conversation, title) {
-    if (!(await confirm("Delete the conversation?", `“${title}” and its log are deleted for good.`, "Delete"))) return;
+    if (!(await askToConfirm("Delete the conversation?", `“${title}” and its log are deleted for good.`, "Delete"))) return;
     await this.#request(async () => {
       await this.client.deleteConversation(conversation.id);
       this.#conversations = this.#conversations.filter((one) => one.id !== conversation.id);

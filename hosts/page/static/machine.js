@@ -9,6 +9,7 @@
 
 import { el, replaceChildren, svg } from "./dom.js";
 import { explainLine, explainState } from "./explanations.js";
+import { arrowHead, rounded } from "./outlines.js";
 
 export const TRAIL = 8; // how many steps back the way is drawn, each fainter than the one after it
 const CORNER = 9; // the radius of the bends of lines
@@ -16,6 +17,7 @@ const HEAD = 7; // the length of the heads of arrows
 const LIT_HEAD = 10; // that of the newest step
 const LINE_HEIGHT = 15; // between two lines of a title
 
+const KINDS = { rest: "at rest", busy: "busy", person: "waits for a person", end: "the end" };
 const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
 class TurnwiseMachine extends HTMLElement {
@@ -39,7 +41,7 @@ class TurnwiseMachine extends HTMLElement {
       "svg",
       { viewBox: `0 0 ${width} ${height}`, class: "machine", role: "group", "aria-label": "The machine" },
       this.#drawFrame(),
-      svg("g", { class: "lines" }, map.data.lines.map((line) => this.#drawLine(line))),
+      svg("g", {}, map.data.lines.map((line) => this.#drawLine(line))),
       this.#trail,
       svg("circle", { class: "origin", cx: map.data.lines[0].points[0][0], cy: map.data.lines[0].points[0][1], r: 5 }),
       map.data.states.map((state) => this.#drawState(state)),
@@ -222,20 +224,22 @@ class TurnwiseMachine extends HTMLElement {
   }
 }
 
-export const KINDS = { rest: "at rest", busy: "busy", person: "waits for a person", end: "the end" };
-
 function legend() {
   const entries = Object.entries(KINDS).map(([kind, words]) => el("li", {}, el("span", { className: `swatch ${kind}` }), words));
   return el("ul", { className: "machine-legend", "aria-label": "Kinds of states" }, entries);
 }
 
-/** The head of an arrow that ends at the last of these points. */
 function head(points, length) {
-  const [[fromX, fromY], [x, y]] = points.slice(-2);
-  const [across, down] = [Math.sign(x - fromX), Math.sign(y - fromY)];
-  const [backX, backY] = [x - across * length, y - down * length];
-  const [sideX, sideY] = [(down * length) / 2, (across * length) / 2];
-  return svg("path", { class: "head", d: `M${x} ${y}L${backX + sideX} ${backY + sideY}L${backX - sideX} ${backY - sideY}Z` });
+  return svg("path", { class: "head", d: arrowHead(points, length) });
+}
+
+/** A title on one line or two, as equally long as its words allow. */
+function wrapped(title) {
+  if (title.length <= 13) return [title];
+  const words = title.split(" ");
+  const splits = words.slice(1).map((_, index) => [words.slice(0, index + 1).join(" "), words.slice(index + 1).join(" ")]);
+  const longest = (lines) => Math.max(...lines.map((line) => line.length));
+  return splits.reduce((one, other) => (longest(other) < longest(one) ? other : one));
 }
 
 /** The next state in a direction: the nearest one, where a distance across counts twice. */
@@ -249,15 +253,6 @@ function nearest(states, from, [across, down]) {
   return distance(best) === Infinity ? null : best;
 }
 
-/** A title on one line or two, as equally long as its words allow. */
-function wrapped(title) {
-  if (title.length <= 13) return [title];
-  const words = title.split(" ");
-  const splits = words.slice(1).map((_, index) => [words.slice(0, index + 1).join(" "), words.slice(index + 1).join(" ")]);
-  const longest = (lines) => Math.max(...lines.map((line) => line.length));
-  return splits.reduce((one, other) => (longest(other) < longest(one) ? other : one));
-}
-
 /** A line of a title. The space behind it has a place of its own, so that the line stands in the middle. */
 function titleLine(line, x, y) {
   return [svg("tspan", { x, y }, line), svg("tspan", { x, y }, " ")];
@@ -265,28 +260,6 @@ function titleLine(line, x, y) {
 
 function radiusOf(state, height) {
   return state.kind === "rest" ? height / 2 : 9;
-}
-
-/** A path through these points with rounded corners. The first corner of a closed one is rounded too. */
-function rounded(points, radius, isClosed = false) {
-  const corners = points.slice(1, -1).map((corner, index) => bend(points[index], corner, points[index + 2], radius));
-  if (!isClosed) return `M${points[0].join(" ")}${corners.map(curve).join("")}L${points.at(-1).join(" ")}`;
-  const first = bend(points.at(-2), points[0], points[1], radius);
-  return `M${first.to.join(" ")}${corners.map(curve).join("")}${curve(first)}`;
-}
-
-function curve({ from, corner, to }) {
-  return `L${from.join(" ")}Q${corner.join(" ")} ${to.join(" ")}`;
-}
-
-function bend(before, corner, after, radius) {
-  return { from: towards(corner, before, radius), corner, to: towards(corner, after, radius) };
-}
-
-function towards([x, y], [endX, endY], distance) {
-  const length = Math.hypot(endX - x, endY - y);
-  const part = Math.min(distance, length / 2) / length;
-  return [x + (endX - x) * part, y + (endY - y) * part];
 }
 
 function nameOf(line) {

@@ -16,7 +16,7 @@ const BATCH = 40;
 const REMEMBERED = 400;
 
 /** Return the nodes of a tree as new elements and texts. */
-export function nodesOf(tree) {
+function nodesOf(tree) {
   return tree.map((node) => (typeof node === "string" ? document.createTextNode(node) : elementOf(node)));
 }
 

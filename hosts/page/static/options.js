@@ -11,7 +11,7 @@ class TurnwiseOptions extends HTMLElement {
   async load(client) {
     try {
       const [{ models }, { tools }] = await Promise.all([client.listModels(), client.listTools()]);
-      this.#build(models.map(named), tools.map(named));
+      this.#build(models, tools);
     } catch {
       this.replaceChildren();
     }
@@ -28,7 +28,7 @@ class TurnwiseOptions extends HTMLElement {
   }
 
   #build(models, tools) {
-    this.#model = models.length > 1 ? el("select", { id: "option-model" }, models.map(({ name }) => el("option", { value: name }, name))) : null;
+    this.#model = models.length > 1 ? el("select", { id: "option-model" }, models.map((name) => el("option", { value: name }, name))) : null;
     this.#system = el("textarea", { id: "option-system", rows: 3, placeholder: "You are …" });
     this.#tools = tools.map(({ name }) => el("input", { type: "checkbox", value: name, checked: true }));
     const boxes = tools.map(({ name, description }, index) =>
@@ -41,10 +41,6 @@ class TurnwiseOptions extends HTMLElement {
     ];
     replaceChildren(this, el("details", { className: "options" }, el("summary", {}, "Options"), el("div", { className: "fields" }, fields)));
   }
-}
-
-function named(one) {
-  return typeof one === "string" ? { name: one } : one;
 }
 
 customElements.define("turnwise-options", TurnwiseOptions);

@@ -2,6 +2,7 @@
 //
 // A state names the messages that wait by their ids only, so their texts are kept here, over reloads too.
 
+import { newId } from "./client.js";
 import { Draft } from "./drafts.js";
 
 export class Outgoing {
@@ -18,7 +19,7 @@ export class Outgoing {
    * Note a message, and return its id. A message that may have arrived although its request failed gets the same id when
    * it is sent again, so that it is not said twice.
    */
-  add(conversationId, text, newId) {
+  add(conversationId, text) {
     const isAgain = this.#unsure?.conversationId === conversationId && this.#unsure.text === text;
     const messageId = isAgain ? this.#unsure.messageId : newId();
     this.#unsure = null;

@@ -1,13 +1,13 @@
 // What the conversation waits for from a person: answers, an approval, a decision about a call in doubt, or another try
 // after a failure. There is one panel for each, which the state of the conversation chooses.
 //
-// A panel is made from the state and from {draft, send, listChildren}: its draft, `send(operation, body)`, which sends a
-// decision, and what reads the sub-agents.
-// It has a `heading`, an `announcement` for screen readers, an `element`, `unsent` (texts that a person wrote and has not
-// sent), perhaps a `tone`, and `showProblem(problem)`, which shows a refusal where it belongs and returns whether it could.
+// A panel is made from the state and from {draft, send, listChildren}: `draft` keeps what a person has begun,
+// `send(operation, body)` sends a decision, and `listChildren()` reads the sub-agents. It has a `heading`, an
+// `announcement` for screen readers, and an `element`. It may also have `unsent` (texts that a person wrote and has not
+// sent), a `tone`, and `showProblem(problem)`, which shows a refusal where it belongs and returns whether it could.
 //
 // A panel lasts as long as its question does: other updates leave it, what was typed, and the focus alone. The server
-// decides about races. Who answers too late sees the server's sentence and keeps what they wrote.
+// decides about races: a person who answers too late reads the server's sentence and keeps what they wrote.
 
 import { ApprovalPanel } from "./approval.js";
 import { newId } from "./client.js";
@@ -99,7 +99,7 @@ class TurnwisePerson extends HTMLElement {
     const isLate = gone.refusal !== null;
     if (gone.isSent && !isLate) return this.#showNotice(null);
     if (gone.panel.tone === "failure" && !isLate) return; // a message continues after a failure
-    const unsent = gone.panel.unsent;
+    const unsent = gone.panel.unsent ?? [];
     const sentence = isLate ? gone.refusal : "This is no longer asked.";
     if (isLate || unsent.length > 0) this.#showNotice(sentence, unsent);
     this.#live.textContent = [sentence, this.#asked?.panel.announcement ?? this.#presentState()].join(" ");
@@ -210,7 +210,7 @@ class Asked {
     } else if (problem.code === "wrong_state") {
       this.refusal = problem.message;
     }
-    const isShown = problem.subject ? this.panel.showProblem(problem) : false;
+    const isShown = problem.subject ? (this.panel.showProblem?.(problem) ?? false) : false;
     if (!isShown) this.#alert.textContent = problem.message;
   }
 

@@ -99,7 +99,7 @@ export class QuestionField {
     this.#text.rows = 3;
     this.#text.setAttribute("aria-describedby", this.#fault.id);
     this.#text.removeAttribute("aria-label");
-    const label = el("label", { className: "question-text", for: this.#text.id, dir: "auto" }, ...this.#title());
+    const label = el("label", { className: "question-text", htmlFor: this.#text.id, dir: "auto" }, this.#title());
     return el("div", { className: "question" }, label, this.#fault, this.#text, this.#noteField());
   }
 
@@ -109,12 +109,12 @@ export class QuestionField {
     if (!several) properties.role = "radiogroup";
     this.#text = this.#textArea(`Your own answer to: ${this.name}`, "Your own answer");
     const options = this.#question.options.map((option, index) => this.#option(option, index));
-    const choices = el("div", { className: "question-options" }, ...options, this.#otherOption());
+    const choices = el("div", { className: "question-options" }, options, this.#otherOption());
     const hasPreviews = this.#question.options.some((option) => option.preview);
     this.#group = el(
       "fieldset",
       properties,
-      el("legend", { className: "question-text", dir: "auto" }, ...this.#title()),
+      el("legend", { className: "question-text", dir: "auto" }, this.#title()),
       several ? el("p", { className: "person-hint" }, "Choose one or more.") : null,
       this.#fault,
       hasPreviews ? el("div", { className: "question-columns" }, choices, this.#previewPane()) : choices,
@@ -170,7 +170,7 @@ export class QuestionField {
   }
 
   #textArea(label, placeholder) {
-    return el("textarea", { className: "question-words", rows: "1", dir: "auto", "aria-label": label, placeholder });
+    return el("textarea", { rows: 1, dir: "auto", "aria-label": label, placeholder });
   }
 
   #noteField() {
@@ -182,7 +182,7 @@ export class QuestionField {
   #previewPane() {
     this.#preview = {
       title: el("p", { className: "preview-title" }),
-      text: el("pre", { className: "preview-text", tabindex: "0", role: "region", "aria-label": "Preview" }),
+      text: el("pre", { className: "preview-text", tabIndex: 0, role: "region", "aria-label": "Preview" }),
     };
     return el("div", { className: "question-preview" }, this.#preview.title, this.#preview.text);
   }

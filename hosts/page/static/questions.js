@@ -48,16 +48,15 @@ export class QuestionPanel {
       el("button", { type: "submit", className: "button primary" }, this.#fields.length === 1 ? "Send answer" : "Send answers"),
       el("button", { type: "button", className: "button", onclick: () => this.#decline() }, "Decline to answer"),
     );
-    const form = el("form", { noValidate: true }, ...this.#fields.map(({ element }) => element), buttons);
-    form.addEventListener("submit", (event) => {
+    const onsubmit = (event) => {
       event.preventDefault();
       this.#submit();
-    });
-    form.addEventListener("keydown", (event) => {
+    };
+    const onkeydown = (event) => {
       const sends = event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.isComposing;
-      if (sends) form.requestSubmit();
-    });
-    return form;
+      if (sends) event.currentTarget.requestSubmit();
+    };
+    return el("form", { noValidate: true, onsubmit, onkeydown }, this.#fields.map(({ element }) => element), buttons);
   }
 
   /** Say which task the sub-agent has that asks: the id of its call begins with its number among the agents. */

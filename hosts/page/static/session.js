@@ -34,24 +34,21 @@ class TurnwiseSession extends HTMLElement {
     this.#fault = el("p", { id: "session-fault", className: "person-fault", role: "alert" });
     const form = el(
       "form",
-      { noValidate: true },
+      { noValidate: true, onsubmit: (event) => this.#submit(event) },
       el("h2", { id: "session-heading" }, "Sign in"),
       el("p", { id: "session-hint", className: "person-hint" }, "This server asks for the token that it was started with."),
-      el("label", { for: this.#field.id }, "Token"),
+      el("label", { htmlFor: this.#field.id }, "Token"),
       this.#field,
       this.#fault,
       el("div", { className: "dialog-bar" }, el("button", { type: "submit", className: "button primary" }, "Sign in")),
     );
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#open();
-    });
     const dialog = el("dialog", { className: "dialog session", "aria-labelledby": "session-heading" }, form);
     this.append(dialog);
     return dialog;
   }
 
-  async #open() {
+  async #submit(event) {
+    event.preventDefault();
     if (this.#isSending) return;
     const token = this.#field.value.trim();
     if (token === "") return this.#refuse("Enter the token.");

@@ -54,17 +54,21 @@ class TurnwiseStep extends HTMLElement {
     const isOpen = this.#open.has(title);
     const section = el(
       "details",
-      { className: "section", open: isOpen },
+      { className: "section", open: isOpen, ontoggle: () => this.#noteOpen(section, title, fill) },
       el("summary", {}, icon("chevron"), title, count !== null && el("span", { className: "count" }, String(count))),
       body,
     );
-    section.addEventListener("toggle", () => {
-      if (section.open) this.#open.add(title);
-      else this.#open.delete(title);
-      if (section.open) fill();
-    });
     if (isOpen) fill();
     return section;
+  }
+
+  #noteOpen(section, title, fill) {
+    if (section.open) {
+      this.#open.add(title);
+      fill();
+    } else {
+      this.#open.delete(title);
+    }
   }
 
   #readRequest(step, body) {

@@ -70,7 +70,7 @@ class TurnwiseStepList extends HTMLElement {
         onclick: () => emit(this, "scrub", { seq }),
       },
       el("span", { className: "step-seq" }, String(seq)),
-      el("span", { className: "step-event" }, step ? inWords(step.event.type) : "…"),
+      el("span", {}, step ? inWords(step.event.type) : "…"),
       el("span", { className: "step-state" }, step ? this.#shown.titleOf(step.state.type) : ""),
     );
     row.style.top = `${(seq - 1) * HEIGHT}px`;

@@ -14,7 +14,7 @@ class TurnwiseTape extends HTMLElement {
   #what = el("span", { className: "tape-what" });
   #live = el("button", { type: "button", className: "tape-live", onclick: () => emit(this, "scrub", { seq: null }) }, "Live");
   #back = iconButton("chevron", "Previous step", () => this.#by(-1), { className: "icon-button back" });
-  #forward = iconButton("chevron", "Next step", () => this.#by(1), { className: "icon-button forward" });
+  #forward = iconButton("chevron", "Next step", () => this.#by(1));
   #seq = 0;
   #last = 0;
 

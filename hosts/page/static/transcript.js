@@ -8,6 +8,7 @@ import { el, icon, replaceChildren } from "./dom.js";
 import { render, renderAgain, userMessage } from "./items.js";
 import { Markdown } from "./markdown.js";
 import { isRest, stateLabel } from "./states.js";
+import { StreamedAnswer } from "./streamed_answer.js";
 import { itemsWithEnds, waitsForPerson } from "./view.js";
 
 /** How many items a conversation begins with, and how many are added at a time. */
@@ -25,11 +26,20 @@ export class Transcript {
   #endObserver;
   #countdown = 0;
   #stream = new StreamedAnswer();
+  #onWithdraw;
+  #earlier;
+  #list;
+  #pending;
+  #activity;
+  #end;
+  #announcer;
+  #jump;
+
 
   /** `onWithdraw` is called with the id of a message that waits and is to be withdrawn. */
   constructor(client, onWithdraw) {
     this.#markdown = new Markdown(client, () => this.#stick());
-    this.onWithdraw = onWithdraw;
+    this.#onWithdraw = onWithdraw;
     this.#earlier = el("button", { type: "button", className: "earlier", hidden: true, onclick: () => this.#addPage() }, "Show earlier messages");
     this.#list = el("div", { className: "items" });
     this.#pending = el("div", { className: "items pending" });
@@ -46,15 +56,6 @@ export class Transcript {
     this.scroller.addEventListener("scroll", () => this.#noteScroll(), { passive: true });
     new IntersectionObserver(([entry]) => entry.isIntersecting && this.#addPage(), { root: this.scroller }).observe(this.#earlier);
   }
-
-  onWithdraw;
-  #earlier;
-  #list;
-  #pending;
-  #activity;
-  #end;
-  #announcer;
-  #jump;
 
   /** Forget everything: another conversation follows. */
   reset() {
@@ -155,7 +156,7 @@ export class Transcript {
   }
 
   #pendingMessage({ messageId, text, isQueued }) {
-    const withdraw = el("button", { type: "button", className: "link-button", onclick: () => this.onWithdraw(messageId) }, "Withdraw");
+    const withdraw = el("button", { type: "button", className: "link-button", onclick: () => this.#onWithdraw(messageId) }, "Withdraw");
     const note = isQueued
       ? el("p", { className: "mark" }, icon("clock"), "Waits for the next turn", withdraw)
       : el("p", { className: "mark" }, "Sending…");
@@ -202,40 +203,4 @@ function attemptText(type, { attempt, due }) {
   if (type !== "retry_waiting") return attempt > 1 ? `; attempt ${attempt}` : "";
   const seconds = Math.max(0, Math.round((new Date(due).getTime() - Date.now()) / 1000));
   return `; attempt ${attempt} follows in ${seconds} s`;
-}
-
-/** The answer that a model writes now, as plain text; it is rendered when it is a message. */
-class StreamedAnswer {
-  #key = null;
-  #nodes = { text: document.createTextNode(""), thinking: document.createTextNode("") };
-
-  constructor() {
-    this.#text = el("div", { className: "text plain", dir: "auto", hidden: true }, this.#nodes.text);
-    const summary = el("summary", {}, icon("chevron"), el("span", {}, "Thinking"));
-    this.#thinking = el("details", { hidden: true }, summary, el("div", { className: "text plain" }, this.#nodes.thinking));
-    this.element = el(
-      "article", { className: "item assistant streaming", "aria-label": "Assistant, writing", "aria-busy": "true", hidden: true },
-      el("div", { className: "thought" }, this.#thinking), this.#text,
-    );
-  }
-
-  element;
-  #text;
-  #thinking;
-
-  /** Show the streamed text: append what is new of the same answer, and replace what belongs to another one. */
-  show(streaming) {
-    this.element.hidden = !streaming?.text && !streaming?.thinking;
-    const key = streaming && [streaming.turn, streaming.request, streaming.attempt, streaming.restarts].join(".");
-    const begins = key !== this.#key;
-    this.#key = key;
-    for (const kind of ["text", "thinking"]) this.#write(this.#nodes[kind], streaming?.[kind] ?? "", begins);
-    this.#text.hidden = !streaming?.text;
-    this.#thinking.hidden = !streaming?.thinking;
-  }
-
-  #write(node, text, begins) {
-    if (begins) node.data = text;
-    else if (text.length > node.length) node.appendData(text.slice(node.length));
-  }
 }

@@ -19,7 +19,7 @@ class TurnwiseTree extends HTMLElement {
   #stream = null;
   #phase = "connecting";
   #frame = 0;
-  #stop = null; // the id of the row that takes the focus
+  #tabStop = null; // the id of the row that takes the focus
 
   connectedCallback() {
     this.addEventListener("keydown", (event) => this.#move(event));
@@ -27,8 +27,8 @@ class TurnwiseTree extends HTMLElement {
 
   set conversationId(id) {
     this.#conversationId = id;
-    this.#stop = id;
-    this.#later();
+    this.#tabStop = id;
+    this.#renderLater();
   }
 
   /** Follow the server, or stop. */
@@ -48,10 +48,10 @@ class TurnwiseTree extends HTMLElement {
       onUpdate: (update) => this.#take(update),
       onState: ({ phase }) => {
         this.#phase = phase;
-        this.#later();
+        this.#renderLater();
       },
     });
-    this.#later();
+    this.#renderLater();
   }
 
   #take({ conversation_id: id, type, data }) {
@@ -62,12 +62,12 @@ class TurnwiseTree extends HTMLElement {
     else if (type === "message" && data.role === "user" && this.#agents.get(id)?.title === "") {
       this.#agents.set(id, { ...this.#agents.get(id), title: data.text });
     } else return;
-    this.#later();
+    this.#renderLater();
   }
 
   // --- showing it
 
-  #later() {
+  #renderLater() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.#render();
@@ -79,7 +79,7 @@ class TurnwiseTree extends HTMLElement {
     const hadFocus = this.contains(document.activeElement);
     const rows = this.#rows();
     const isKnown = this.#agents.size > 0;
-    if (!rows.some(({ agent }) => agent.id === this.#stop)) this.#stop = rows[0]?.agent.id ?? null;
+    if (!rows.some(({ agent }) => agent.id === this.#tabStop)) this.#tabStop = rows[0]?.agent.id ?? null;
     replaceChildren(
       this,
       this.#phase === "waiting" && el("p", { className: "notice" }, "The connection is lost. The tree is shown as it was."),
@@ -100,7 +100,7 @@ class TurnwiseTree extends HTMLElement {
         role: "treeitem",
         className: isCurrent ? "agent current" : "agent",
         dataset: { id: agent.id, level },
-        tabIndex: agent.id === this.#stop ? 0 : -1,
+        tabIndex: agent.id === this.#tabStop ? 0 : -1,
         "aria-level": level,
         "aria-posinset": place,
         "aria-setsize": siblings,
@@ -150,9 +150,9 @@ class TurnwiseTree extends HTMLElement {
   // --- choosing
 
   #choose(id) {
-    this.#stop = id;
+    this.#tabStop = id;
     emit(this, "select", { conversationId: id });
-    this.#later();
+    this.#renderLater();
   }
 
   #move(event) {
@@ -190,7 +190,7 @@ class TurnwiseTree extends HTMLElement {
     if (!row) return;
     this.querySelector("[role='treeitem'][tabindex='0']")?.setAttribute("tabindex", -1);
     row.setAttribute("tabindex", 0);
-    this.#stop = row.dataset.id;
+    this.#tabStop = row.dataset.id;
     row.focus();
   }
 }
