@@ -40,7 +40,7 @@ from turnwise.engine.projections.updates.step_updates import updates_of_log
 
 QUICK = Load(conversations=4, subscribers=2, turns=2, pieces=10, rate=200.0)
 
-MEDIAN, TAIL, EACH = 4.0, 4.0, 10.0
+MEDIAN, TAIL, EACH = 4.0, 4.0, 15.0
 """How many times the floor the delays and the processor time may be."""
 
 SILENT = 512.0
@@ -125,9 +125,20 @@ async def create(client: httpx.AsyncClient, number: int) -> str:
 async def talk(client: httpx.AsyncClient, conversation_id: str, leader: Subscriber) -> None:
     """Send one message after the other, each when the leader has read the end of the turn before it."""
     for turn in range(leader.turns):
-        response = await client.post(f"/conversations/{conversation_id}/messages", json={"text": f"Message {turn}"})
-        response.raise_for_status()
+        message = {"text": f"Message {turn}", "message_id": f"message-{turn}"}
+        await say(client, f"/conversations/{conversation_id}/messages", message)
         await leader.has_read(turn + 1)
+
+
+async def say(client: httpx.AsyncClient, path: str, message: dict[str, str]) -> None:
+    """Send a message. If the server closes the idle connection just then, it is sent again, under the same id."""
+    while True:
+        try:
+            response = await client.post(path, json=message)
+        except httpx.TransportError:
+            continue
+        response.raise_for_status()
+        return
 
 
 async def stored_updates(database: Path, ids: Sequence[str]) -> dict[str, list[Id]]:
