@@ -42,6 +42,11 @@ class Load:
     pieces: int = 40
     rate: float = 20.0
 
+    def beginning_of(self, number: int) -> float:
+        """Return how many seconds after the first conversation this one begins, so that their pieces do not come all at
+        once."""
+        return number / (self.conversations * self.rate)
+
 
 def piece(number: int) -> str:
     """Return a piece that is shown now."""
@@ -108,6 +113,7 @@ class Floor:
     async def stream(self, number: int) -> None:
         """Write all answers of a conversation, one after the other."""
         await self._complete.wait()
+        await asyncio.sleep(self._load.beginning_of(number))
         for turn in range(1, self._load.turns + 1):
             async for each in ticks(self._load):
                 data = {"text": piece(each), "kind": "text", "turn": turn, "request": turn, "attempt": 1}
