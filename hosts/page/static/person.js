@@ -5,6 +5,7 @@
 // `send(operation, body)` sends a decision, and `listChildren()` reads the sub-agents. It has a `heading`, an
 // `announcement` for screen readers, and an `element`. It may also have `unsent` (texts that a person wrote and has not
 // sent), a `tone`, and `showProblem(problem)`, which shows a refusal where it belongs and returns whether it could.
+// `noteVisible(end)`, if it has one, is told where on the screen the buttons begin, which cover what lies below them.
 //
 // A panel lasts as long as its question does: other updates leave it, what was typed, and the focus alone. The server
 // decides about races: a person who answers too late reads the server's sentence and keeps what they wrote.
@@ -169,8 +170,18 @@ class Asked {
     const heading = el("h2", { id: "person-heading", tabIndex: -1 }, this.panel.heading);
     const properties = { className: `person-panel is-${this.panel.tone ?? "question"}`, "aria-labelledby": heading.id };
     this.#section = el("section", properties, heading, this.panel.element);
-    this.#section.querySelector(".person-actions, .doubt-choices").prepend(this.#alert);
+    const buttons = this.#section.querySelector(".person-actions, .doubt-choices");
+    buttons.prepend(this.#alert);
+    this.#section.addEventListener("scroll", () => this.#noteVisible(buttons), { passive: true });
+    new ResizeObserver(() => this.#noteVisible(buttons)).observe(this.#section);
     return this.#section;
+  }
+
+  /** Show whether the buttons cover a part of the panel, which can be scrolled. */
+  #noteVisible(buttons) {
+    const { scrollHeight, scrollTop, clientHeight } = this.#section;
+    buttons.classList.toggle("covers", scrollHeight - scrollTop - clientHeight > 1);
+    this.panel.noteVisible?.(buttons.getBoundingClientRect().top);
   }
 
   /** Send a decision, once: a second click while it is under way, or after it was taken, sends nothing. The same

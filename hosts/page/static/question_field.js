@@ -6,9 +6,11 @@ import { el } from "./dom.js";
 
 let created = 0;
 
-/** A question, with what a person has chosen so far. `onChange` is called after each change. */
+/** A question, with what a person has chosen so far. `place` says which of several it is. `onChange` is called after each
+ * change. */
 export class QuestionField {
   #question;
+  #place;
   #id;
   #group;
   #choices = [];
@@ -20,8 +22,9 @@ export class QuestionField {
   #fault;
   #onChange;
 
-  constructor(question, draft, onChange) {
+  constructor(question, place, draft, onChange) {
     this.#question = question;
+    this.#place = place;
     this.#id = `question-${(created += 1)}`;
     this.#onChange = onChange;
     this.#fault = el("p", { className: "person-fault", id: `${this.#id}-fault`, hidden: true });
@@ -33,6 +36,16 @@ export class QuestionField {
   /** The text of the question, by which its answer is sent. */
   get name() {
     return this.#question.question;
+  }
+
+  /** Which of several questions it is, as people read it; empty if there is one. */
+  get place() {
+    return this.#place;
+  }
+
+  /** Where on the screen the text of the question ends. */
+  get endOfTitle() {
+    return this.element.querySelector(".question-text").getBoundingClientRect().bottom;
   }
 
   /** The answer as it is sent: a text, a list of texts where several may be chosen, or null if there is none. */
@@ -124,7 +137,11 @@ export class QuestionField {
 
   #title() {
     const { header, question } = this.#question;
-    return [header ? el("span", { className: "question-header" }, header) : null, question];
+    return [
+      this.#place ? el("span", { className: "question-place" }, this.#place) : null,
+      header ? el("span", { className: "question-header" }, header) : null,
+      question,
+    ];
   }
 
   #option(option, index) {

@@ -1,12 +1,13 @@
 // The questions of one call, asked together. They are answered in one request or declined. The server decides whether
 // the answers are complete, because a conversation may accept some of them: what is refused is shown at its question.
 
-import { el } from "./dom.js";
+import { el, icon, replaceChildren } from "./dom.js";
 import { QuestionField } from "./question_field.js";
 
 /** The form for the questions in which `state` waits. See person.js for what a panel has. */
 export class QuestionPanel {
   #fields;
+  #below;
   #draft;
   #callId;
   #send;
@@ -17,9 +18,10 @@ export class QuestionPanel {
     this.#draft = draft;
     this.#send = send;
     const begun = draft.read() ?? {};
-    this.#fields = questions.map(
-      (question) => new QuestionField(question, begun[question.question], () => this.#keepDraft()),
-    );
+    this.#fields = questions.map((question, index) => {
+      const place = questions.length > 1 ? `Question ${index + 1} of ${questions.length}` : "";
+      return new QuestionField(question, place, begun[question.question], () => this.#keepDraft());
+    });
     this.heading = headingOf(state);
     this.announcement = [`${this.heading}:`, ...questions.map(({ question }) => question)].join(" ");
     this.element = this.#form();
@@ -41,12 +43,26 @@ export class QuestionPanel {
     return true;
   }
 
+  /** Say that a question lies below the end of what can be seen, and lead to it. */
+  noteVisible(end) {
+    const hidden = this.#fields.find((field) => field.endOfTitle > end);
+    this.#below.hidden = hidden === undefined;
+    if (hidden === undefined) return;
+    replaceChildren(this.#below, icon("down"), hidden.place);
+    this.#below.onclick = () => {
+      hidden.element.scrollIntoView({ block: "start" });
+      hidden.focus();
+    };
+  }
+
   #form() {
+    this.#below = el("button", { type: "button", className: "link-button question-below", hidden: true });
     const buttons = el(
       "div",
       { className: "person-actions" },
       el("button", { type: "submit", className: "button primary" }, this.#fields.length === 1 ? "Send answer" : "Send answers"),
       el("button", { type: "button", className: "button", onclick: () => this.#decline() }, "Decline to answer"),
+      this.#below,
     );
     const onsubmit = (event) => {
       event.preventDefault();

@@ -163,6 +163,17 @@ class TestChoosing:
         await expect(page.get_by_role("main")).to_contain_text('{"agents": [{"status": "completed"')
         await expect(page.get_by_role("main")).to_contain_text("Bar")
 
+    async def test_a_question_out_of_sight_is_announced(self, page: Page, conversations: Conversations) -> None:
+        """Each of several questions says which it is. Where the window is too low for all of them, a button leads to
+        the next one, until it can be seen."""
+        await page.set_viewport_size({"width": 640, "height": 400})
+        await page.goto(conversations.begin(BOTH))
+        await expect(panel(page).get_by_text("Question 1 of 2")).to_be_in_viewport()
+        await page.get_by_role("button", name="Question 2 of 2").click()
+        await expect(page.get_by_role("checkbox", name="High chair")).to_be_focused()
+        await expect(page.get_by_role("group", name="What else do you need?")).to_be_in_viewport()
+        await expect(page.get_by_role("button", name="Question 2 of 2")).to_have_count(0)
+
 
 class TestNotAnswering:
     """A question can be declined, and the turn that asks can be stopped."""
