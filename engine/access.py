@@ -106,8 +106,8 @@ class ConversationAccess(ABC):
         one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
         at the beginning become the system prompt, unless `system` is given.
 
-        With a `conversation_id` of the application's own (up to 100 letters, digits and `._:@~-`) it is created once:
-        who asks again, because no answer came, gets the conversation as it is by now. If it was created with other
+        With a `conversation_id` of the application's own (up to 100 letters, digits and `._:@~-`) it is created once: a
+        call that is repeated, because no answer came, returns it as it is by now. If it was created with other
         arguments, or is a copy, `Refused` with `event_id_reused` is raised; a policy and a model that are left out do
         not count.
 

@@ -25,9 +25,9 @@ its line in an export, of up to four bytes for a character, can be imported agai
 LONGEST_ID = 200
 """Characters. The ids that the engine makes have 36."""
 
-_NEW_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}", re.ASCII)
-"""The ids that an application may choose. They can stand in a URL as they are, and hold no slash: that is in the ids of
-sub-agents, which are longer than those of the conversations that start them."""
+NEW_ID = r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}"
+"""The pattern of the ids that an application may choose. They can stand in a URL as they are, and hold no slash: that
+is in the ids of sub-agents, which are longer than those of the conversations that start them."""
 
 ID = "event_id"
 """The field that hosts know as `message_id` if it is that of a message, and otherwise as `request_id`."""
@@ -77,7 +77,7 @@ def checked_new_id(conversation_id: str) -> str:
     """Return an id that an application may choose for a new conversation. Raises `InvalidInput`."""
     if not isinstance(conversation_id, str):
         raise InvalidInput("The id of a conversation is a text.")
-    if _NEW_ID.fullmatch(conversation_id) is None:
+    if re.fullmatch(NEW_ID, conversation_id) is None:
         raise InvalidInput(
             "The id of a new conversation has 1 to 100 characters: letters, digits and . _ : @ ~ -, first a letter or a"
             " digit."

@@ -6,22 +6,18 @@ table of the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ...persistence.errors import Damaged
 from ...states.context import Context
 from ...states.effects import RequestLlm
-from ...states.errors import Refused
 from ...states.events import Opened
 from ...states.grammar import Junction, Row
-from ...states.log import LogEntry
 from ...states.machine import branches_for, entry_for
 from ...states.projections.transcript import Transcript
-from ...states.states import AnyState, Idle
-from .replayed_steps import ReplayedStep, replayed_steps
+from .replayed_steps import ReplayedStep
 from .updates.state_view import StateView, view_of
 
 
@@ -59,46 +55,8 @@ class StepView:
         }
 
 
-class LogPosition:
-    """A place in a log, up to which its steps were computed. It moves on with `views`."""
-
-    def __init__(self) -> None:
-        self.seq = 0
-        self._state: AnyState = Idle()
-        self._context = Context()
-        self._transcript = Transcript()
-
-    def views(self, entries: Iterable[LogEntry], after: int) -> tuple[StepView, ...]:
-        """Move on over the entries that follow this place, and return those behind the step `after`.
-
-        Raises `Damaged` at the first step that does not come out as it was stored: another version of the state machine
-        wrote it. The place is of no use then.
-        """
-        return tuple(self._views(entries, after))
-
-    def _views(self, entries: Iterable[LogEntry], after: int) -> Iterator[StepView]:
-        for step in self._checked(replayed_steps(entries, self._state, self._context)):
-            self.seq, self._state, self._context = step.entry.seq, step.after, step.context.after(step.entry.event)
-            self._transcript.add(step.entry)
-            if self.seq > after:
-                yield _view(step, self._context, self._transcript)
-
-    def _checked(self, steps: Iterator[ReplayedStep]) -> Iterator[ReplayedStep]:
-        try:
-            for step in steps:
-                if step.after.book.seq != step.entry.seq or step.effects != step.entry.effects:
-                    raise _diverging(step.entry.seq)
-                yield step
-        except Refused:
-            raise _diverging(self.seq + 1) from None
-
-
-def _diverging(seq: int) -> Damaged:
-    return Damaged(seq, f"Step {seq} was made by another version of the state machine.")
-
-
-def _view(step: ReplayedStep, context: Context, transcript: Transcript) -> StepView:
-    """Return a step; `context` and `transcript` are those after it."""
+def step_view(step: ReplayedStep, context: Context, transcript: Transcript) -> StepView:
+    """Return what people see of a step; `context` and `transcript` are those after it. `Pure.`"""
     entry = step.entry
     return StepView(
         seq=entry.seq,

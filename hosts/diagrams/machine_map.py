@@ -259,7 +259,7 @@ def _leg(source: StateType, target: StateType) -> Sequence[str]:
     raise LookupError(f"The map has no line from {source.__name__} to {target.__name__}: see map_places.")
 
 
-def _neighbours() -> dict[StateType, set[StateType]]:
+def _connected_states() -> dict[StateType, set[StateType]]:
     found: dict[StateType, set[StateType]] = {state: set() for state in STATES}
     for line in LINES:
         found[line.source].add(line.target)
@@ -268,4 +268,4 @@ def _neighbours() -> dict[StateType, set[StateType]]:
     return found
 
 
-_NEXT = _neighbours()
+_NEXT = _connected_states()

@@ -8,14 +8,12 @@ from fastapi import APIRouter, Path, Query
 
 from ..dependencies import TheConversation
 from ..problems import problems
+from ..schemas.body import LARGEST_NUMBER
 from ..schemas.log import AskedModelRequest, LogPage, OutboxAnswer, ReplayAnswer, WaitingDelivery
 from .paths import CONVERSATION
 
 LARGEST_PAGE = 1000
 """How many steps a page of the log holds at most."""
-
-LARGEST_NUMBER = 2**53 - 1
-"""The largest number that every JSON reader takes exactly."""
 
 router = APIRouter(tags=["log"], prefix=CONVERSATION, responses=problems(404))
 

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 
 from ..dependencies import CurrentCaller, CurrentEngine, CurrentHost, TheConversation
 from ..problems import problems
 from ..schemas.updates import TreeEvents, UpdateEvents
-from ..streams.sse import last_event_id, tree_stream, update_stream
+from ..streams.sse import EventStream, tree_stream, update_stream
 from .paths import CONVERSATION
 
 router = APIRouter(tags=["updates"])
 
 LastEventId = Annotated[
-    str | None, Header(description="The id of the last event that was received: what follows it is sent.")
+    str | None,
+    Header(alias="last-event-id", description="The id of the last event that was received: what follows it is sent."),
 ]
 LastEventIdOfQuery = Annotated[
     str | None,
     Query(alias="last_event_id", description="The same, for clients that cannot send the header, which wins."),
 ]
-
-
-class EventStream(Response):
-    """How OpenAPI describes the answer."""
-
-    media_type = "text/event-stream"
 
 
 @router.get(
@@ -36,19 +31,19 @@ class EventStream(Response):
     responses={200: {"model": UpdateEvents, "description": "Events, until the server stops."}, **problems(404, 422)},
 )
 async def follow_conversation(
-    request: Request,
     conversation: TheConversation,
     engine: CurrentEngine,
     host: CurrentHost,
-    last_event_id_header: Annotated[LastEventId, Header(alias="last-event-id")] = None,
-    last_event_id_query: LastEventIdOfQuery = None,
+    from_header: LastEventId = None,
+    from_query: LastEventIdOfQuery = None,
 ) -> Response:
     """Follow the updates of a conversation.
 
     First comes a `snapshot`, or, after the id of an update, everything since then. Updates that are stored have an id.
     The event `end` is the last one, where it can still be sent; its `data` has the reason.
     """
-    return await update_stream(engine, conversation, last_event_id(request), host.limits)
+    last_event_id = from_header or from_query or None  # a browser that reconnects repeats the query of the first time
+    return await update_stream(engine, conversation, last_event_id, host.limits)
 
 
 @router.get(

@@ -11,6 +11,9 @@ from ....engine.requests import LONGEST_ID
 BODY_REFUSALS = (400, 408, 413, 415, 422)
 """The statuses with which a body is refused: not JSON, too slow, too large, of another type, not as declared."""
 
+LARGEST_NUMBER = 2**53 - 1
+"""The largest number that every JSON reader takes exactly."""
+
 RequestId = Annotated[
     str,
     Field(

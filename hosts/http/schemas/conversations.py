@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AwareDatetime, Field
 
 from ....engine.conversation import Conversation
+from ....engine.requests import NEW_ID
 from ....states.policy.policy import Policy
 from ....states.policy.roles import Role
-from .body import Answer, Body, RequestId
+from .body import LARGEST_NUMBER, Answer, Body, RequestId
 from .described import DescribedBy
 from .rules import GivenPolicy, Preset
 from .states import StateJson
@@ -21,7 +22,7 @@ Title = Annotated[str, Field(max_length=1000)]
 ChosenId = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}$",
+        pattern=f"^{NEW_ID}$",
         description="An id that the client chooses: the conversation is created once, however often this is sent.",
     ),
 ]
@@ -62,7 +63,7 @@ class Changes(Body):
 class ForkPoint(Body):
     """The step up to which a copy is made; null stands for the newest one."""
 
-    at: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = None
+    at: Annotated[int, Field(ge=1, le=LARGEST_NUMBER)] | None = None
 
 
 class ShownConversation(Answer):
@@ -127,20 +128,7 @@ class ListedConversation(Answer):
     @classmethod
     def of(cls, summary: Summary) -> Self:
         """Return a conversation of a list."""
-        return cls(
-            id=summary.id,
-            title=summary.title,
-            owner=summary.owner,
-            metadata=dict(summary.metadata),
-            role=summary.role,
-            parent=summary.parent,
-            works_for=summary.works_for,
-            state=summary.state,
-            busy=summary.busy,
-            updated_at=summary.updated_at,
-            wakes_at=summary.wakes_at,
-            seq=summary.seq,
-        )
+        return cls.model_validate(summary, from_attributes=True)
 
 
 class ConversationPage(Answer):

@@ -18,7 +18,7 @@ class ShownTool(Answer):
     @classmethod
     def of(cls, tool: OfferedTool) -> Self:
         """Return a tool as clients read it."""
-        return cls(name=tool.name, description=tool.description, parameters=tool.parameters)
+        return cls(**tool.data)
 
 
 class ToolsAnswer(Answer):

@@ -114,13 +114,7 @@ class WaitingDelivery(Answer):
     @classmethod
     def of(cls, delivery: Undelivered) -> Self:
         """Return a delivery as clients read it."""
-        return cls(
-            target=delivery.target,
-            effect_id=delivery.effect_id,
-            seq=delivery.seq,
-            attempts=delivery.attempts,
-            next_attempt=delivery.next_attempt,
-        )
+        return cls(**delivery.data)
 
 
 class OutboxAnswer(Answer):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ....states.events import Resolution
 from ....states.policy.policy import WhenBusy
-from .body import Answer, Body, Repeatable, RequestId
+from .body import LARGEST_NUMBER, Answer, Body, Repeatable, RequestId
 from .states import StateJson, TurnJson
 
 CallId = Annotated[str, Field(min_length=1, description="The call of a tool that the conversation waits for.")]
@@ -41,7 +41,7 @@ class Declined(Repeatable):
 class CancelRequest(Repeatable):
     """Stop the turn with this number, or the one that runs when this arrives."""
 
-    turn: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
+    turn: Annotated[int, Field(ge=0, le=LARGEST_NUMBER)] | None = None
 
 
 class Approval(Repeatable):

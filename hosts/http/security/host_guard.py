@@ -12,7 +12,8 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..problems import HttpCode, ProblemResponse, http_problem
+from ..problems import HttpCode
+from .refusal import refuse
 
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -31,10 +32,8 @@ class HostGuard:
         code = self._fault(scope) if scope["type"] in ("http", "websocket") else None
         if code is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})  # 1008 is "policy violation" (RFC 6455)
         else:
-            await ProblemResponse(http_problem(code))(scope, receive, send)
+            await refuse(code, scope, receive, send)
 
     def _fault(self, scope: Scope) -> HttpCode | None:
         headers = Headers(scope=scope)

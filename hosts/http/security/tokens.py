@@ -9,7 +9,7 @@ from __future__ import annotations
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..problems import ProblemResponse, http_problem
+from .refusal import refuse
 from .session_cookie import has_session, is_token
 
 PUBLIC = ("/", "/health", "/session")
@@ -27,10 +27,8 @@ class TokenGuard:
         """Pass the request on, or refuse it."""
         if scope["type"] == "lifespan" or is_public(scope) or knows_token(HTTPConnection(scope), self._token):
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})  # 1008 is "policy violation" (RFC 6455)
         else:
-            await ProblemResponse(http_problem("unauthorized"))(scope, receive, send)
+            await refuse("unauthorized", scope, receive, send)
 
 
 def is_public(scope: Scope) -> bool:

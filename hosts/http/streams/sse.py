@@ -15,7 +15,6 @@ from typing import Any
 
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -34,15 +33,6 @@ WATCHES_READERS = "watches_readers"
 """A key in the state of a request whose server disconnects a client that does not read."""
 
 logger = logging.getLogger("turnwise.http")
-
-
-def last_event_id(request: Request) -> str | None:
-    """Return the id of the update after which a client resumes, if it says so.
-
-    A browser sends the header when it reconnects by itself; the query is for clients that open a new stream. The header
-    wins, because a browser that reconnects repeats the query of the first time. `Pure.`
-    """
-    return request.headers.get("last-event-id") or request.query_params.get("last_event_id") or None
 
 
 async def update_stream(engine: Engine, conversation: Conversation, after: str | None, limits: HttpLimits) -> Response:
@@ -110,6 +100,8 @@ async def _events(
 class EventStream(EventSourceResponse):
     """A stream of events, with a comment now and then. A reader that does not read within `send_seconds` is
     disconnected."""
+
+    media_type = "text/event-stream"
 
     def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits) -> None:
         super().__init__(

@@ -15,7 +15,7 @@ from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.ports import Store
 from ....states.policy.policy import Policy, Recent
-from ..configuration.presets import preset_of
+from ..configuration.presets import check_rules, preset_of
 from ..configuration.profiles import with_chosen_profile
 from ..configuration.settings import Settings
 from ..configuration.tools import tools_named
@@ -125,8 +125,7 @@ async def open_engine(
     )
     writer.spin("getting ready")
     if store is None:
-        # Whether older texts can be found is known when the store is open; that of the terminal can find them.
-        engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
+        check_rules(engine, policy)
     await engine.check(servers=False)
     async with engine:
         writer.finish()

@@ -15,7 +15,7 @@ from ...http.server.limits import ServerLimits
 from ...http.server.server import end_process_in_time
 from ...http.server.server import serve as serve_app
 from ...http.server.sockets import address_of, bind, is_loopback
-from ..configuration.presets import preset_of
+from ..configuration.presets import check_rules, preset_of
 from ..configuration.profiles import with_chosen_profile
 from ..configuration.settings import Settings
 from ..configuration.tools import tools_named, with_required_tools
@@ -83,7 +83,6 @@ async def _engine(settings: Settings, demo: bool) -> AsyncGenerator[Engine]:
         policy=policy,
         settings=settings,
     )
-    # Whether older texts can be found is known when the store is open; that of the terminal can find them.
-    engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
+    check_rules(engine, policy)
     await engine.check(servers=False)
     yield engine

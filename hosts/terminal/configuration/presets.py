@@ -1,4 +1,4 @@
-"""Finds the policy that a preset names."""
+"""Finds the policy that a preset names, and checks that an engine can carry it out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ....states.policy import presets
 from ....states.policy.policy import Policy
 
 if TYPE_CHECKING:
+    from ....engine.engine import Engine
     from .settings import Settings
 
 
@@ -29,6 +30,14 @@ def preset_of(settings: Settings) -> Policy:
     except KeyError:
         sentence = f"There is no preset called {settings.preset}. Known: {', '.join(known)}."
         raise ConfigurationError(sentence) from None
+
+
+def check_rules(engine: Engine, policy: Policy) -> None:
+    """Raise `ConfigurationError` for rules that an engine cannot carry out, before its store is opened.
+
+    Recall is left out: only an open store knows whether it can find older texts, and that of the terminal can.
+    """
+    engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
 
 
 def known_presets() -> dict[str, Callable[[], Policy]]:
