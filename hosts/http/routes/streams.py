@@ -27,6 +27,7 @@ LastEventIdOfQuery = Annotated[
 @router.get(
     f"{CONVERSATION}/events",
     operation_id="followConversation",
+    status_code=200,
     response_class=EventStream,
     responses={200: {"model": UpdateEvents, "description": "Events, until the server stops."}, **problems(404, 422)},
 )
@@ -49,6 +50,7 @@ async def follow_conversation(
 @router.get(
     "/events",
     operation_id="followConversations",
+    status_code=200,
     response_class=EventStream,
     responses={200: {"model": TreeEvents, "description": "Events, until the server stops."}, **problems(422)},
 )
