@@ -5,9 +5,10 @@ The aliases stand at module level, because FastAPI looks annotations up among a 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Path, Request
@@ -25,12 +26,13 @@ not know."""
 
 @dataclass(frozen=True)
 class HostState:
-    """What the endpoints of one application share."""
+    """What the endpoints of one application share. Whoever reads a text as Markdown holds `reading_markdown`."""
 
     engine: Engine
     find_owner: FindOwner | None
     token: str | None
     limits: HttpLimits
+    reading_markdown: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True)

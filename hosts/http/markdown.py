@@ -51,7 +51,11 @@ stack of whoever walks the tree."""
 
 LONGEST = 20_000
 """The most characters that are read as Markdown. Reading takes a time that grows with the square of some texts, such as
-one of brackets only; this many take at most a third of a second."""
+one of brackets only; this many take at most some two seconds."""
+
+MOST_TOKENS = 2 * LONGEST
+"""The most tokens of a text that are turned into a tree. Chosen because the rows of a wide table are filled up with
+empty cells, some hundred for each character."""
 
 LONGEST_LANGUAGE = 40
 """The most characters of the name of a language of code."""
@@ -60,15 +64,15 @@ LONGEST_LANGUAGE = 40
 def markdown_tree(text: str) -> list[MarkdownNode]:
     """Return the nodes of a text in Markdown: CommonMark, with tables and strikethrough.
 
-    Any text is valid. One that is longer than `LONGEST`, or nested more deeply than `DEEPEST`, is returned as it is.
-    `Pure.`
+    Any text is valid. One that is longer than `LONGEST`, nested more deeply than `DEEPEST`, or has more than
+    `MOST_TOKENS` is returned as it is. `Pure.`
     """
     if len(text) > LONGEST:
         return [text]
     from markdown_it.tree import SyntaxTreeNode
 
     tokens = _parser().parse(text)
-    if any(token.level >= DEEPEST - 1 for token in tokens):  # the parser leaves out what is in it
+    if len(tokens) > MOST_TOKENS or any(token.level >= DEEPEST - 1 for token in tokens):  # it leaves out what is in it
         return [text]
     return _nodes(SyntaxTreeNode(tokens).children)
 

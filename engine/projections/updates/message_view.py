@@ -7,6 +7,7 @@ from typing import Any
 from ....states.policy.policy import Policy
 from ....states.replies.reply_text import text_of_reply
 from ....states.values.messages import Message, ToolCall
+from ....states.values.nesting import DEEPEST, is_nested_deeper
 from ....states.values.value import json_object
 
 
@@ -33,6 +34,9 @@ def call_data(call: ToolCall) -> dict[str, Any]:
 
 
 def arguments_data(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments as an object, and the text that the model wrote where that is no JSON object. `Pure.`"""
+    """Return the arguments as an object, and the text that the model wrote where that is no JSON object, or one that is
+    nested too deeply to be shown. `Pure.`"""
     arguments = json_object(call.raw_arguments)
-    return {"arguments": {}, "raw_arguments": call.raw_arguments} if arguments is None else {"arguments": arguments}
+    if arguments is None or is_nested_deeper(arguments, DEEPEST):
+        return {"arguments": {}, "raw_arguments": call.raw_arguments}
+    return {"arguments": arguments}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ....engine.requests import LONGEST_ID
+from ....states.values.nesting import DEEPEST, is_nested_deeper
 
 BODY_REFUSALS = (400, 408, 413, 415, 422)
 """The statuses with which a body is refused: not JSON, too slow, too large, of another type, not as declared."""
@@ -28,6 +30,14 @@ class Body(BaseModel):
     """A body that a client sends. It has no other keys, and a text is not taken for a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_nesting(cls, given: Any) -> Any:
+        """Refuse what could be stored and then not be shown any more."""
+        if is_nested_deeper(given, DEEPEST):
+            raise PydanticCustomError("nested_too_deeply", "Input may be nested at most 100 levels deep")
+        return given
 
 
 class Repeatable(Body):

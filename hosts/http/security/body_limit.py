@@ -91,11 +91,13 @@ def _declared_length(headers: Headers) -> int:
 
 def _check_text(headers: Headers, body: bytes) -> None:
     """Raise `HttpError` for a body of another type than JSON, or that is no UTF-8. A page of another site can send some
-    other types without asking the server first."""
+    other types without asking the server first. JSON holds no NUL; what has one is read as UTF-16 or UTF-32."""
     kind, _, subtype = headers.get("content-type", "").partition(";")[0].strip().lower().partition("/")
     if kind != "application" or not (subtype == "json" or subtype.endswith("+json")):
         raise HttpError("unsupported_media_type")
     try:
-        body.decode()
+        text = body.decode()
     except UnicodeDecodeError:
         raise HttpError("malformed_json") from None
+    if "\0" in text:
+        raise HttpError("malformed_json")

@@ -7,6 +7,7 @@ rebinding), and `Origin` the site whose script sends the request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
@@ -16,6 +17,9 @@ from ..problems import HttpCode
 from .refusal import refuse
 
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+_HOST = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::[0-9]*)?", re.ASCII)
+"""A `Host` header (RFC 9110, section 7.2): the address in brackets, or the name, and perhaps a port."""
 
 
 class HostGuard:
@@ -45,9 +49,10 @@ class HostGuard:
 
 
 def host_name(host: str) -> str:
-    """Return the name in a `Host` header, without the port and the brackets of an IPv6 address. `Pure.`"""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return _without_dot(name)
+    """Return the name in a `Host` header, without the port and the brackets of an IPv6 address; an empty text if the
+    header is malformed. `Pure.`"""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else _without_dot(found[1] or found[2] or "")
 
 
 def _without_dot(name: str) -> str:

@@ -53,8 +53,16 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int) 
 
 
 def has_session(connection: HTTPConnection, token: str) -> bool:
-    """Return whether a request comes with a cookie that was made for this token and has not expired."""
-    expires, _, signature = connection.cookies.get(COOKIE, "").partition(".")
+    """Return whether a request comes with a cookie that was made for this token and has not expired. A browser sends
+    several of the name if several applications of one host have sessions, one below the path of another."""
+    given = (
+        pair.strip().partition("=") for header in connection.headers.getlist("cookie") for pair in header.split(";")
+    )
+    return any(_is_valid(value.strip(' "'), token) for name, _, value in given if name.strip() == COOKIE)
+
+
+def _is_valid(cookie: str, token: str) -> bool:
+    expires, _, signature = cookie.partition(".")
     if not (expires.isascii() and expires.isdecimal() and len(expires) < 20 and int(expires) > time.time()):
         return False
     return hmac.compare_digest(signature.encode(errors="replace"), _signature(token, int(expires)).encode())

@@ -127,6 +127,13 @@ def test_a_text_that_is_too_deep_or_too_long_is_shown_as_it_is(text: str) -> Non
     assert markdown_tree(text) == [text]
 
 
+def test_a_table_that_is_mostly_filled_up_is_shown_as_it_is() -> None:
+    """Short rows of a wide table are filled up with empty cells, of which there may be hundreds for each character."""
+    text = f"{'|a' * 400}|\n{'|-' * 400}|\n" + "|x\n" * 160
+
+    assert markdown_tree(text) == [text]
+
+
 @given(MARKUP)
 def test_any_text_becomes_listed_elements_with_safe_addresses(text: str) -> None:
     """Whatever a text is made of, its tree has only listed elements and addresses, and is no deeper than allowed."""

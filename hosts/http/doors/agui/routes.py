@@ -7,11 +7,12 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 from starlette.responses import Response
 
 from ...dependencies import CurrentCaller, CurrentEngine, CurrentHost
 from ...problems import problems
+from ...schemas.body import Body
 from ...streams.sse import EventStream
 
 router = APIRouter(tags=["agui"])
@@ -21,7 +22,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-class RunBody(BaseModel):
+class RunBody(Body):
     """A `RunAgentInput` of AG-UI 1.0; https://docs.ag-ui.com describes its other members."""
 
     model_config = ConfigDict(extra="allow")

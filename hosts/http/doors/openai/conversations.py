@@ -34,12 +34,16 @@ _tidied: WeakSet[Engine] = WeakSet()
 async def durable(
     engine: Engine, caller: Caller, conversation_id: str, body: CompletionBody, read: ReadMessages
 ) -> Conversation:
-    """Return the conversation with this id, created from the messages before the last one if there is none. Raises
-    `OpenAiRefusal` if it uses another model, and what `Engine.create` raises."""
-    noted = body.metadata.model_extra if body.metadata is not None else None
-    conversation = await opened(
-        engine, caller, conversation_id, messages=read.history, model=body.model, metadata=noted
-    )
+    """Return the conversation with this id, created from the messages before the last one if there is none. Only one
+    that exists can wait for a person. Raises `OpenAiRefusal` if it uses another model, `UnknownConversation`, and what
+    `Engine.create` raises."""
+    if body.turnwise is not None:
+        conversation = await caller.open(engine, conversation_id)
+    else:
+        noted = body.metadata.model_extra if body.metadata is not None else None
+        conversation = await opened(
+            engine, caller, conversation_id, messages=read.history, model=body.model, metadata=noted
+        )
     models = {model.name for model in conversation.policy.models}
     if body.model not in models:
         sentence = f"The conversation uses the model {conversation.policy.models[0].name}."

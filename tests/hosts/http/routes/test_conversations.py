@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from turnwise.hosts.http.schemas.rules import PRESETS
 from turnwise.states.policy import presets
 
@@ -80,6 +82,26 @@ class TestListing:
             found = await api.result("listConversations", owner="ann", state="awaiting_user_response")
 
         assert [one["id"] for one in found["conversations"]] == [asking.id]
+
+
+class TestNesting:
+    """Lists and objects inside each other."""
+
+    async def test_what_is_stored_can_be_shown(self) -> None:
+        """Metadata that no answer could hold are refused, and nothing is stored; those that are taken are shown."""
+        async with serving_here(obedient_engine()) as api:
+            refused = {await api.problem("createConversation", {"metadata": {"a": _nested(n)}}) for n in (99, 252, 254)}
+            assert (await api.result("listConversations"))["conversations"] == []
+            mine = (await api.result("createConversation", {"metadata": {"a": _nested(98)}}))["id"]
+            log = await api.result("getLog", conversation_id=mine)
+
+        assert refused == {(422, "invalid_input")}
+        assert log["steps"][0]["event"]["metadata"] == {"a": _nested(98)}
+
+
+def _nested(levels: int) -> Any:
+    """Lists inside each other, of this many levels."""
+    return [_nested(levels - 1)] if levels else None
 
 
 class TestChanging:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
+from typing import Any
 
 from turnwise import Engine
 from turnwise.testing import ScriptedLlm, call, reply
@@ -34,6 +36,20 @@ class TestWhatWasSaid:
             ]
 
         assert shown == expected
+
+    async def test_is_shown_however_deep_a_model_nests_arguments(self) -> None:
+        """Arguments that no client could read are shown as the text that the model wrote."""
+        deep: Any = None
+        for _ in range(300):
+            deep = [deep]
+        engine = Engine.open("sqlite://", model=ScriptedLlm([call("look", at=deep), "Done."]))
+        async with serving_here(engine) as api:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            shown = await api.result("getTranscript", conversation_id=conversation.id)
+
+        (called,) = (one for message in shown["messages"] for one in message.get("tool_calls", ()))
+        assert (called["arguments"], json.loads(called["raw_arguments"])) == ({}, {"at": deep})
 
 
 class TestTheLog:

@@ -96,7 +96,20 @@ class TestHosts:
         async with Guarded().client(headers={"host": host}) as client:
             assert (await client.get("/texts")).status_code == 200
 
-    @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "[::2]", ""])
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "localhost:80@evil.example",
+            "[::1].evil.example",
+            "[localhost]:80.evil.example",
+            "[::1",
+            "[::2]",
+            "",
+        ],
+    )
     async def test_a_foreign_host_is_refused(self, host: str) -> None:
         """H6: another name, which a foreign site may have given to this machine, is 403."""
         async with Guarded().client(headers={"host": host}) as client:
@@ -249,6 +262,16 @@ class TestSessions:
         assert cookie["secure"] == secure
         assert TOKEN not in cookie.value
 
+    @pytest.mark.parametrize("header", ["{name}={good}; {name}=another", "{name}=another; a=b;{name}={good}"])
+    async def test_one_of_several_sessions_is_enough(self, header: str) -> None:
+        """A browser sends the cookie of an application at / to the one below /assistant, too, under the same name."""
+        name = session_cookie.COOKIE
+        async with Guarded(token=TOKEN).client() as client:
+            await client.post("/session", json={"token": TOKEN})
+            good = client.cookies[name]
+        async with Guarded(token=TOKEN).client(headers={"cookie": header.format(name=name, good=good)}) as client:
+            assert (await client.get("/texts")).status_code == 200
+
     async def test_a_forged_cookie_is_refused(self) -> None:
         """A cookie of another token, with another time, or without a signature begins no session."""
         cookies = {}
@@ -344,6 +367,7 @@ class TestBodies:
             ("application/jsonp", b'{"text": "x"}', 415, "unsupported_media_type"),
             ("application/json", b'{"text": "\xff"}', 400, "malformed_json"),
             ("application/json", '{"text": "x"}'.encode("utf-16"), 400, "malformed_json"),
+            ("application/json", '{"text": "x"}'.encode("utf-16-le"), 400, "malformed_json"),
             ("application/json", b"{", 400, "malformed_json"),
             ("application/json", b"", 422, "invalid_input"),
         ],

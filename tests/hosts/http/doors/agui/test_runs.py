@@ -329,6 +329,11 @@ class TestRefusals:
             (b'{"threadId": 1, "runId": "r", "messages": []}', 422, "invalid_input"),
             (b'{"threadId": "t", "runId": "r", "messages": [{"role": "robot"}]}', 422, "invalid_input"),
             (b'{"threadId": "t", "runId": "r", "messages": [], "resume": 3}', 422, "invalid_input"),
+            (
+                b'{"threadId": "t", "runId": "r", "messages": [], "state": ' + b"[" * 400 + b"]" * 400 + b"}",
+                422,
+                "invalid_input",
+            ),
         ],
     )
     def test_what_is_no_input_is_a_problem(self, client: httpx.Client, body: bytes, status: int, code: str) -> None:

@@ -331,6 +331,13 @@ class TestAnApproval:
 
         assert "booked Kobe" in said(completion)
 
+    def test_nothing_is_created_for_it(self, talk: Talk) -> None:
+        """A conversation that does not exist waits for nobody; the request creates none."""
+        for _ in range(2):
+            with pytest.raises(openai.NotFoundError) as raised:
+                talk.reply(call_id="call_1_0", decline=True)
+            assert raised.value.code == "unknown_conversation"
+
     def test_what_is_given_is_one_thing(self, talk: Talk) -> None:
         """Two decisions at once, or none, are refused."""
         call_id = turn_of(talk.say("book Nara"))["call_id"]
