@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Engine
-from turnwise.hosts.terminal.demo import find_table
+from turnwise.hosts.terminal.configuration.tools import tools_named
 
 from ..support.http.live_server import LiveServer, serving
 from ..support.npm.fixtures import node, npm
@@ -25,9 +25,10 @@ PAGE = Page("docs/doors.md")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """A server with the rehearsal model and two tools."""
+    """The server that the page about HTTP starts, to which this page sends its readers."""
+    (served,) = Page("docs/http.md").served_tools
     database = tmp_path_factory.mktemp("database") / "turnwise.db"
-    with serving(Engine.open(database, tools=[find_table, "ask_user_question"])) as server:
+    with serving(Engine.open(database, tools=tools_named(served))) as server:
         yield server
 
 

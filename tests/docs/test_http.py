@@ -15,7 +15,7 @@ import pytest
 
 from turnwise import Engine
 from turnwise.hosts.http.streams.events import EndReason
-from turnwise.hosts.terminal.demo import find_table
+from turnwise.hosts.terminal.configuration.tools import tools_named
 
 from ..support.http.live_server import LiveServer, serving, serving_app
 from ..support.pages import Page, run
@@ -26,9 +26,10 @@ PAGE = Page("docs/http.md")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """A server like that of the page, with the rehearsal model and two tools."""
+    """The server that the page starts, with the rehearsal model and the tools of the command."""
+    (served,) = PAGE.served_tools
     database = tmp_path_factory.mktemp("database") / "turnwise.db"
-    with serving(Engine.open(database, tools=[find_table, "ask_user_question"])) as server:
+    with serving(Engine.open(database, tools=tools_named(served))) as server:
         yield server
 
 

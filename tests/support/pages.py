@@ -57,6 +57,11 @@ class Page:
         """The other blocks, each of which is a complete program or test file."""
         return [block for block in self.blocks if block not in self.files.values()]
 
+    @cached_property
+    def served_tools(self) -> list[list[str]]:
+        """The names of tools in each `turnwise serve --tools` of the page."""
+        return [names.split(",") for names in re.findall(r"^turnwise serve --tools (\S+)$", self.text, re.MULTILINE)]
+
     def section(self, title: str) -> str:
         """Return the text below a heading, up to the next heading."""
         return self.text.split(f" {title}\n", 1)[1].split("\n#")[0]

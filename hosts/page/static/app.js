@@ -134,7 +134,10 @@ class TurnwiseApp extends HTMLElement {
   }
 
   #noteConnection(connection) {
-    if (connection.phase === "open") this.#list.load();
+    if (connection.phase === "open") {
+      this.#list.load();
+      this.#forgetUnreachable();
+    }
     this.#connection = connection;
     this.#renderLater();
   }
@@ -188,10 +191,16 @@ class TurnwiseApp extends HTMLElement {
 
   #showProblem(problem) {
     if (problem.status === 401) return; // the form for the token says so
-    const alert = el("div", { className: "alert" }, icon("alert"), el("p", {}, problem.message));
+    const alert = el("div", { className: "alert", dataset: { code: problem.code } }, icon("alert"), el("p", {}, problem.message));
     alert.append(iconButton("close", "Dismiss", () => alert.remove()));
     this.#alerts.append(alert);
     while (this.#alerts.children.length > 3) this.#alerts.firstChild.remove();
+  }
+
+  /** Remove what says that the server cannot be reached: it can be reached again. */
+  #forgetUnreachable() {
+    for (const alert of this.#alerts.querySelectorAll("[data-code=unreachable]")) alert.remove();
+    this.#person.forgetUnreachable();
   }
 }
 

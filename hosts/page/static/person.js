@@ -69,6 +69,11 @@ class TurnwisePerson extends HTMLElement {
     this.#moveFocus(hadFocus);
   }
 
+  /** Remove the sentence that the server cannot be reached: it can be reached again. */
+  forgetUnreachable() {
+    this.#asked?.forgetUnreachable();
+  }
+
   // --- what is asked
 
   #ask(key, state) {
@@ -222,7 +227,13 @@ class Asked {
       this.refusal = problem.message;
     }
     const isShown = problem.subject ? (this.panel.showProblem?.(problem) ?? false) : false;
-    if (!isShown) this.#alert.textContent = problem.message;
+    if (isShown) return;
+    this.#alert.dataset.code = problem.code;
+    this.#alert.textContent = problem.message;
+  }
+
+  forgetUnreachable() {
+    if (this.#alert.dataset.code === "unreachable") this.#alert.textContent = "";
   }
 
   #showBusy(isBusy) {

@@ -121,7 +121,10 @@ def serve(
     address = {"host": host, "port": port, "token": token, "allow_hosts": allow_host, "origins": origin}
     settings = _settings(db=db, **_models(model), **chosen, **address, debug=debug)
     own = any(value is not None for value in (db, *chosen.values()))
-    _refuse("The demo has a database, tools and rules of its own.", demo and own)
+    _refuse(
+        "The demo has a database, tools and rules of its own: give --demo without --db, --tools, --preset and --owner.",
+        demo and own,
+    )
     from .http_extra import require_http
 
     require_http()

@@ -28,7 +28,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="As in openai/gpt-4.1-mini or ollama/…. Repeat it to name more models that /model can choose.",
+        help="As in openai/gpt-4.1-mini or ollama/…. Repeat it to name more models to choose from.",
         show_default="rehearsal",
     ),
 ]

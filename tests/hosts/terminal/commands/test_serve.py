@@ -33,7 +33,7 @@ class TestRefusals:
             (["--port", "0", "--token", "two words"], "A token consists of visible ASCII characters"),
             (["--port", "0", "--origin", "example.org"], "An origin reads like https://example.org"),
             (["--port", "0", "--preset", "nonesuch"], "There is no preset called nonesuch."),
-            (["--port", "0", "--demo", "--db", "x.db"], "The demo has a database, tools and rules of its own."),
+            (["--port", "0", "--demo", "--db", "x.db"], "give --demo without --db,"),
         ],
     )
     def test_what_cannot_work_is_said(self, in_process: InProcessRun, arguments: list[str], sentence: str) -> None:
