@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from a2a.server.context import ServerCallContext
 from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
@@ -9,7 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .....engine.engine import Engine
+from .....states.values.nesting import DEEPEST, is_nested_deeper
 from ...dependencies import Caller
+from ...problems import HttpError
 from .handler import CALLER, TurnTasks
 
 
@@ -27,6 +31,21 @@ class _CallsOf(DefaultServerCallContextBuilder):
 
 
 async def answered(request: Request, engine: Engine, caller: Caller) -> Response:
-    """Return the answer to a call."""
+    """Return the answer to a call. Raises `HttpError`."""
+    await _check(request)
     answer: Response = await JsonRpcDispatcher(TurnTasks(engine), _CallsOf(caller)).handle_requests(request)
     return answer
+
+
+async def _check(request: Request) -> None:
+    """Raise `HttpError` for a body that the library fails to read, or to quote in its answer. What is no JSON at all it
+    refuses itself."""
+    try:
+        call = await request.json()
+        if is_nested_deeper(call, DEEPEST):
+            raise HttpError("malformed_json", "The body is nested more than 100 levels deep.")
+        json.dumps(call, ensure_ascii=False).encode()
+    except json.JSONDecodeError:
+        return
+    except (ValueError, RecursionError):  # a number of thousands of digits, or half a character (a lone surrogate)
+        raise HttpError("malformed_json") from None

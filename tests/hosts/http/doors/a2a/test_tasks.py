@@ -201,6 +201,15 @@ class TestRefusals:
         with pytest.raises(InvalidParamsError):
             await peer.task(**members)
 
+    @pytest.mark.parametrize("call_id", ['"\\ud800"', "[" * 150 + "]" * 150, "[" * 50_000, "9" * 5_000])
+    async def test_what_cannot_be_read_or_quoted(self, transport: httpx.ASGITransport, call_id: str) -> None:
+        """A call that the library of the protocol fails at is a problem, like every body that cannot be read."""
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            body = f'{{"jsonrpc": "2.0", "id": {call_id}, "method": "GetTask", "params": {{}}}}'
+            response = await client.post("/a2a", content=body, headers={"content-type": "application/json"})
+
+        assert (response.status_code, response.json()["code"]) == (400, "malformed_json")
+
     async def test_the_card_says_that_a_token_is_needed(self) -> None:
         """And the endpoint wants it."""
         async with Engine.open("sqlite://", model=CommandedLlm()) as engine:
