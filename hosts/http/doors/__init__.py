@@ -1,4 +1,4 @@
 """Protocols of other projects through which their clients talk to conversations, a folder for each.
 
-An adapter translates a request into the engine's API, and updates into what its protocol sends.
+A door translates a request into the engine's API, and updates into what its protocol sends.
 """

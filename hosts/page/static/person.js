@@ -35,6 +35,7 @@ class TurnwisePerson extends HTMLElement {
   #asked = null;
   #section = null;
   #notice = null;
+  #present = el("span"); // in the notice: the state, which goes on changing
   #live;
 
   connectedCallback() {
@@ -60,6 +61,7 @@ class TurnwisePerson extends HTMLElement {
   show(view) {
     if (!view.known || view.state === this.#state || !this.#conversationId) return;
     this.#state = view.state;
+    this.#present.textContent = ` ${this.#presentState()}`;
     const key = keyOf(view.state);
     if (key !== null && key === this.#asked?.key && !this.#asked.isSent) return;
     const gone = this.#asked;
@@ -126,7 +128,7 @@ class TurnwisePerson extends HTMLElement {
     this.#notice = el(
       "div",
       { className: "person-notice" },
-      el("p", {}, el("strong", {}, sentence), ` ${this.#presentState()}`),
+      el("p", {}, el("strong", {}, sentence), this.#present),
       unsent.length > 0 ? el("p", {}, "You had written:") : null,
       unsent.map((text) => el("blockquote", { dir: "auto" }, text)),
       el("button", { type: "button", className: "button", onclick: close }, "Dismiss"),

@@ -70,7 +70,7 @@ class RunEvents:
             case TokenUpdate(kind="thinking"):
                 yield from self._thought(self._thoughts.token(update))
             case ThoughtUpdate():
-                yield from self._thought(self._thoughts.whole(update.text))
+                yield from self._thought(self._thoughts.full_text(update.text))
             case ToolUpdate():
                 yield from self._tool(update)
             case ToolProgressUpdate():

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from .....states.errors import InvalidInput
 from .....states.events import Resolution
+from ...schemas.body import Body
 from .acts import Act, AnswerQuestions, Awaited, DecideCall, ResolveCall
 from .text_replies import act_of
 
-
-class _Payload(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+P = TypeVar("P", bound=Body)
 
 
-P = TypeVar("P", bound=_Payload)
-
-
-class AnswersPayload(_Payload):
+class AnswersPayload(Body):
     """Answers by the text of their question, with notes."""
 
     answers: dict[str, str | list[str]]
     annotations: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-class ApprovalPayload(_Payload):
+class ApprovalPayload(Body):
     """Whether the call may run, perhaps with other arguments, or why it may not."""
 
     approved: bool
@@ -34,7 +30,7 @@ class ApprovalPayload(_Payload):
     note: str | None = None
 
 
-class VerdictPayload(_Payload):
+class VerdictPayload(Body):
     """Whether a call ran that was interrupted."""
 
     verdict: Resolution

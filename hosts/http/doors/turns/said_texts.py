@@ -37,11 +37,11 @@ class SaidTexts:
                 yield from self._parts.token(update)
             case MessageUpdate(role="assistant", text=text) if self._shows_texts:
                 self._shown[text] += 1
-                yield from self._parts.whole(text)
+                yield from self._parts.full_text(text)
             case DeliveryUpdate(text=text) if self._shown[text]:
                 self._shown[text] -= 1
             case DeliveryUpdate(text=text):
-                yield from self._parts.whole(text)
+                yield from self._parts.full_text(text)
             case _:
                 pass
 
@@ -49,7 +49,7 @@ class SaidTexts:
         """End a text that was not finished, as the turn has stopped."""
         yield from self._parts.close()
 
-    def whole(self, text: str) -> Iterator[TextPiece]:
+    def full_text(self, text: str) -> Iterator[TextPiece]:
         """Yield a text that the door adds, as a part of its own."""
         yield from self._parts.close()
-        yield from self._parts.whole(text)
+        yield from self._parts.full_text(text)

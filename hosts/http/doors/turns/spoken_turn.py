@@ -32,7 +32,7 @@ async def spoken_turn(
     missing = turn.deliveries if joined.is_empty else ()  # the updates of the turn could not be shown
     prompt = prompt_of(turn) if prompts else None
     for text in (*missing, *([] if prompt is None else [prompt])):
-        for piece in texts.whole(text):
+        for piece in texts.full_text(text):
             yield joined.text_of(piece)
     yield turn
 

@@ -1,4 +1,4 @@
-"""Texts that arrive in pieces, and later whole: the tokens of a model, then its message.
+"""Texts that arrive in pieces, and then complete: the tokens of a model, and then its message.
 
 A model that fails in the middle of its answer writes it again. What a client was sent cannot be taken back, so the
 beginning that is not part of any answer ends as an abandoned part, and the answer is a part of its own.
@@ -24,7 +24,7 @@ class TextPiece:
 
 
 class TextParts:
-    """Makes parts of tokens and of whole texts. At most one part is open."""
+    """Makes parts of tokens and of complete texts. At most one part is open."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -46,7 +46,7 @@ class TextParts:
         elif text.strip():
             yield from self._open("".join(self._pieces))
 
-    def whole(self, text: str) -> Iterator[TextPiece]:
+    def full_text(self, text: str) -> Iterator[TextPiece]:
         """Yield what is still missing of this text, which ends its part; all of it if its tokens were not shown."""
         shown = "".join(self._pieces)
         if self._is_open and (text.startswith(shown) or shown.strip() == text.strip()):

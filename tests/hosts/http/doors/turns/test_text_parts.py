@@ -38,7 +38,7 @@ def test_a_text_is_shown_once(tokens: list[str], whole: str, expected: list[str]
 
     pieces = [piece for text in tokens for piece in parts.token(token(text))]
 
-    assert shown([*pieces, *parts.whole(whole)]) == expected
+    assert shown([*pieces, *parts.full_text(whole)]) == expected
 
 
 def test_a_text_from_the_start_adds_what_is_new() -> None:
@@ -47,7 +47,7 @@ def test_a_text_from_the_start_adds_what_is_new() -> None:
 
     pieces = [*parts.token(token("Hel")), *parts.token(token("Hello", from_start=True)), *parts.token(token("!"))]
 
-    assert shown([*pieces, *parts.whole("Hello!")]) == ["1:Hel", "1:lo", "1:!", "1:|"]
+    assert shown([*pieces, *parts.full_text("Hello!")]) == ["1:Hel", "1:lo", "1:!", "1:|"]
 
 
 def test_another_attempt_begins_another_part() -> None:
@@ -56,7 +56,7 @@ def test_another_attempt_begins_another_part() -> None:
         parts = TextParts()
         pieces = [*parts.token(token("Half")), *parts.token(token("Whole", 2, from_start=from_start))]
 
-        assert shown([*pieces, *parts.whole("Whole")]) == ["1:Half", "1:~", "2:Whole", "2:|"]
+        assert shown([*pieces, *parts.full_text("Whole")]) == ["1:Half", "1:~", "2:Whole", "2:|"]
 
 
 def test_a_text_that_is_never_whole_is_abandoned() -> None:
