@@ -44,7 +44,7 @@ function money(dollars) {
 /** Return the name of a class or of a type as words: "LLM response" for "LlmResponse", "Tool executing" for
  * "tool_executing". */
 export function inWords(name) {
-  const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  const words = name.replace(/_/g, " ").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().replace("sub agent", "sub-agent");
   return words.replace(/^./, (letter) => letter.toUpperCase()).replace(/\bllm\b/gi, "LLM");
 }
 

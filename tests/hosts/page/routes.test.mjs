@@ -39,7 +39,8 @@ test("a route is drawn over the lines between its nodes", () => {
 });
 
 test("names of classes and types read as words", () => {
-  assert.deepEqual(["LlmResponse", "ask_user_question_pending"].map(inWords), ["LLM response", "Ask user question pending"]);
+  const names = ["LlmResponse", "ask_user_question_pending", "sub_agent_finished"];
+  assert.deepEqual(names.map(inWords), ["LLM response", "Ask user question pending", "Sub-agent finished"]);
 });
 
 test("the id of a snapshot names the step after the newest one", () => {
