@@ -20,7 +20,7 @@ import { Client } from "./client.js";
 import { SideColumns } from "./columns.js";
 import { el, icon, iconButton, replaceChildren } from "./dom.js";
 import { applyTheme, changeTheme } from "./theme.js";
-import { apply, emptyView, withTurns } from "./view.js";
+import { afterDeletion, apply, emptyView, withTurns } from "./view.js";
 
 /** After how many milliseconds a conversation that cannot be read is asked for again. */
 const READ_AGAIN = 2000;
@@ -115,6 +115,7 @@ class TurnwiseApp extends HTMLElement {
     this.#conversation = null;
     this.#view = emptyView();
     this.#connection = { phase: "connecting" };
+    this.#alerts.replaceChildren(); // they were about the other conversation
     for (const part of [this.#list, this.#chat, this.#person, this.#inspector]) part.conversationId = conversationId;
     this.#renderLater();
     this.#columns.closeDrawer();
@@ -138,6 +139,7 @@ class TurnwiseApp extends HTMLElement {
       this.#list.load();
       this.#forgetUnreachable();
     }
+    if (connection.reason === "deleted") this.#view = afterDeletion(this.#view);
     this.#connection = connection;
     this.#renderLater();
   }
@@ -152,7 +154,7 @@ class TurnwiseApp extends HTMLElement {
       this.#conversation = conversation;
     } catch (problem) {
       if (this.#conversationId !== conversationId || problem.status === 401) return;
-      if (problem.status === 404) this.#connection = { phase: "ended", reason: "deleted", problem };
+      if (problem.status === 404) return this.#noteConnection({ phase: "ended", reason: "deleted", problem });
       else if (!this.#conversation) this.#connection = { phase: "waiting" };
     }
     this.#renderLater();

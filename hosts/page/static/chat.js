@@ -51,7 +51,7 @@ class TurnwiseChat extends HTMLElement {
       el("p", {}, "Write a message below. Everything that happens is stored step by step, and the inspector shows it."),
       this.#options,
     );
-    const begin = () => emit(this, "select", { conversationId: null });
+    const begin = () => this.#beginAnew();
     this.#gone = el(
       "section", { className: "start gone measure", "aria-labelledby": "gone-title", hidden: true },
       el("h2", { id: "gone-title" }, "This conversation does not exist"),
@@ -76,6 +76,7 @@ class TurnwiseChat extends HTMLElement {
   set conversationId(id) {
     this.#conversationId = id;
     this.#conversation = null;
+    this.#view = null;
     this.#usage.hidden = true;
     this.#transcript.reset();
     this.#composer.conversationId = id;
@@ -111,7 +112,9 @@ class TurnwiseChat extends HTMLElement {
     this.#showTitle(view);
     this.#showBadge(view);
     this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" });
-    if (view.known) this.#transcript.show(view, this.#outgoing.shown(view));
+    if (!view.known) return;
+    for (const text of this.#outgoing.takeLost(view)) this.#composer.putBack(this.#conversationId, text);
+    this.#transcript.show(view, this.#outgoing.shown(view));
   }
 
   /** A conversation without a title of its own is called by its first message. */
@@ -209,14 +212,22 @@ class TurnwiseChat extends HTMLElement {
     });
   }
 
+  /** Begin a conversation in the place of one that is gone, with what was typed for that one. */
+  #beginAnew() {
+    const text = this.#composer.takeDraft();
+    emit(this, "select", { conversationId: null });
+    if (text) this.#composer.putBack(null, text);
+  }
+
   #showOutgoing() {
     if (this.#view?.known) this.show(this.#view);
   }
 
   async #askForTitle() {
+    const conversationId = this.#conversationId; // the browser's way back leaves the dialog open
     const title = await askFor("Rename the conversation", "Title", this.#conversation?.title ?? "");
     if (title === null) return;
-    await this.#request(() => this.client.changeConversation(this.#conversationId, { title }));
+    await this.#request(() => this.client.changeConversation(conversationId, { title }));
     emit(this, "changed");
   }
 

@@ -189,9 +189,15 @@ export class Client {
   }
 }
 
+/** Return the path of a conversation. The address of the page gives ids that anybody may have written: a browser would
+ * resolve dots, so that such an id would lead out of the conversations. Raises Problem. */
 function path(id, ...rest) {
-  return ["conversations", ...id.split("/"), ...rest].map(encodeURIComponent).join("/"); // that of a sub-agent has slashes
+  const parts = id.split("/"); // the id of a sub-agent has slashes
+  if (parts.some((part) => LEADS_AWAY.has(part))) throw new Problem({ status: 404, code: "unknown_conversation", detail: "There is no such conversation." });
+  return ["conversations", ...parts, ...rest].map(encodeURIComponent).join("/");
 }
+
+const LEADS_AWAY = new Set(["", ".", ".."]);
 
 function withQuery(relative, query) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");

@@ -59,6 +59,14 @@ class TurnwiseComposer extends HTMLElement {
     if (conversationId === this.#conversationId) this.#restore();
   }
 
+  /** Return what was typed for the conversation and not sent, and forget it. */
+  takeDraft() {
+    const draft = draftOf(this.#conversationId);
+    const text = draft.read() ?? "";
+    draft.discard();
+    return text;
+  }
+
   #restore() {
     this.#text.value = draftOf(this.#conversationId).read() ?? "";
     this.#noteText();

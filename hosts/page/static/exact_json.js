@@ -19,6 +19,16 @@ export function isExact(value) {
   return value === null || typeof value !== "object" || Object.values(value).every(isExact);
 }
 
+/** Return whether a value is a number that `JSON.stringify` alone can write. */
+export function isLongNumber(value) {
+  return JSON.isRawJSON?.(value) ?? false;
+}
+
+/** Return a text as it is, and any other value as JSON. A value from elsewhere may have no `toString` that works. */
+export function textFor(value) {
+  return typeof value === "string" ? value : JSON.stringify(value) ?? "";
+}
+
 function keepInteger(_, value, { source } = {}) {
   const isRounded = typeof value === "number" && INTEGER.test(source) && !Number.isSafeInteger(value);
   return isRounded ? JSON.rawJSON(source) : value;

@@ -1,7 +1,7 @@
 // How each item of a view looks: messages, thoughts, tool calls, deliveries, and the ends of turns.
 
 import { el, icon } from "./dom.js";
-import { parseExactly } from "./exact_json.js";
+import { parseExactly, textFor } from "./exact_json.js";
 import { oneLine, usageDetails, usageText } from "./words.js";
 
 const ASKS = "ask_user_question";
@@ -11,8 +11,14 @@ export function render(item, markdown) {
   return RENDERERS[item.kind](item, markdown);
 }
 
-/** Return a new element for an item that has changed; what was folded open in the old one stays open. */
-export function renderAgain(item, markdown, old) {
+/** Return the element for an item that was `row` before and shown by the element `old`. Progress is written into the old
+ * one, because a tool may report often, and who opens its card or reads in it is not to be disturbed. Else it is a new
+ * one, in which stays open what was folded open. */
+export function renderAgain(item, markdown, row, old) {
+  if (hasOnlyProgressed(row, item)) {
+    showProgress(old.querySelector(".progress"), item);
+    return old;
+  }
   const element = render(item, markdown);
   const details = element.querySelectorAll("details");
   old.querySelectorAll("details").forEach((one, index) => {
@@ -102,9 +108,19 @@ function renderTool(item) {
     el("span", { className: `status status-${item.status}` }, asks && item.status === "running" ? "asked" : (STATUS[item.status] ?? item.status)),
   );
   const card = el("details", { className: "card" }, summary, el("div", { className: "card-body" }, toolBody(item)));
-  const progress = item.status === "running" && item.progress ? el("p", { className: "progress", role: "status" }, item.progress) : null;
+  const progress = showProgress(el("p", { className: "progress", role: "status" }), item);
   const error = item.error ? el("p", { className: "tool-error" }, oneLine(item.error, 300)) : null;
   return el("article", { className: "item tool", "aria-label": `Tool ${item.name}` }, card, progress, error, answered);
+}
+
+function showProgress(element, { status, progress }) {
+  element.hidden = status !== "running" || !progress;
+  element.textContent = element.hidden ? "" : progress;
+  return element;
+}
+
+function hasOnlyProgressed(before, item) {
+  return item.kind === "tool" && Object.keys(item).every((key) => key === "progress" || item[key] === before[key]);
 }
 
 function toolBody(item) {
@@ -130,12 +146,12 @@ function pretty(text) {
 }
 
 function argumentsLine(item) {
-  const written = Object.entries(item.arguments).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const written = Object.entries(item.arguments).map(([key, value]) => `${key}: ${textFor(value)}`);
   return oneLine(item.rawArguments ?? written.join(", "), 160);
 }
 
 function questionsLine(item) {
-  return oneLine(questionsOf(item).map(({ question }) => String(question ?? "")).join(" "), 160);
+  return oneLine(questionsOf(item).map(({ question }) => textFor(question ?? "")).join(" "), 160);
 }
 
 function questionsOf(item) {
@@ -148,8 +164,8 @@ function answersOf(item) {
   const questions = questionsOf(item);
   if (item.status === "running" || item.status === "failed" || !questions.length) return null;
   const answers = answersIn(item.result);
-  const rows = questions.flatMap(({ question = "" }) => [
-    el("dt", {}, String(question)), el("dd", {}, answers ? answerText(answers[question]) : "No answer"),
+  const rows = questions.map(({ question = "" }) => textFor(question)).flatMap((question) => [
+    el("dt", {}, question), el("dd", {}, answers && Object.hasOwn(answers, question) ? answerText(answers[question]) : "No answer"),
   ]);
   return answers || item.status !== "completed" ? el("dl", { className: "answers" }, rows) : null;
 }
@@ -164,8 +180,8 @@ function answersIn(result) {
 }
 
 function answerText(answer) {
-  if (Array.isArray(answer)) return answer.join(", ");
-  return answer ? String(answer) : "No answer";
+  if (Array.isArray(answer)) return answer.map(textFor).join(", ");
+  return answer ? textFor(answer) : "No answer";
 }
 
 // --- the ends of turns

@@ -1,6 +1,7 @@
 // Shows JSON as elements: names and values in colours of their own, long texts and long lists cut short until asked for.
 
 import { el } from "./dom.js";
+import { isLongNumber, textFor } from "./exact_json.js";
 
 const LONGEST_TEXT = 400;
 const MOST_MEMBERS = 50;
@@ -12,9 +13,9 @@ export function json(value) {
 
 function valueOf(value) {
   if (Array.isArray(value)) return membersOf(value.map((member) => [null, member]), "[", "]");
-  if (value !== null && typeof value === "object") return membersOf(Object.entries(value), "{", "}");
+  if (value !== null && typeof value === "object" && !isLongNumber(value)) return membersOf(Object.entries(value), "{", "}");
   if (typeof value === "string") return textOf(value);
-  return el("span", { className: "json-atom" }, String(value));
+  return el("span", { className: "json-atom" }, textFor(value));
 }
 
 function membersOf(members, open, close) {

@@ -106,7 +106,7 @@ class TurnwiseList extends HTMLElement {
     const before = this.#rendered;
     this.#rendered = new Map();
     const rows = conversations.map((one) => {
-      const said = JSON.stringify([one.title, one.state, relativeTime(one.updated_at), one.id === this.#conversationId]);
+      const said = JSON.stringify([one.title, one.state, ago(one.updated_at), one.id === this.#conversationId]);
       const known = before.get(one.id);
       const rendered = known?.said === said ? known : { said, element: this.#row(one) };
       this.#rendered.set(one.id, rendered);
@@ -140,7 +140,7 @@ class TurnwiseList extends HTMLElement {
         "span", { className: "conversation-meta" },
         el("span", { className: "dot", dataset: { tone: stateTone(state) }, "aria-hidden": "true" }),
         el("span", {}, stateLabel(state)),
-        el("time", { dateTime: updatedAt, title: new Date(updatedAt).toLocaleString("en") }, relativeTime(updatedAt)),
+        el("time", { dateTime: updatedAt, title: new Date(updatedAt).toLocaleString("en") }, ago(updatedAt)),
       ),
     );
     const actions = [
@@ -185,6 +185,11 @@ class TurnwiseList extends HTMLElement {
     await this.load();
     emit(this, "changed");
   }
+}
+
+/** Return how long ago a conversation changed. The clock of the server may be ahead. */
+function ago(iso) {
+  return relativeTime(iso, Math.max(Date.now(), new Date(iso).getTime()));
 }
 
 /** Return whether a conversation is for people. A stateless completion is one only while it runs. */

@@ -12,6 +12,10 @@ const ALIGNMENTS = new Set(["left", "center", "right"]);
 
 /** The most texts in one request. */
 const BATCH = 40;
+/** The server answers with a longer text as it is. */
+const LONGEST = 20_000;
+/** After how many milliseconds texts are sent again if the server could not be reached. */
+const SEND_AGAIN = 3000;
 /** How many trees are remembered. */
 const REMEMBERED = 400;
 
@@ -64,13 +68,17 @@ export class Markdown {
     }
     element.classList.add("plain");
     element.textContent = text;
-    if (!text.trim()) return;
+    if (!text.trim() || text.length > LONGEST) return;
     const elements = this.#waiting.get(text);
     if (elements) {
       elements.push(element);
       return;
     }
     this.#waiting.set(text, [element]);
+    this.#sendLater(text);
+  }
+
+  #sendLater(text) {
     if (!this.#unsent.length) queueMicrotask(() => this.#send());
     this.#unsent.push(text);
   }
@@ -87,12 +95,24 @@ export class Markdown {
       texts.forEach((text, index) => {
         this.#remember(text, trees[index]);
         for (const element of this.#waiting.get(text)) show(element, trees[index]);
+        this.#waiting.delete(text);
       });
       this.#onFilled();
-    } catch {
-      // The texts are shown as they were written, which loses nothing.
-    } finally {
-      for (const text of texts) this.#waiting.delete(text);
+    } catch (problem) {
+      const isRefused = problem.status >= 400 && problem.status < 500;
+      if (!isRefused) setTimeout(() => this.#sendAgain(texts), SEND_AGAIN);
+      else for (const text of texts) this.#waiting.delete(text);
+    }
+  }
+
+  /** Send what is still shown as it was written. */
+  #sendAgain(texts) {
+    for (const text of texts) {
+      const shown = this.#waiting.get(text).filter((element) => element.isConnected);
+      if (shown.length) {
+        this.#waiting.set(text, shown);
+        this.#sendLater(text);
+      } else this.#waiting.delete(text);
     }
   }
 

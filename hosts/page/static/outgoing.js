@@ -1,71 +1,100 @@
-// The messages that were sent from this tab and are not part of the conversation yet: under way, or waiting for a turn.
+// The messages that were sent from this tab and are not part of their conversation yet: under way, or waiting for a turn.
 //
-// A state names the messages that wait by their ids only, so their texts are kept here, over reloads too.
+// A state names the messages that wait by their ids only, so their texts are kept here, over reloads too. A request may
+// end when another conversation is shown, or not at all, because the page was reloaded meanwhile.
 
 import { newId } from "./client.js";
 import { Draft } from "./drafts.js";
 
 export class Outgoing {
-  #conversationId = null;
-  #messages = [];
-  #unsure = null;
-
-  set conversationId(id) {
-    this.#conversationId = id;
-    this.#messages = id ? (sentTo(id).read() ?? []) : [];
-  }
+  /** The conversation that is shown. */
+  conversationId = null;
+  #sentHere = new Set(); // the ids of the messages that this page has sent, not one before a reload
 
   /**
    * Note a message, and return its id. A message that may have arrived although its request failed gets the same id when
    * it is sent again, so that it is not said twice.
    */
   add(conversationId, text) {
-    const isAgain = this.#unsure?.conversationId === conversationId && this.#unsure.text === text;
-    const messageId = isAgain ? this.#unsure.messageId : newId();
-    this.#unsure = null;
-    this.#conversationId = conversationId;
-    this.#messages = [...this.#messages.filter((one) => one.messageId !== messageId), { messageId, text, isQueued: false }];
-    this.#write();
+    const unsure = unsureOf(conversationId).read();
+    const messageId = unsure?.text === text ? unsure.messageId : newId();
+    unsureOf(conversationId).discard();
+    this.#sentHere.add(messageId);
+    write(conversationId, [...without(messageId, sentTo(conversationId)), { messageId, text }]);
     return messageId;
   }
 
   /** Note that the request for a message has failed. */
   fail(conversationId, messageId, problem) {
-    const text = this.textOf(messageId);
-    this.#keep((one) => one.messageId !== messageId);
-    if (problem.status === 0 || problem.status >= 500) this.#unsure = { conversationId, messageId, text };
+    const text = this.#textOf(conversationId, messageId);
+    this.#forget(conversationId, messageId);
+    if (problem.status === 0 || problem.status >= 500) unsureOf(conversationId).write({ messageId, text });
   }
 
-  /** Return the text of a message that was sent from here, or an empty one. */
+  /** Return the text of a message that was sent from here to the conversation that is shown, or an empty one. */
   textOf(messageId) {
-    return this.#messages.find((one) => one.messageId === messageId)?.text ?? "";
+    return this.#textOf(this.conversationId, messageId);
+  }
+
+  /** Return the texts that were lost: a page before this one sent them, and they are not part of the view. The request
+   * may still be under way, so the last of them gets its id again when it is sent again. */
+  takeLost(view) {
+    const { inbox, said } = arrived(view);
+    const isLost = ({ messageId }) => !this.#sentHere.has(messageId) && !said.has(messageId) && !inbox.includes(messageId);
+    const lost = sentTo(this.conversationId).filter((one) => isLost(one) && !one.isQueued);
+    for (const { messageId, text } of lost) {
+      this.#forget(this.conversationId, messageId);
+      unsureOf(this.conversationId).write({ messageId, text });
+    }
+    return lost.map(({ text }) => text);
   }
 
   /** Return what to show behind a view: {messageId, text, isQueued}; and forget what has become part of it. */
   shown(view) {
-    const inbox = view.state.data.inbox ?? [];
-    if (!this.#messages.length && !inbox.length) return [];
-    const said = new Set(view.items.filter((item) => item.messageId).map((item) => item.messageId));
-    for (const one of this.#messages) one.isQueued ||= inbox.includes(one.messageId);
-    this.#keep((one) => !said.has(one.messageId) && (inbox.includes(one.messageId) || !one.isQueued));
+    const sent = sentTo(this.conversationId);
+    const { inbox, said } = arrived(view);
+    if (!sent.length && !inbox.length) return [];
+    const kept = sent
+      .map((one) => ({ ...one, isQueued: Boolean(one.isQueued) || inbox.includes(one.messageId) }))
+      .filter((one) => !said.has(one.messageId) && (inbox.includes(one.messageId) || !one.isQueued));
+    if (JSON.stringify(kept) !== JSON.stringify(sent)) write(this.conversationId, kept);
     const queued = inbox.map((messageId) => ({ messageId, text: this.textOf(messageId) || "A message from elsewhere", isQueued: true }));
-    return [...queued, ...this.#messages.filter((one) => !inbox.includes(one.messageId))];
+    return [...queued, ...kept.filter((one) => !one.isQueued)];
   }
 
-  #keep(condition) {
-    const kept = this.#messages.filter(condition);
-    if (kept.length === this.#messages.length) return;
-    this.#messages = kept;
-    this.#write();
+  #textOf(conversationId, messageId) {
+    return sentTo(conversationId).find((one) => one.messageId === messageId)?.text ?? "";
   }
 
-  #write() {
-    if (!this.#conversationId) return;
-    if (this.#messages.length) sentTo(this.#conversationId).write(this.#messages);
-    else sentTo(this.#conversationId).discard();
+  #forget(conversationId, messageId) {
+    this.#sentHere.delete(messageId);
+    write(conversationId, without(messageId, sentTo(conversationId)));
   }
 }
 
+/** The ids of the messages that a conversation has: those that wait for a turn, and those that were said. */
+function arrived(view) {
+  const said = new Set(view.items.filter((item) => item.messageId).map((item) => item.messageId));
+  return { inbox: view.state.data.inbox ?? [], said };
+}
+
+function without(messageId, messages) {
+  return messages.filter((one) => one.messageId !== messageId);
+}
+
 function sentTo(conversationId) {
+  return draftOf(conversationId).read() ?? [];
+}
+
+function write(conversationId, messages) {
+  if (messages.length) draftOf(conversationId).write(messages);
+  else draftOf(conversationId).discard();
+}
+
+function draftOf(conversationId) {
   return new Draft(`sent:${conversationId}`);
+}
+
+function unsureOf(conversationId) {
+  return new Draft(`unsure:${conversationId}`);
 }

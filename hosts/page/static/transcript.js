@@ -113,8 +113,8 @@ export class Transcript {
   #elementOf(row) {
     const known = this.#shown.get(row.key);
     if (known?.row === row) return known.element;
-    const element = known ? renderAgain(row, this.#markdown, known.element) : render(row, this.#markdown);
-    if (known) replace(known.element, element);
+    const element = known ? renderAgain(row, this.#markdown, known.row, known.element) : render(row, this.#markdown);
+    if (known && element !== known.element) replace(known.element, element);
     this.#shown.set(row.key, { row, element });
     return element;
   }

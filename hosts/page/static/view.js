@@ -69,6 +69,11 @@ export function isBusy(view) {
   return view.known && !isRest(view.state.type);
 }
 
+/** Return the view of a conversation that was deleted meanwhile: nothing happens in it, and nobody is asked any more. */
+export function afterDeletion(view) {
+  return { ...view, state: { type: "closed", data: { turn: view.state.data.turn } }, streaming: null };
+}
+
 /** Return the items of a view, each turn that has ended followed by its end. */
 export function itemsWithEnds(view) {
   return view.items.flatMap((item, index) => {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from turnwise import Engine, ToolContext, ToolError, tool
 from turnwise.states.values.messages import Usage
@@ -205,6 +205,31 @@ async def test_markup_in_any_text_stays_text(chat: ChatPage, model: PacedLlm) ->
     await expect(chat.page).not_to_have_title("run")
 
 
+async def test_values_that_are_no_texts_and_texts_of_any_length_are_shown(chat: ChatPage, model: PacedLlm) -> None:
+    """A model may put anything into the arguments of a call: numbers beyond those of JavaScript, and names that an
+    object of JavaScript has itself. A long answer is shown as it was written, and those beside it are rendered."""
+    long = "long " * 50_000
+    await chat.open()
+    await chat.send("Ask me")
+    model.answer(
+        call(
+            "ask_user_question",
+            questions=[{"question": 2**70}, {"question": {"toString": 1}}, {"question": "__proto__"}],
+        )
+    )
+    model.answer(long)
+    await expect(chat.answers).to_have_count(1)
+    await chat.send("And *then*?")
+    model.answer("*Then* it ended.")
+    await expect(chat.answers.locator("em")).to_have_text("Then")
+
+    await chat.page.reload()
+
+    await expect(chat.tool("ask_user_question")).to_contain_text(f'{2**70} {{"toString":1}} __proto__')
+    await expect(chat.answers.first).to_contain_text(long.strip())
+    await expect(chat.answers.locator("em")).to_have_text("Then")
+
+
 async def test_a_tool_is_a_card_with_arguments_progress_and_result(chat: ChatPage, model: PacedLlm) -> None:
     """A call is a card: what it was given, what it reports while it runs, and its result or its error."""
     released.clear()
@@ -288,6 +313,37 @@ async def test_a_message_that_does_not_arrive_comes_back(chat: ChatPage, model: 
     model.answer("I am.")
     await expect(chat.answers).to_contain_text(["Hi.", "I am."])
     await expect(chat.own).to_have_text(["Hello", "Are you there?"])
+
+
+async def test_a_message_that_fails_while_another_conversation_is_shown_comes_back_to_its_own(
+    chat: ChatPage, model: PacedLlm, faults: Faults
+) -> None:
+    """A request that breaks off after the conversation was left puts its text back where it was written, and the
+    message is not shown as under way for ever; sent again, it is said once."""
+    faults.allow(r"ERR_FAILED")
+    with chat.server.client() as client:
+        first, second = (client.post("/conversations", json={"title": name}).json()["id"] for name in ("One", "Two"))
+    held: asyncio.Queue[Route] = asyncio.Queue()
+    await chat.page.route("**/messages", held.put)
+    await chat.open(first)
+    await chat.send("To the first")
+    await expect(chat.own).to_contain_text(["Sending…"])
+    await chat.open(second)
+    await expect(chat.page.get_by_role("heading", level=1)).to_have_text("Two")
+
+    await (await held.get()).abort()
+    await expect(chat.alert).to_contain_text("The server cannot be reached.")
+    await chat.page.unroute("**/messages")
+
+    await expect(chat.composer).to_have_value("")
+    await chat.open(first)
+    await expect(chat.composer).to_have_value("To the first")
+    await expect(chat.own).to_have_count(0)
+    await expect(chat.alert).to_have_text("")
+    await chat.composer.press("Enter")
+    model.answer("Received.")
+    await expect(chat.answers).to_contain_text(["Received."])
+    await expect(chat.own).to_have_text(["To the first"])
 
 
 async def test_a_draft_is_kept_for_its_conversation(chat: ChatPage) -> None:

@@ -110,12 +110,14 @@ async def test_a_new_conversation_begins_with_its_first_message(chat: ChatPage) 
 
 
 async def test_a_conversation_that_is_deleted_elsewhere_says_so(chat: ChatPage, faults: Faults) -> None:
-    """A tab that shows a conversation which somebody deletes says that it does not exist, and offers a new one."""
+    """A tab that shows a conversation which somebody deletes says that it does not exist, and offers a new one, with
+    what was typed so far."""
     faults.allow("status of 404")
     with chat.server.client() as client:
         doomed = client.post("/conversations", json={"title": "Doomed"}).json()["id"]
         await chat.open(doomed)
         await expect(chat.state).to_have_text("Ready")
+        await chat.composer.fill("not sent yet")
 
         client.delete(f"/conversations/{doomed}").raise_for_status()
 
@@ -123,6 +125,33 @@ async def test_a_conversation_that_is_deleted_elsewhere_says_so(chat: ChatPage, 
     await expect(chat.composer).to_be_hidden()
     await chat.button("Start a new one").click()
     await expect(chat.composer).to_be_visible()
+    await expect(chat.composer).to_have_value("not sent yet")
+
+
+async def test_the_way_back_while_a_dialog_is_open_renames_no_other_conversation(chat: ChatPage) -> None:
+    """A dialog is about the conversation in which it was opened, also after the browser's way back. An address with
+    dots or empty parts is no conversation, and leads to no other path of the server."""
+    with chat.server.client() as client:
+        first, second = (client.post("/conversations", json={"title": name}).json()["id"] for name in ("One", "Two"))
+        heading = chat.page.get_by_role("heading", level=1)
+        await chat.open(first)
+        await expect(heading).to_have_text("One")
+        await chat.open(second)
+        await expect(heading).to_have_text("Two")
+
+        await chat.button("Rename").click()
+        await chat.page.go_back()
+        await expect(heading).to_have_text("One")
+        await chat.page.get_by_role("textbox", name="Title").fill("Renamed")
+        await chat.page.keyboard.press("Enter")
+
+        await expect(chat.list.get_by_role("link", name="Renamed")).to_be_visible()
+        titles = [client.get(f"/conversations/{one}").json()["title"] for one in (first, second)]
+        assert titles == ["One", "Renamed"]
+    for invalid in ("..", "..%2Fmodels", "%2e%2e/models", "a//b"):
+        await chat.open(first)
+        await chat.page.goto(f"{chat.server.url}/#/c/{invalid}")
+        await expect(chat.page.get_by_role("heading", name="This conversation does not exist")).to_be_visible()
 
 
 async def test_drawers_hold_the_side_columns_on_a_narrow_screen(tabs: Tabs, server: LiveServer) -> None:
