@@ -4,6 +4,7 @@
 
 import { el } from "./dom.js";
 import { isExact, parseExactly } from "./exact_json.js";
+import { withHiddenShown } from "./hidden_characters.js";
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const TOO_LARGE = "This number has more digits than this browser can keep.";
@@ -128,7 +129,7 @@ export class ArgumentsEditor {
       const given = draft?.fields?.[name] ?? (typeof current[name] === kind ? current[name] : written);
       const id = `${this.#id}-field-${index}`;
       const field = fieldFor(kind, given, { id, "aria-describedby": `${id}-written ${this.#fault.id}` });
-      const note = el("p", { className: "arguments-before", id: `${id}-written`, hidden: true }, `The model wrote: ${written}`);
+      const note = el("p", { className: "arguments-before", id: `${id}-written`, hidden: true }, `The model wrote: ${withHiddenShown(String(written))}`);
       const mark = () => (note.hidden = typeOf(field) === (kind === "boolean" ? written : String(written)));
       field.addEventListener("input", () => {
         mark();
@@ -160,7 +161,7 @@ export class ArgumentsEditor {
   }
 }
 
-/** The arguments as a list of names and values, to read. */
+/** The arguments as a list of names and values, to read. Hidden characters are shown. */
 export function argumentList(given) {
   const names = Object.keys(given);
   if (names.length === 0) return el("p", { className: "person-hint" }, "No arguments.");
@@ -168,14 +169,14 @@ export function argumentList(given) {
     "dl",
     { className: "argument-list" },
     names.flatMap((name) => [
-      el("dt", { dir: "auto" }, name),
+      el("dt", { dir: "auto" }, withHiddenShown(name)),
       el("dd", {}, el("pre", { dir: "auto" }, shown(given[name]))),
     ]),
   );
 }
 
 function shown(value) {
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return withHiddenShown(typeof value === "string" ? value : JSON.stringify(value, null, 2));
 }
 
 function fieldFor(kind, given, properties) {

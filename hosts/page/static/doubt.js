@@ -3,6 +3,7 @@
 
 import { argumentList } from "./arguments.js";
 import { el } from "./dom.js";
+import { withHiddenShown } from "./hidden_characters.js";
 
 const VERDICTS = [
   ["ran", "It ran", "The model is told that the call ran and that its result is lost."],
@@ -23,7 +24,7 @@ export class DoubtPanel {
       const button = el("button", { type: "button", className: "button", "aria-describedby": meaningId, onclick: decide }, label);
       return el("div", { className: "doubt-choice" }, button, el("p", { className: "person-hint", id: meaningId }, meaning));
     });
-    const written = raw === undefined ? argumentList(given ?? {}) : el("pre", {}, raw);
+    const written = raw === undefined ? argumentList(given ?? {}) : el("pre", {}, withHiddenShown(raw));
     this.element = el("div", {}, el("p", { className: "doubt-sentence" }, sentence), written, el("div", { className: "doubt-choices" }, choices));
   }
 }

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 from turnwise.hosts.diagrams.machine_map import machine_map, route_of, type_of
 from turnwise.states.grammar import Junction
 from turnwise.states.machine import MACHINE, Edge, edges
 
-from ...support.source.source_tree import ROOT
+from ...support.browser.node_tests import check_modules
 
-STATIC = ROOT / "hosts" / "page" / "static"
 TESTS = Path(__file__).parent / "routes.test.mjs"
 
 
@@ -36,19 +32,8 @@ def test_the_page_draws_each_step_over_the_route_of_the_table(node: str, tmp_pat
         for edge in edges(MACHINE)
     ]
     assert len(routes) > 1000
-    shutil.copytree(STATIC, tmp_path / "modules")
-    (tmp_path / "modules" / "package.json").write_text('{"type": "module"}')
-    shutil.copy(TESTS, tmp_path / "modules")
     (tmp_path / "machine.json").write_text(
         json.dumps({"machine": machine_map().model_dump(mode="json"), "routes": routes})
     )
 
-    tests = subprocess.run(
-        [node, "--test", str(tmp_path / "modules" / TESTS.name)],
-        env={**os.environ, "MACHINE": str(tmp_path / "machine.json")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert tests.returncode == 0, tests.stdout + tests.stderr
+    check_modules(node, TESTS, tmp_path, MACHINE=str(tmp_path / "machine.json"))
