@@ -16,7 +16,7 @@ import pytest
 import turnwise
 import turnwise.states
 
-from .support.type_checking import CHECKERS, lines_with_errors, marked_lines
+from .support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
@@ -133,7 +133,7 @@ from turnwise.testing import ScriptedLlm
 """
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@BY_EACH_CHECKER
 def test_type_checkers_report_a_name_that_does_not_exist(checker: str, tmp_path: Path) -> None:
     """Names are imported on first use, and a misspelt one is an error for mypy and pyright all the same."""
     assert lines_with_errors(checker, UNKNOWN_NAMES, tmp_path) == marked_lines(UNKNOWN_NAMES)

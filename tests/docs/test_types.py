@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..support.pages import ROOT, Page
-from ..support.type_checking import CHECKERS, checked
+from ..support.type_checking import BY_EACH_CHECKER, checked
 
 pytestmark = pytest.mark.timeout(280)  # both checkers read the whole package, on a machine that may be busy
 
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@BY_EACH_CHECKER
 def test_every_program_is_typed(checker: str, folder: Path) -> None:
     """The two checkers that people use find nothing."""
     ran = checked(checker, folder)

@@ -189,6 +189,7 @@ class TestEveryBoundary:
 
             assert report.kills >= 6
 
+    @pytest.mark.deep
     def test_a_tool_that_runs_again_although_it_must_not_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The checks can fail: a machine that runs every tool again is found."""
         for module in (loop, replay):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .pages import ROOT
 
 _CACHE = str(ROOT / ".mypy_cache" / "programs")
@@ -19,6 +21,10 @@ CHECKERS = {
     "pyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
 }
 """The module of each type checker, and its options."""
+
+BY_EACH_CHECKER = pytest.mark.parametrize("checker", ["mypy", pytest.param("pyright", marks=pytest.mark.deep)])
+"""Marks a test that each type checker must pass. pyright reads the package anew for each test, so it takes part in deep
+runs only."""
 
 _SOURCES = str(ROOT / ".typing")
 _MYPY = f"[mypy]\nstrict = true\nmypy_path = {_SOURCES}\n[mypy-turnwise.*]\nfollow_imports = silent\n"

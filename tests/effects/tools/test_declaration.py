@@ -36,7 +36,7 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 
 from ...support.tools import Party, Point, Size, find_table, outcome_of, resolve_call
-from ...support.type_checking import CHECKERS, lines_with_errors, marked_lines
+from ...support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
 T = TypeVar("T")
 Celsius = NewType("Celsius", float)
@@ -685,7 +685,7 @@ tool(crash="never")  # error
 """A program with tools; the lines that end in "# error" are wrong."""
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@BY_EACH_CHECKER
 def test_type_checkers_know_what_a_tool_takes(checker: str, tmp_path: pathlib.Path) -> None:
     """A decorated function keeps its signature, with and without options, and a method is bound."""
     assert lines_with_errors(checker, PROGRAM, tmp_path) == marked_lines(PROGRAM)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from ...support.type_checking import CHECKERS, lines_with_errors, marked_lines
+from ...support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
 STATES = """
 from datetime import UTC, datetime
@@ -72,7 +70,7 @@ def values(call: ToolCall) -> None:
 """
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@BY_EACH_CHECKER
 def test_they_narrow(checker: str, tmp_path: Path) -> None:
     """The checker finds the marked errors, and no other."""
     assert lines_with_errors(checker, STATES, tmp_path) == marked_lines(STATES)

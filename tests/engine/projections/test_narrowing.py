@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ...support.type_checking import CHECKERS, lines_with_errors, marked_lines
+from ...support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
 TURNS = """
 from typing import assert_never, assert_type
@@ -125,7 +125,7 @@ def any_object(value: object) -> object:
 
 
 @pytest.mark.parametrize("program", [TURNS, UPDATES], ids=["turns", "updates"])
-@pytest.mark.parametrize("checker", CHECKERS)
+@BY_EACH_CHECKER
 def test_they_narrow(checker: str, program: str, tmp_path: Path) -> None:
     """The checker finds the marked errors, and no other."""
     assert lines_with_errors(checker, program, tmp_path) == marked_lines(program)
