@@ -9,7 +9,7 @@ is no definition: it depends on how that class calls itself.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .source_tree import file_of, imported_names, tree_of
@@ -32,19 +32,19 @@ def is_private(name: str) -> bool:
 
 def private_names_of_others(path: Path) -> set[str]:
     """Return the private names of other modules that a file reads, sets, patches, imports or overrides."""
-    tree = tree_of(path)
-    used = {*_attributes(tree), *_strings(tree)} - _defined_by(tree)
+    nodes = tuple(ast.walk(tree_of(path)))
+    used = {*_attributes(nodes), *_strings(nodes)} - _defined_by(nodes)
     return {*used, *_imported(path), *_overridden(path)}
 
 
-def _attributes(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _attributes(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             yield node.attr
 
 
-def _strings(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _strings(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Call) and _called(node) in TAKES_A_NAME:
             texts = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             yield from (part for text in texts for part in text.split(".") if is_private(part))
@@ -63,10 +63,10 @@ def _imported(path: Path) -> Iterator[str]:
         yield from (part for part in (*module.split("."), name or "") if is_private(part))
 
 
-def _defined_by(tree: ast.AST) -> set[str]:
-    """The private names that a module defines."""
+def _defined_by(nodes: Iterable[ast.AST]) -> set[str]:
+    """The private names that these nodes define, which are all of a module or of a class."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)
@@ -84,7 +84,7 @@ def _overridden(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ClassDef):
             for base in _base_names(node):
                 if base in origins:
-                    yield from _defined_by(node) & private_names_of_class(origins[base], base)
+                    yield from _defined_by(ast.walk(node)) & private_names_of_class(origins[base], base)
 
 
 def _base_names(node: ast.ClassDef) -> list[str]:
@@ -100,5 +100,7 @@ def private_names_of_class(module: str, name: str) -> set[str]:
     origins = {name: module for module, name in imported_names(path) if name}
     own = {node.name: node for node in tree_of(path).body if isinstance(node, ast.ClassDef)}
     if name in own:
-        return _defined_by(own[name]).union(*(private_names_of_class(module, base) for base in _base_names(own[name])))
+        return _defined_by(ast.walk(own[name])).union(
+            *(private_names_of_class(module, base) for base in _base_names(own[name]))
+        )
     return private_names_of_class(origins[name], name) if name in origins else set()

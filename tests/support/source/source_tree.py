@@ -51,15 +51,19 @@ def modules() -> dict[str, Path]:
     return {module_name(path): path for path in python_files(*PACKAGES)}
 
 
-def imported_names(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield what a file imports, wherever the statement stands: the module by its absolute name, and the name that is
+@cache
+def imported_names(path: Path) -> tuple[tuple[str, str | None], ...]:
+    """Return what a file imports, wherever the statement stands: the module by its absolute name, and the name that is
     taken from it, None for `import module`."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = ".".join(filter(None, (package_above(path, node.level), node.module)))
-            yield from ((module, alias.name) for alias in node.names)
+    return tuple(name for node in ast.walk(tree_of(path)) for name in _imported_by(path, node))
+
+
+def _imported_by(path: Path, node: ast.AST) -> Iterator[tuple[str, str | None]]:
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, None) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = ".".join(filter(None, (package_above(path, node.level), node.module)))
+        yield from ((module, alias.name) for alias in node.names)
 
 
 def package_above(path: Path, level: int) -> str:
