@@ -17,8 +17,11 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name == "create_app":
-            from .app import create_app
-
+            try:
+                from .app import create_app
+            except ModuleNotFoundError as error:
+                sentence = 'turnwise.hosts.http needs its extra `http`: pip install "turnwise[http]".'
+                raise ModuleNotFoundError(sentence, name=error.name) from error
             return create_app
         if name == "HttpLimits":
             from .security.limits import HttpLimits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -216,3 +218,13 @@ async def test_a_stream_reads_as_its_document_says() -> None:
     Draft202012Validator({"$ref": "#/components/schemas/End", **components}).validate(events[-1].json)
     Draft202012Validator({"$ref": "#/components/schemas/TreeUpdate", **components}).validate(first.json)
     assert {"message", "tool", "state_change", "turn_ended"} <= {event.event for event in events}
+
+
+def test_without_its_extra_it_says_what_to_install() -> None:
+    """A program that imports `create_app` where the libraries are missing is told so in one sentence."""
+    program = "import sys; sys.modules['fastapi'] = None; from turnwise.hosts.http import create_app"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.endswith('turnwise.hosts.http needs its extra `http`: pip install "turnwise[http]".\n')
