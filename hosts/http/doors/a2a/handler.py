@@ -159,7 +159,8 @@ class TurnTasks(RequestHandler):
         if read.payload is not None:
             raise InvalidInput("Data replies to a task: name it.")
         context_id = message.context_id or str(uuid.uuid4())
-        conversation = await opened(self._engine, _caller(context), context_id, messages=[])
+        caller = _caller(context)
+        conversation = await opened(self._engine, caller, context_id, read.said, message.message_id, messages=[])
         requested = MessageTurn(conversation, message.message_id, read.said)
         return requested, await _number(requested)
 

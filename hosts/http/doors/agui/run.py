@@ -77,7 +77,7 @@ async def _requested(run: RunAgentInput, engine: Engine, caller: Caller) -> Requ
     if run.resume:
         return await resumed_turn(await caller.open(engine, run.thread_id), run.resume)
     message_id, said = message_to_answer(run)
-    conversation = await opened(engine, caller, run.thread_id, messages=history_before(run))
+    conversation = await opened(engine, caller, run.thread_id, said, message_id, messages=history_before(run))
     return await stored(MessageTurn(conversation, message_id, said))
 
 

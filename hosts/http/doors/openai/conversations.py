@@ -32,7 +32,7 @@ _tidied: WeakSet[Engine] = WeakSet()
 
 
 async def durable(
-    engine: Engine, caller: Caller, conversation_id: str, body: CompletionBody, read: ReadMessages
+    engine: Engine, caller: Caller, conversation_id: str, body: CompletionBody, read: ReadMessages, message_id: str
 ) -> Conversation:
     """Return the conversation with this id, created from the messages before the last one if there is none. Only one
     that exists can wait for a person. Raises `OpenAiRefusal` if it uses another model, `UnknownConversation`, and what
@@ -42,7 +42,14 @@ async def durable(
     else:
         noted = body.metadata.model_extra if body.metadata is not None else None
         conversation = await opened(
-            engine, caller, conversation_id, messages=read.history, model=body.model, metadata=noted
+            engine,
+            caller,
+            conversation_id,
+            read.said,
+            message_id,
+            messages=read.history,
+            model=body.model,
+            metadata=noted,
         )
     models = {model.name for model in conversation.policy.models}
     if body.model not in models:

@@ -70,9 +70,9 @@ async def create_chat_completion(
     _check_model(engine, body.model)
     read = read_messages(body.messages)
     async with AsyncExitStack() as stack:
-        conversation, is_durable = await _conversation(engine, caller, body, read, stack)
-        await apply_settings(conversation, body.settings)
         message_id = (body.metadata.message_id if body.metadata else None) or idempotency_key
+        conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
+        await apply_settings(conversation, body.settings)
         requested = await _request(conversation, body, read, message_id if is_durable else None)
         asked = Asked(requested, body.model, int(engine.now().timestamp()), is_durable)
         if body.stream:
@@ -105,12 +105,17 @@ def _check_model(engine: Engine, model: str) -> None:
 
 
 async def _conversation(
-    engine: Engine, caller: Caller, body: CompletionBody, read: ReadMessages, stack: AsyncExitStack
+    engine: Engine,
+    caller: Caller,
+    body: CompletionBody,
+    read: ReadMessages,
+    message_id: str | None,
+    stack: AsyncExitStack,
 ) -> tuple[Conversation, bool]:
     """Return the conversation, and whether it is kept."""
     conversation_id = body.metadata.conversation_id if body.metadata is not None else None
     if conversation_id is not None:
-        return await durable(engine, caller, conversation_id, body, read), True
+        return await durable(engine, caller, conversation_id, body, read, message_id or str(uuid.uuid4())), True
     if body.turnwise is not None:
         sentence = "Only a conversation that is kept, by metadata.conversation_id, can wait for a person."
         raise OpenAiRefusal("unsupported_parameter", sentence, "turnwise")

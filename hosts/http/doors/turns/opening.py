@@ -7,25 +7,31 @@ from typing import Any
 
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
+from .....engine.requests import make
 from .....states.errors import Refused, UnknownConversation
+from .....states.events import UserMessage
 from ...dependencies import Caller
+from .requested_turn import Said
 
 
 async def opened(
     engine: Engine,
     caller: Caller,
     conversation_id: str,
+    said: Said,
+    message_id: str,
     *,
     messages: list[dict[str, Any]],
     model: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Conversation:
-    """Return the caller's conversation with this id; if there is none, a new one that begins with these messages.
-    Raises what `Engine.create` raises, and `UnknownConversation` for the id of somebody else."""
+    """Return the caller's conversation with this id; if there is none, a new one that begins with these messages, for
+    what is `said` next under `message_id`. Raises what `Engine.create` raises, `InvalidInput` for a message that no
+    conversation takes, before one is created for it, and `UnknownConversation` for the id of somebody else."""
     try:
         return await caller.open(engine, conversation_id)
     except UnknownConversation:
-        pass
+        make(UserMessage, event_id=message_id, at=engine.now(), text=said.text, images=said.images, when_busy=None)
     try:
         return await engine.create(
             conversation_id=conversation_id, model=model, messages=messages, owner=caller.owner, metadata=metadata

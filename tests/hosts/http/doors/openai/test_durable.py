@@ -86,6 +86,18 @@ class TestAConversationThatIsKept:
         assert json.loads(said(second)) == ["system", "assistant", "user", "assistant", "user"]
         assert first.turnwise["conversation_id"] == talk.id
 
+    @pytest.mark.parametrize("messages_id", [None, "x" * 201], ids=["blank text", "long id"])
+    def test_a_refused_first_message_creates_none(
+        self, talk: Talk, server: LiveServer, messages_id: str | None
+    ) -> None:
+        """Nothing is stored of a request that no conversation takes."""
+        text = "" if messages_id is None else "Hello"
+        with pytest.raises((openai.BadRequestError, openai.UnprocessableEntityError)):
+            talk.say(text, message_id=messages_id)
+
+        with server.client() as client:
+            assert client.get(f"/conversations/{talk.id}").status_code == 404
+
     def test_only_the_newest_message_is_sent(self, talk: Talk, server: LiveServer, engine: Engine) -> None:
         """The server has the history; a client may leave it out, and what it claims about it changes nothing."""
         talk.say("say one")
