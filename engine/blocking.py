@@ -162,6 +162,7 @@ class BlockingConversation(_Blocking[Conversation]):
     view = _waits(Conversation.view)
     updated_at = _waits(Conversation.updated_at)
     steps = _waits(Conversation.steps)
+    step_of = _waits(Conversation.step_of)
     model_request = _waits(Conversation.model_request)
     outbox = _waits(Conversation.outbox)
     replay = _waits(Conversation.replay)

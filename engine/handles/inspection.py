@@ -41,6 +41,12 @@ class Inspection(Handle):
         first, most = _count("after", after), None if limit is None else _count("limit", limit)
         return () if most == 0 else await self._loop.steps.read(first, most)
 
+    async def step_of(self, request_id: str) -> int | None:
+        """Return the number of the step that took the request with this id, which may be that of a message; None if no
+        step did. The cost does not grow with the log. Raises `StoreError`."""
+        handled = await self._loop.recent_requests.find_by_id(request_id)
+        return None if handled is None or handled.is_no_op else handled.seq
+
     async def model_request(self, seq: int) -> RequestView:
         """Return the request for the next answer that the step `seq` asked for, as it was sent to the model, or is
         being sent. It is written again from the log, by the code that wrote it then.

@@ -165,6 +165,25 @@ class TestSteps:
             assert len(reading.result()) == 3
 
 
+class TestTheStepOfARequest:
+    """`step_of` finds a request without reading the log."""
+
+    async def test_it_is_found_by_its_id(self, database: Path) -> None:
+        """That of a message or of another request, also by an engine that has not seen it; nobody's is None."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Pay", message_id="m")
+            await conversation.approve("call_1_0", True, request_id="a")
+            await conversation.cancel(request_id="without effect")
+            taken = {getattr(one.event, "event_id", None): one.seq for one in await conversation.events()}
+
+        async with engine_at(database) as engine:
+            again = await engine.get(conversation.id)
+            found = [await again.step_of(one) for one in ("m", "a", "without effect", "nobody's")]
+
+        assert found == [taken["m"], taken["a"], None, None]
+
+
 class TestRequests:
     """The request of a step is the one that the model was sent."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from turnwise.engine.projections.updates.update import Update
 from turnwise.hosts.page.files import CONTENT_SECURITY_POLICY, page_files, page_routes
 
 
@@ -78,3 +80,15 @@ def test_no_file_of_the_page_needs_what_the_policy_forbids() -> None:
     found = {name: forbidden.findall(file.content) for name, file in page_files().items()}
 
     assert not any(found.values()), found
+
+
+def test_every_type_of_update_is_listened_to_and_shown() -> None:
+    """A browser drops an event whose type has no listener, so a new type of update must be named in the stream, and the
+    view must say what it changes."""
+    types = {kind.type for kind in get_args(Update)}
+    stream, view = (page_files()[name].content.decode() for name in ("stream.js", "view.js"))
+    (listened,) = re.findall(r"const UPDATE_TYPES = \[(.*?)\];", stream, re.DOTALL)
+    (handled,) = re.findall(r"const HANDLERS = \{(.*?)\n\};", view, re.DOTALL)
+
+    assert set(re.findall(r"\w+", listened)) == types
+    assert {*re.findall(r"^  (\w+):", handled, re.MULTILINE), "snapshot"} == types

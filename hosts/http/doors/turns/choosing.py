@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from itertools import pairwise
 
 from .....engine.conversation import Conversation
 from .....engine.projections.updates.state_view import StateView
@@ -72,10 +71,11 @@ class EarlierRequest:
 
 async def earlier_request(conversation: Conversation, request_id: str) -> EarlierRequest | None:
     """Return the request that was stored under this id, None if none was. Raises `StoreError`."""
-    for before, step in pairwise(await conversation.steps()):
-        if step.event.get("event_id") == request_id:
-            return EarlierRequest(step.event["type"] == "user_message", _awaited_in(before.state))
-    return None
+    seq = await conversation.step_of(request_id)
+    if seq is None or seq == 1:  # the first step is that of the creation, before which nothing was waited for
+        return None
+    before, step = await conversation.steps(seq - 2, 2)
+    return EarlierRequest(step.event["type"] == "user_message", _awaited_in(before.state))
 
 
 async def began_waiting(conversation: Conversation) -> int | None:
