@@ -8,6 +8,9 @@ first word of an answer. The baseline is `python -c pass`, measured before each 
     python benchmarks/startup.py chat demo      some of them
     python benchmarks/startup.py --quick        each process once, to see that it works; its figures say little
 
+The processes run from compiled modules, as those of an installed package do: pip compiles them when it installs. Here
+each part lets its process run once before it measures.
+
 How to read it: each line is one figure, its aim beside it, and whether it is met. Of several rounds the best one
 counts, as everything else in them is the work of other programs. The aims in seconds hold for an idle machine; on a
 busy one only the ratios to the baseline say something. An aim that is missed does not fail the program.
@@ -17,7 +20,7 @@ busy one only the ratios to the baseline say something. An aim that is missed do
 | part | what it measures |
 |---|---|
 | imports | `import turnwise`, beside the two libraries that it may cost, and `from turnwise import Engine` |
-| help | `turnwise --help`, to its end |
+| help | `turnwise --help` and `turnwise --version`, to their ends |
 | chat | `turnwise chat`, until it prompts for a message |
 | demo | `turnwise demo`, until it says what it is, and until the model's first word |
 """
@@ -33,11 +36,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 from figures import Figure, at_most
 
-COMMAND = [sys.executable, "-m", "turnwise.hosts.terminal"]
+SCRIPT = Path(sys.executable).with_name("turnwise")
+COMMAND = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "turnwise.hosts.terminal"]
 ROUNDS = 5
 SECONDS = 60.0
 """How long to wait for a process before it counts as hung."""
@@ -45,7 +50,7 @@ SECONDS = 60.0
 PROMPT = b"\x1b[0;36;1m> "
 GREETING, FIRST_WORD = b"A conversation", b"This"
 
-_SETTINGS = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$")
+_SETTINGS = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$|PYTHONDONTWRITEBYTECODE$")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not _SETTINGS.match(name)},
     "TERM": "xterm-256color",
@@ -125,8 +130,10 @@ def _read(terminal: int) -> bytes:
 
 
 def best_of(rounds: int, measure: Callable[[], float]) -> float:
-    """The best of several rounds, in seconds. The baseline is measured before each of them."""
+    """The best of several rounds, in seconds. The baseline is measured before each of them. The first round of all only
+    compiles what is imported."""
     times = []
+    measure()
     for _ in range(rounds):
         BASELINE.measure()
         times.append(measure())
@@ -152,9 +159,10 @@ def imports(rounds: int) -> Iterator[Figure]:
 
 
 def help(rounds: int) -> Iterator[Figure]:
-    """The list of commands."""
-    seconds = best_of(rounds, lambda: time_of([*COMMAND, "--help"]))
-    yield at_most("turnwise --help", seconds, 0.5, "s", ratio_of(seconds))
+    """The list of commands, and the version."""
+    for option in ("--help", "--version"):
+        seconds = best_of(rounds, partial(time_of, [*COMMAND, option]))
+        yield at_most(f"turnwise {option}", seconds / BASELINE.seconds, 5, "× python", f" ({seconds * 1e3:.0f} ms)")
 
 
 def chat(rounds: int) -> Iterator[Figure]:

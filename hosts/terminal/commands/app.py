@@ -1,18 +1,18 @@
 """The commands of `turnwise`.
 
 Each command imports its module when it runs, so that help is shown at once: the machine, the store and the libraries
-for the terminal take tenths of a second to import, a model library takes seconds.
+for the terminal take tenths of a second to import, a model library takes seconds. Help is plain text for the same
+reason: rich takes as long to import as everything else that help needs.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ..output.log_handlers import configure_logging
+from ..output.error_messages import REFUSED
 from . import options
 from .chat_help import ChatHelp
 
@@ -23,8 +23,9 @@ app = typer.Typer(
     help="Conversations as explicit state machines: hold one, look at stored ones, replay them.",
     epilog="Options may also be set as TURNWISE_… in the environment, or in turnwise.toml in the working directory.",
     add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -38,11 +39,15 @@ def _print_version(given: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Take the options that belong to no command. Without a command the help is shown, and nothing was done."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(REFUSED)
 
 
 @app.command(cls=ChatHelp)
@@ -90,7 +95,10 @@ def demo(
     voice_debug: options.VoiceDebug = None,
     debug: options.Debug = None,
 ) -> None:
-    """Watch a short conversation with tools and a question; needs no key and no network."""
+    """Watch a short conversation with tools and a question.
+
+    It needs no key and no network.
+    """
     display = {"thoughts": thoughts, "speak": speak, "plain": plain, "voice_debug": voice_debug, "debug": debug}
     settings = _settings(db=db, **_models(model), tools=tools, preset=preset, profile=profile, **display)
     from .demo import demo
@@ -173,7 +181,10 @@ def replay(
     db: options.Db = None,
     debug: options.Debug = None,
 ) -> None:
-    """Replay the events of a conversation; exit 1 if a step differs from what was stored."""
+    """Replay the events of a conversation.
+
+    Exit 1 if a step differs from what was stored.
+    """
     settings = _settings(db=db, debug=debug)
     _check_one_or_all(conversation_id, everything)
     from .replay import replay
@@ -226,10 +237,10 @@ def export(
     db: options.Db = None,
     debug: options.Debug = None,
 ) -> None:
-    """Write a conversation to stdout as JSON lines; exit 1 if a damaged one was left out.
+    """Write a conversation to stdout as JSON lines.
 
-    With --format openai its messages are written as other programs read them: a JSON list, and with --all a line
-    {"messages": […]} for each conversation.
+    Exit 1 if a damaged one was left out. With --format openai its messages are written as other programs read them: a
+    JSON list, and with --all a line {"messages": […]} for each conversation.
     """
     settings = _settings(db=db, debug=debug)
     _check_one_or_all(conversation_id, everything)
@@ -247,10 +258,10 @@ def import_(
     db: options.Db = None,
     debug: options.Debug = None,
 ) -> None:
-    """Store the conversations of an export, or begin new ones with the messages of another program.
+    """Store the conversations of an export.
 
-    Those of an export keep their ids; all of them are stored, or none. With --format openai each list of messages
-    becomes a new conversation, and what was repaired in it is printed.
+    They keep their ids; all of them are stored, or none. With --format openai each list of messages, as other programs
+    write them, becomes a new conversation, and what was repaired in it is printed.
     """
     settings = _settings(db=db, debug=debug, preset=preset)
     _check_format(format_)
@@ -303,6 +314,7 @@ def _refuse(sentence: str, condition: bool) -> None:
 
 def _settings(**given: object) -> Settings:
     from ..configuration.settings import read_settings
+    from ..output.log_handlers import configure_logging
 
     settings = read_settings(**given)
     configure_logging(settings.debug, settings.voice_debug)
@@ -310,4 +322,6 @@ def _settings(**given: object) -> Settings:
 
 
 def _run(command: Coroutine[Any, Any, int]) -> NoReturn:
+    import asyncio
+
     raise typer.Exit(asyncio.run(command))

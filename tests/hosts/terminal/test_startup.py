@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 IMPORTED = re.compile(r"^import time: .*\| *(\S+)$", re.MULTILINE)
 """A line of `python -X importtime`, with the name of the module."""
 
@@ -47,11 +49,12 @@ def test_a_demo_without_a_terminal_imports_no_prompt(tmp_path: Path) -> None:
     assert not imports_of("demo", folder=tmp_path) & {"prompt_toolkit", "questionary"}
 
 
-def test_help_imports_neither_the_machine_nor_a_store(tmp_path: Path) -> None:
-    """It needs the commands and their options only."""
-    imported = imports_of("--help", folder=tmp_path)
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_what_needs_no_conversation_imports_the_commands_and_their_options_only(option: str, tmp_path: Path) -> None:
+    """Neither the machine nor a store, and neither an event loop nor the library that draws boxes."""
+    imported = imports_of(option, folder=tmp_path)
 
-    assert not imported & {"pydantic", "sqlalchemy", "alembic", "transitions", *MODEL_LIBRARIES}
+    assert not imported & {"asyncio", "pydantic", "rich", "sqlalchemy", "alembic", "transitions", *MODEL_LIBRARIES}
     assert not imported & {"turnwise.states", "turnwise.engine", "turnwise.persistence"}
 
 

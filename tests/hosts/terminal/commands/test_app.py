@@ -28,6 +28,7 @@ class TestHelp:
 
         for command in COMMANDS:
             assert f" {command} " in done.stdout
+        assert "...\n" not in done.stdout.partition("Commands:")[2]  # what a command does fits on its line
         assert (done.returncode, done.stderr) == (0, "")
 
     def test_that_of_a_chat_lists_the_presets_and_the_built_in_tools(self, in_process: InProcessRun) -> None:
