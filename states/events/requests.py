@@ -29,7 +29,7 @@ class _BringsRules(Request):
 
     @model_serializer(mode="wrap")
     def _with_whole_policy(self, write: Any) -> dict[str, Any]:
-        return {"type": self.type, **write(self), "policy": self.policy.model_dump(mode="json")}
+        return {**write(self), "policy": self.policy.model_dump(mode="json")}
 
 
 class Opened(_BringsRules):
@@ -81,7 +81,7 @@ class Opened(_BringsRules):
     @model_serializer(mode="wrap")
     def _with_whole_policy(self, write: Any) -> dict[str, Any]:
         """The revision is always written, too, apart from the first, which stands in no log."""
-        written = {"type": self.type, **write(self), "policy": self.policy.model_dump(mode="json")}
+        written = {**write(self), "policy": self.policy.model_dump(mode="json")}
         written.pop("revision", None)
         return written if self.revision == FIRST_REVISION else {**written, "revision": self.revision}
 

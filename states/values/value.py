@@ -6,6 +6,9 @@ A conversation is stored, read back years later and folded again, so its data is
 - closed: an unknown field is an error where the value is made;
 - exact: a value that is written as JSON and read back is equal to itself. Fields with their default are left out, so a
   log that was written before a field existed keeps its meaning.
+
+Each step writes its event, its effects and its state, so a value is written by one call of pydantic-core which calls no
+Python for a field. What `BaseModel.model_dump_json` and a serializer in Python add costs more than the writing itself.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_serializer
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
+from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -46,9 +49,20 @@ class Value(BaseModel):
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
         return _made(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
 
-    def to_json(self) -> str:
-        """Return this value as JSON, without the fields that have their default. `Pure.`"""
-        return self.model_dump_json(exclude_defaults=True)
+    def __eq__(self, other: object) -> bool:
+        """Whether the other value is of the same class and has equal fields. A value has nothing else to compare: that
+        it may be made by validation or by the machine makes no difference.
+
+        pydantic-core calls this for every field that has a value as its default, to leave the default out.
+        """
+        if type(self) is not type(other):
+            return NotImplemented
+        return self is other or self.__dict__ == other.__dict__
+
+    def to_json(self, exclude: set[str] | None = None) -> str:
+        """Return this value as JSON, without the fields that have their default, and without the fields in `exclude`.
+        `Pure.`"""
+        return self.__pydantic_serializer__.to_json(self, exclude=exclude, exclude_defaults=True).decode()
 
 
 class Tagged(Value):
@@ -56,9 +70,19 @@ class Tagged(Value):
 
     type: str
 
-    @model_serializer(mode="wrap")
-    def _with_type(self, write: Any) -> dict[str, Any]:
-        return {"type": self.type, **write(self)}
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of this value, in which the type is written although it is the default of its field.
+
+        A field whose schema names a serializer of its own has no default where it is written. So pydantic-core writes
+        the value without a call of Python.
+        """
+        schema = handler(source)
+        inner: Any = handler.resolve_ref_schema(schema)
+        while inner["type"] != "model-fields":
+            inner = inner["schema"]
+        inner["fields"]["type"]["schema"]["serialization"] = core_schema.simple_ser_schema("str")
+        return schema
 
 
 # The four slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
@@ -114,6 +138,14 @@ class Part(Value, metaclass=_MadeUnchecked):
 
 class TaggedPart(Part, Tagged):
     """A part of a family whose members are told apart by their `type`."""
+
+
+_ANY_VALUES = SchemaSerializer(core_schema.tuple_variable_schema(core_schema.any_schema()))
+
+
+def json_array(values: tuple[Value, ...]) -> str:
+    """Return these values as a JSON array, each as `Value.to_json` writes it. `Pure.`"""
+    return _ANY_VALUES.to_json(values, exclude_defaults=True).decode()
 
 
 def members(union: Any, base: type[V]) -> tuple[type[V], ...]:

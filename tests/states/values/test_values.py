@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +17,7 @@ from turnwise.states import (
     Context,
     Event,
     Heard,
+    Idle,
     LlmResponse,
     Opened,
     Policy,
@@ -25,10 +29,12 @@ from turnwise.states import (
     Usage,
     UserMessage,
 )
-from turnwise.states.events import exact
+from turnwise.states.effects import EFFECTS, PersistMessage
+from turnwise.states.events import EVENTS, exact
+from turnwise.states.states import STATES
 from turnwise.states.values.questions import UserQuestion, answers_as_json
 from turnwise.states.values.repeats import fingerprint
-from turnwise.states.values.value import Block, Instant, Part, RequestText, Text, later, shortened
+from turnwise.states.values.value import Block, Instant, Part, RequestText, Tagged, Text, json_array, later, shortened
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import call, question
@@ -307,6 +313,77 @@ class TestParts:
         made = Late(last=3, right=5, left=1)
 
         assert made.to_json() == Late.model_validate_json(made.to_json()).to_json() == '{"left":1,"right":5,"last":3}'
+
+
+def python_calls(action: Callable[[], object]) -> int:
+    """How many functions written in Python this action calls, with itself."""
+    profile = cProfile.Profile(builtins=False)
+    profile.runcall(action)
+    return sum(entry.callcount for entry in profile.getstats() if not isinstance(entry.code, str))
+
+
+class TestWriting:
+    """A value is written as JSON by one call of pydantic-core."""
+
+    @pytest.mark.parametrize("kind", EVENTS + EFFECTS + STATES, ids=lambda kind: kind.__name__)
+    def test_the_type_is_the_first_field_of_its_family(self, kind: type[Tagged]) -> None:
+        """Every event, effect and state has its type as its first field, so the type is written first."""
+        assert next(iter(kind.model_fields)) == "type"
+
+    def test_the_type_is_written_and_every_other_default_is_not(self) -> None:
+        """A value that has nothing but defaults is written as its type, as JSON and as data."""
+        assert Idle().to_json() == Idle().model_dump_json(exclude_defaults=True) == '{"type":"idle"}'
+        assert Idle().model_dump(exclude_defaults=True) == {"type": "idle"}
+        assert list(Idle().model_dump()) == ["type", "book"]
+
+    def test_the_type_is_written_within_another_value(self) -> None:
+        """A value in a field is written with its type, too."""
+        assert PersistMessage(said=Heard(seq=3)).to_json() == (
+            '{"type":"persist_message","said":{"type":"heard","seq":3}}'
+        )
+
+    def test_a_field_can_be_left_out(self) -> None:
+        """The named fields are left out."""
+        assert MESSAGE.to_json(exclude={"at", "event_id"}) == '{"type":"user_message","text":"Hello"}'
+
+    def test_values_are_written_as_an_array_as_each_is_alone(self) -> None:
+        """An array holds each value as its own `to_json` writes it."""
+        values = (PersistMessage(said=Heard(seq=3)), Opened(event_id="1", at=NOON), MESSAGE, Usage(), Idle())
+
+        assert json_array(values) == f"[{','.join(value.to_json() for value in values)}]"
+        assert json_array(()) == "[]"
+
+    def test_no_python_is_called_for_a_field(self) -> None:
+        """Writing a step calls `to_json`, and one comparison for each default that is a value itself."""
+        assert python_calls(PersistMessage(said=Heard(seq=3)).to_json) == 1
+        assert python_calls(LlmResponse(effect_id=1, at=NOON, content="a", usage=Usage(cost=0.1)).to_json) == 2
+
+
+class TestEquality:
+    """Values are equal if they are of one class and their fields are equal."""
+
+    def test_how_a_value_was_made_makes_no_difference(self) -> None:
+        """A value that the machine made equals one that was read, and both have the same hash and the same text."""
+        made, read = Heard(seq=3), Heard.model_validate({"seq": 3})
+
+        assert (made == read, hash(made) == hash(read), repr(made) == repr(read)) == (True, True, True)
+        assert made.model_fields_set != read.model_fields_set
+
+    def test_values_of_two_classes_differ(self) -> None:
+        """Equal fields of two classes are two values, and so are a value and its fields."""
+
+        class Twin(Heard):
+            """The same fields."""
+
+        assert Heard(seq=3) != Twin(seq=3)
+        assert Twin(seq=3) != Heard(seq=3)
+        assert Heard(seq=3) != dict(Heard(seq=3))
+        assert Heard(seq=3) != Heard(seq=4)
+
+    def test_something_that_compares_itself_is_asked(self) -> None:
+        """An object that equals everything equals a value, on either side."""
+        assert Heard(seq=3) == ANY
+        assert Heard(seq=3) == ANY
 
 
 def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> None:
