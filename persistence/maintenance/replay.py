@@ -3,6 +3,9 @@
 The machine is pure, so the same events must lead to the same effects and states as before. If they do not, either the
 rules have changed since or the file is damaged. A database of real conversations is therefore a test of every change of
 the rules.
+
+Equal texts are equal values. So only the event of a row is decoded: what it leads to is written as JSON and compared with
+the row. Only where that differs is the rest of the row decoded, compared as values, and reported.
 """
 
 from __future__ import annotations
@@ -16,19 +19,19 @@ from ...states.effects import DeliverToUser, Effect
 from ...states.errors import Refused
 from ...states.events import Event, Opened
 from ...states.machine import begin, transition
-from ...states.projections.transcript import Transcript
+from ...states.projections.heard_texts import words
 from ...states.replies.reply_text import text_of_reply
-from ...states.states import State
+from ...states.states import Idle, State
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
 from ..errors import Damaged
 from ..ports import Store
-from ..records.codec import decode, decode_state
+from ..records.codec import content_of, decode, decode_event, decode_state, effects_text
 from ..records.conversation_record import ConversationRecord
-from ..records.digests import GENESIS, digest
+from ..records.digests import GENESIS, digest, link
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_link
-from ..records.rows import HeadRow
+from ..records.rows import EventRow, HeadRow
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ def replay(log: Iterable[StoredEntry]) -> ReplayReport:
     At each step the effects, the end of a turn, the digest of the state and the chain are compared. An event that is
     refused or ignored now is a divergence too. `Pure.`
     """
-    return _run(Fold(), log)
+    fold = Fold()
+    return _run(fold, map(fold.take, log))
 
 
 async def replay_conversation(store: Store, conversation_id: str) -> ReplayReport:
@@ -84,20 +88,35 @@ async def replay_conversation(store: Store, conversation_id: str) -> ReplayRepor
     return await asyncio.to_thread(replay_record, await store.read_record(conversation_id))
 
 
-@dataclass
+@dataclass(slots=True)
 class Fold:
-    """A replay under way. `take` must be given every step, in order."""
+    """A replay under way. `take` or `take_row` must be given every step, in order."""
 
     seq: int = 0
     chain: bytes = GENESIS
     state: State | None = None
     context: Context = field(default_factory=Context)
-    transcript: Transcript = field(default_factory=Transcript)
     deliveries: list[str] = field(default_factory=list)
+    _events: dict[int, Event] = field(default_factory=dict)
+    """The events, by step, whose texts may still be delivered. A conversation in `Idle` refers to none."""
+
+    def take_row(self, row: EventRow) -> Divergence | None:
+        """Take one step as it is stored, unless it comes out differently. Returns the divergence. Raises `Damaged` if
+        the row cannot be read."""
+        event = decode_event(row)
+        try:
+            step = self._step(event)
+        except Refused:
+            step = None
+        if step is None or step.ignored or not self._is_stored_as(row, step):
+            return self.take(decode(row))
+        self._advance(event, step, row.chain)
+        return None
 
     def take(self, entry: StoredEntry) -> Divergence | None:
         """Take one step, unless it comes out differently. Returns the divergence."""
-        actual, reason = self._outcome(entry)
+        step, reason = self._outcome(entry)
+        actual = StepOutcome() if step is None else _outcome_of(step)
         try:
             check_link(entry, self.seq, self.chain)
         except Damaged as damaged:
@@ -105,11 +124,9 @@ class Fold:
                 return Divergence(damaged.seq, reason=damaged.sentence)
             reason = damaged.sentence
         reason = reason or _difference(entry, actual)
-        if reason is not None:
-            return Divergence(entry.seq, entry.event, _stored(entry), actual, reason)
-        self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
-        self.context = self.context.after(entry.event)
-        self._note_deliveries(entry)
+        if step is None or reason is not None:
+            return Divergence(entry.seq, entry.event, _stored(entry), actual, reason or "")
+        self._advance(entry.event, step, entry.chain)
         return None
 
     def end(self, head: HeadRow) -> Divergence | None:
@@ -128,22 +145,37 @@ class Fold:
         """Return the report of the steps so far."""
         return ReplayReport(self.seq, divergence, tuple(self.deliveries))
 
-    def _note_deliveries(self, entry: StoredEntry) -> None:
-        self.transcript.add(entry)
-        delivered = (effect.said for effect in entry.effects if isinstance(effect, DeliverToUser))
-        self.deliveries += (text_of_reply(self.transcript.words(said), self.context.policy) for said in delivered)
+    def _is_stored_as(self, row: EventRow, step: Step) -> bool:
+        """Whether the row is the next one of the log, undamaged, and says the same as this step, in the same words."""
+        return (
+            row.seq == self.seq + 1
+            and row.effects == effects_text(step.effects)
+            and row.ended == (None if step.ended is None else step.ended.to_json())
+            and row.state == digest(step.state.to_json())
+            and row.chain == link(self.chain, content_of(row))
+        )
 
-    def _outcome(self, entry: StoredEntry) -> tuple[StepOutcome, str | None]:
+    def _advance(self, event: Event, step: Step, chain: bytes) -> None:
+        self.seq, self.chain, self.state = self.seq + 1, chain, step.state
+        self.context = self.context.after(event)
+        self._events[self.seq] = event
+        for effect in step.effects:
+            if type(effect) is DeliverToUser:
+                self.deliveries.append(text_of_reply(words(effect.said, self._events), self.context.policy))
+        if type(step.state) is Idle:
+            self._events.clear()
+
+    def _outcome(self, entry: StoredEntry) -> tuple[Step | None, str | None]:
         """Return what the event leads to now, or why it leads to nothing."""
         try:
             step = self._step(entry.event)
         except Refused as refused:
-            return StepOutcome(), f"Step {entry.seq} is refused now, with the code {refused.code}."
+            return None, f"Step {entry.seq} is refused now, with the code {refused.code}."
         if step is None:
-            return StepOutcome(), "The log does not begin with the opening of a conversation."
+            return None, "The log does not begin with the opening of a conversation."
         if step.ignored:
-            return StepOutcome(), f"Step {entry.seq} is ignored now."
-        return StepOutcome(step.effects, step.ended, digest(step.state.to_json()), step.state), None
+            return None, f"Step {entry.seq} is ignored now."
+        return step, None
 
     def _step(self, event: Event) -> Step | None:
         if self.state is not None:
@@ -151,21 +183,17 @@ class Fold:
         return begin(event) if isinstance(event, Opened) else None
 
 
-def _run(fold: Fold, log: Iterable[StoredEntry]) -> ReplayReport:
+def _run(fold: Fold, divergences: Iterable[Divergence | None]) -> ReplayReport:
     try:
-        for entry in log:
-            divergence = fold.take(entry)
-            if divergence is not None:
-                return fold.report(divergence)
+        return fold.report(next(filter(None, divergences), None))
     except Damaged as damaged:
         return fold.report(Divergence(damaged.seq, reason=damaged.sentence))
-    return fold.report()
 
 
 def replay_record(record: ConversationRecord) -> ReplayReport:
     """Replay a conversation by its rows, as `replay_conversation` does. `Pure.`"""
     fold = Fold()
-    report = _run(fold, map(decode, record.steps))
+    report = _run(fold, map(fold.take_row, record.steps))
     if report.divergence is None:
         return fold.report(fold.end(record.head))
     return fold.report(_in_full(report.divergence, record.head))
@@ -195,6 +223,10 @@ def _difference(entry: StoredEntry, actual: StepOutcome) -> str | None:
 
 def _stored(entry: StoredEntry) -> StepOutcome:
     return StepOutcome(entry.effects, entry.ended, entry.digest)
+
+
+def _outcome_of(step: Step) -> StepOutcome:
+    return StepOutcome(step.effects, step.ended, digest(step.state.to_json()), step.state)
 
 
 def _outcome_at(state: State | None) -> StepOutcome:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from ...states.effects import AnyEffect, Effect
 from ...states.events import EVENTS, Answer, Event, Opened
@@ -30,6 +31,7 @@ VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN_COLUMNS = {"at", "event_id"}
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
+_VALIDATORS = {name: event.__pydantic_validator__ for name, event in _EVENT_TYPES.items()}
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
 _STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
@@ -66,12 +68,11 @@ def decode(row: EventRow) -> StoredEntry:
     Raises `Damaged` if this turnwise cannot read the row. A row that can be read is not necessarily the one that was
     written; `check_link` tells.
     """
-    if row.version != VERSION or row.type not in _EVENT_TYPES:
-        raise _unreadable(row)
+    event = decode_event(row)
     try:
         return StoredEntry(
             seq=row.seq,
-            event=_event(row),
+            event=event,
             effects=_EFFECTS.validate_json(row.effects) if row.effects is not None else (),
             ended=TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
             turn=row.turn,
@@ -79,8 +80,34 @@ def decode(row: EventRow) -> StoredEntry:
             chain=row.chain,
             content=content_of(row),
         )
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError) as error:
         raise _unreadable(row) from error
+
+
+def decode_event(row: EventRow) -> Event:
+    """Return the event in a row. `Pure.` Raises `Damaged` like `decode`."""
+    if row.version != VERSION or row.type not in _EVENT_TYPES:
+        raise _unreadable(row)
+    try:
+        values = _payload_of(row)
+        values["type"], values["at"] = row.type, from_microseconds(row.at)
+        if row.event_id is not None:
+            values["event_id"] = row.event_id
+        if row.effect_id is not None:
+            values["effect_id"] = row.effect_id
+        event: Event = _VALIDATORS[row.type].validate_python(values)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise _unreadable(row) from error
+    return event
+
+
+def _payload_of(row: EventRow) -> Any:
+    """Return the payload as data. pydantic's parser takes a third of the time of Python's, but reads neither values
+    that are nested more than 200 levels deep nor half of a surrogate pair."""
+    try:
+        return from_json(row.payload)
+    except ValueError:
+        return json.loads(row.payload)
 
 
 def _unreadable(row: EventRow) -> Damaged:
@@ -129,7 +156,7 @@ def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
         at=to_microseconds(event.at),
         turn=step.state.book.turn,
         payload=_payload(event),
-        effects=_array(step.effects),
+        effects=effects_text(step.effects),
         ended=step.ended.to_json() if step.ended else None,
         state=state,
         chain=b"",
@@ -161,14 +188,8 @@ def _payload(event: Event) -> str:
     return with_given_messages(payload, given) if given else payload
 
 
-def _event(row: EventRow) -> Event:
-    own: dict[str, Any] = {"type": row.type, "at": from_microseconds(row.at)}
-    own |= {} if row.event_id is None else {"event_id": row.event_id}
-    own |= {} if row.effect_id is None else {"effect_id": row.effect_id}
-    return _EVENT_TYPES[row.type].model_validate({**json.loads(row.payload), **own})
-
-
-def _array(effects: tuple[Effect, ...]) -> str | None:
+def effects_text(effects: tuple[Effect, ...]) -> str | None:
+    """Return effects as a row holds them: a JSON array, or None if there are none. `Pure.`"""
     return f"[{','.join(effect.to_json() for effect in effects)}]" if effects else None
 
 

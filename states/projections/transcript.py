@@ -38,6 +38,7 @@ from ..values.mail import imitates_mail
 from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stopped, ToolCall
 from ..values.turn import TurnEnded
 from .given_messages import given_messages
+from .heard_texts import words
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,7 @@ class Transcript:
 
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
-        match said:
-            case Made(text=text):
-                return text
-            case Heard(seq=seq, index=index):
-                return self._heard[seq].texts[index]
-            case Joined() | Outcomes():
-                return said.text_of(self.words(part) for part in said.parts)
+        return words(said, self._heard)
 
     def images(self, said: Said) -> tuple[Image, ...]:
         """The images that belong to the text of a result. `Pure.`"""

@@ -1,0 +1,20 @@
+"""The texts that references mean, looked up in the events that brought them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..events import Event
+from ..values.messages import Heard, Joined, Made, Outcomes, Said
+
+
+def words(said: Said, events: Mapping[int, Event]) -> str:
+    """Return the text that `said` refers to, given the events by their steps. Raises LookupError if there is no such
+    text. `Pure.`"""
+    match said:
+        case Made(text=text):
+            return text
+        case Heard(seq=seq, index=index):
+            return events[seq].texts[index]
+        case Joined() | Outcomes():
+            return said.text_of(words(part, events) for part in said.parts)
