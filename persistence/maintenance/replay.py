@@ -4,8 +4,8 @@ The machine is pure, so the same events must lead to the same effects and states
 rules have changed since or the file is damaged. A database of real conversations is therefore a test of every change of
 the rules.
 
-Equal texts are equal values. So only the event of a row is decoded: what it leads to is written as JSON and compared with
-the row. Only where that differs is the rest of the row decoded, compared as values, and reported.
+Equal texts are equal values. So only the event of a row is decoded: what it leads to is written as JSON and compared
+with the row. Only where that differs is the rest of the row decoded, compared as values, and reported.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from ...states.state import Book
 from ...states.states import AnyState, State, Timer
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
+from ...states.values.value import json_array
 from ..errors import Damaged
 from .digests import content, digest, link
 from .entry import StoredEntry
@@ -190,7 +191,7 @@ def _payload(event: Event) -> str:
 
 def effects_text(effects: tuple[Effect, ...]) -> str | None:
     """Return effects as a row holds them: a JSON array, or None if there are none. `Pure.`"""
-    return f"[{','.join(effect.to_json() for effect in effects)}]" if effects else None
+    return json_array(effects) if effects else None
 
 
 def content_of(row: EventRow) -> bytes:
