@@ -14,6 +14,7 @@ BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py"
 TRANSITION = BENCHMARKS / "transition.py"
 LONG_DIALOGUE = BENCHMARKS / "long_dialogue.py"
+LONG_TURN = BENCHMARKS / "long_turn.py"
 WAKE_UPS = BENCHMARKS / "wake_ups.py"
 
 
@@ -84,6 +85,13 @@ def test_a_long_dialogue_compares_its_ends() -> None:
     ]
     assert len([line for line in lines if "at most" in line]) == 4
     assert "23, 23" in lines[0]
+
+
+def test_a_long_turn_compares_its_ends() -> None:
+    """The late rounds of a turn and the late turns of a conversation are compared with the early ones."""
+    lines = figures(LONG_TURN)
+
+    assert [line.split("the late ")[1].split()[0] for line in lines if "at most" in line] == ["round", "turn"]
 
 
 def test_schedules_cost_one_task_and_one_timer() -> None:

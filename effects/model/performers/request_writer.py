@@ -43,10 +43,22 @@ class RequestWriter:
         """Return the request that `effect` asks for, without the fresh context, and its digest. `context`, `turn` and
         `transcript` are those of the step that has the effect; `prompt` keeps the written beginning for the next
         request of this conversation."""
+        if effect.plain:  # it has nothing in common with the requests before and behind it
+            prompt = CachedPrompt(prompt.conversation_id)
         tools = offered_to(effect, offer)
-        assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed)
-        settings = settings_of(context.policy, effect.profile)
-        return prompt.request(effect, assembled.system, assembled.messages, tools, turn, settings)
+        assembled = assemble_context(
+            effect, context, transcript, turn, offer.explained, tools.listed, prompt.write_system
+        )
+        return prompt.request(
+            effect,
+            assembled.system,
+            assembled.history,
+            tools,
+            turn,
+            settings_of(context.policy, effect.profile),
+            closing=assembled.closing,
+            wording=assembled.wording,
+        )
 
 
 def offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:

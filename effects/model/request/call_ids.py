@@ -11,31 +11,35 @@ class CallIds:
     """Assigns ids. An id that is legal and not yet used is kept.
 
     The id that replaces another one depends only on the calls before it. So the beginning of a growing history stays
-    the same, which keeps the provider's cache of it valid. `earlier` are the ids of the messages before.
+    the same, which keeps the provider's cache of it valid.
     """
 
-    def __init__(self, earlier: CallIds | None = None) -> None:
-        self._earlier = earlier
-        self._used: set[str] = set()
-        self._next_number: int = 1 if earlier is None else earlier._next_number
-
-    def __contains__(self, call_id: str) -> bool:
-        return call_id in self._used or (self._earlier is not None and call_id in self._earlier)
+    def __init__(self) -> None:
+        self._used: dict[str, None] = {}
+        """The ids that were assigned, in this order."""
+        self._next_number = 1
 
     def assign(self, wanted: str) -> str:
         """The id for a call whose own id is `wanted`."""
-        assigned = wanted if _LEGAL_ID.fullmatch(wanted) and wanted not in self else self._make()
-        self._used.add(assigned)
+        is_free = _LEGAL_ID.fullmatch(wanted) and wanted not in self._used
+        assigned = wanted if is_free else self._make()
+        self._used[assigned] = None
         return assigned
 
-    def absorb(self, later: CallIds) -> None:
-        """Add the ids that `later` has assigned, which was made with `earlier=self`."""
-        self._used |= later._used
-        self._next_number = later._next_number
+    @property
+    def place(self) -> tuple[int, int]:
+        """How many ids were assigned, and the number of the next one that is made."""
+        return len(self._used), self._next_number
+
+    def take_back(self, place: tuple[int, int]) -> None:
+        """Forget the ids that were assigned since this place."""
+        count, self._next_number = place
+        while len(self._used) > count:
+            self._used.popitem()
 
     def _make(self) -> str:
         while True:
             call_id = f"call{self._next_number:05}"
             self._next_number += 1
-            if call_id not in self:
+            if call_id not in self._used:
                 return call_id

@@ -20,7 +20,8 @@ from ....states.projections.transcript import Transcript
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Joined, Made, Message
 from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
-from .system_message import NOTHING_RECALLED, Recalled, write_system_message
+from .system_message import NOTHING_RECALLED, Recalled, WriteSystem, write_system_message
+from .wording import Wording
 
 SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
@@ -28,11 +29,23 @@ SUMMARY_TITLE = "Summary of the conversation so far:"
 
 @dataclass(frozen=True)
 class AssembledContext:
-    """The content of a request: the system message, empty if there is none, and the messages as the model reads
-    them."""
+    """The content of a request: the system message, empty if there is none, the messages so far, and the `closing` ones
+    that only this request holds.
+
+    `history` has the messages as they were said; it may be a list of the transcript, so do not change it. `wording`
+    words them for the model; None stands for a history that needs no other words.
+    """
 
     system: str
-    messages: tuple[Message, ...]
+    history: Sequence[Message]
+    closing: tuple[Message, ...] = ()
+    wording: Wording | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages as the model reads them. `Pure.`"""
+        history = self.history if self.wording is None else map(self.wording.read, self.history)
+        return (*history, *self.closing)
 
 
 RESPOND_PLACEHOLDER = "respond_to_user"
@@ -46,18 +59,23 @@ def assemble_context(
     turn: int,
     tools: ExplainedTools = NO_EXPLAINED_TOOLS,
     listed_tools: str = "",
+    write_system: WriteSystem = write_system_message,
 ) -> AssembledContext:
     """The content of the request that `effect` asks for, in the turn under way.
 
     The system message explains `tools` and, by the rules, says which tools there are (`listed_tools`, written by
-    `list_tools`). A plain request holds the system prompt and the user's messages of this turn, and nothing
-    else; the caller sends it without tools. `Pure.`
+    `list_tools`); `write_system` writes it, or returns what was written from the same arguments. A plain request holds
+    the system prompt and the user's messages of this turn, and nothing else; the caller sends it without tools.
+    `Pure.`
     """
     found = transcript.found(effect.memory)
     recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
     return AssembledContext(
-        system=write_system_message(effect, context, recalled, tools, listed_tools, holds_mail=transcript.holds_mail),
-        messages=(*_history(effect, context, transcript, turn, found), *_nudge(effect, transcript, tools)),
+        system=write_system(effect, context, recalled, tools, listed_tools, holds_mail=transcript.holds_mail),
+        history=_history(effect, context, transcript, turn, found),
+        closing=tuple(_nudge(effect, transcript, tools)),
+        # Where no message needs other words, none is looked at.
+        wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered),
     )
 
 
@@ -65,30 +83,17 @@ def _history(
     effect: RequestLlm, context: Context, transcript: Transcript, turn: int, found: MemoryRecalled | None
 ) -> Sequence[Message]:
     """The messages so far that belong into this request."""
-    first = transcript.first_try(turn)
-    preface: list[Message] = []
     if effect.plain:
-        messages = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
-    elif isinstance(context.policy.dialogue, Recent):
-        recent = [Message(role=text.role, text=text.text) for text in (found.recent if found else ())]
-        preface = [_as_read(message, context) for message in recent]
-        messages = list(of_turn(transcript.messages, first))
-    else:
-        if transcript.condensed is not None:
-            preface = [Message(role="user", text=f"{SUMMARY_TITLE}\n{transcript.condensed.summary}")]
-        messages = transcript.current
-    if transcript.is_verbatim:  # no message needs rewriting, so none is looked at: the cost must not grow
-        return (*preface, *messages)
-    return (*preface, *(_as_read(message, context) for message in messages))
-
-
-def _as_read(message: Message, context: Context) -> Message:
-    """The message in the words that a model reads. A message of another agent stands between tags, and nothing else
-    can look like one; a result whose speech did not reach the user has a note that says so."""
-    text = text_for_model(message)
-    if message.undelivered:
-        text = f"{text}\n\n{context.policy.texts.undelivered}".strip()
-    return message if text == message.text else message.replace(text=text)
+        said = of_turn(transcript.messages, transcript.first_try(turn))
+        return [message for message in said if message.role == "user"]
+    if isinstance(context.policy.dialogue, Recent):
+        recent = (Message(role=text.role, text=text.text) for text in (found.recent if found else ()))
+        worded = (message.replace(text=text_for_model(message)) for message in recent)
+        return [*worded, *of_turn(transcript.messages, transcript.first_try(turn))]
+    if transcript.condensed is not None:
+        summary = Message(role="user", text=f"{SUMMARY_TITLE}\n{transcript.condensed.summary}")
+        return [summary, *transcript.current]
+    return transcript.messages
 
 
 def _nudge(effect: RequestLlm, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:

@@ -10,7 +10,6 @@ first; a history from elsewhere may begin with the assistant's greeting.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 from ....states.openai_format.writing import WireMessage, text_parts
 
@@ -31,18 +30,28 @@ _USER_FIRST = re.compile(rf"anthropic|bedrock|claude|gemini|gemma|llama|vertex_a
 """The names of models and providers that refuse a request in which the assistant speaks first."""
 
 
-def arrange(messages: Iterable[WireMessage], model: str, *, are_first: bool = True) -> Iterator[WireMessage]:
-    """The messages with consecutive messages of one role merged. If the model of this name requires it, a message of
-    the assistant stands between a result and a user's message, and, if these messages are the first of the request, a
-    user's message in front of the assistant's. `Pure.`"""
-    needs_separator = _MISTRAL.search(model) is not None
-    previous_role = ""
-    for message in _merge(messages):
-        if are_first and not previous_role and message["role"] == "assistant" and _USER_FIRST.search(model):
-            yield {"role": "user", "content": BEGINNING}
-        yield from _separator(previous_role, message["role"]) if needs_separator else ()
-        yield message
-        previous_role = message["role"]
+class MessageOrder:
+    """The order of messages that the model of this name requires."""
+
+    def __init__(self, model: str) -> None:
+        self._needs_separator = _MISTRAL.search(model) is not None
+        self._needs_user_first = _USER_FIRST.search(model) is not None
+
+    def append(self, message: WireMessage, sent: list[WireMessage], first: int) -> None:
+        """Append the message to those that are sent, of which the first one of the dialogue has the place `first`.
+
+        A message of the same role as the last one is merged with it. If the model requires it, a message of the
+        assistant is put between a result and a user's message, and a user's message in front of the assistant's first.
+        """
+        if len(sent) == first:
+            if message["role"] == "assistant" and self._needs_user_first:
+                sent.append({"role": "user", "content": BEGINNING})
+        elif _can_merge(sent[-1], message):
+            sent[-1] = {**sent[-1], **message, "content": _join(sent[-1]["content"], message["content"])}
+            return
+        elif self._needs_separator:
+            sent += _separator(sent[-1]["role"], message["role"])
+        sent.append(message)
 
 
 def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tuple[WireMessage, ...]:
@@ -50,6 +59,12 @@ def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tupl
     model of this name requires one there. `Pure.`"""
     separator = _separator(previous_role, message["role"]) if _MISTRAL.search(model) else ()
     return (*separator, message)
+
+
+def may_be_merged(message: WireMessage) -> bool:
+    """Whether a message of the same role behind this one becomes one with it. Not if one of them holds sealed thinking:
+    merging would move it, and litellm merges these messages itself. `Pure.`"""
+    return message["role"] != "tool" and "thinking_blocks" not in message
 
 
 def parts_of(content: Content) -> list[WireMessage]:
@@ -63,25 +78,8 @@ def _separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
     return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
 
 
-def _merge(messages: Iterable[WireMessage]) -> Iterator[WireMessage]:
-    last: WireMessage | None = None
-    for message in messages:
-        if last is None:
-            last = message
-        elif _can_merge(last, message):
-            last = {**last, **message, "content": _join(last["content"], message["content"])}
-        else:
-            yield last
-            last = message
-    if last is not None:
-        yield last
-
-
 def _can_merge(first: WireMessage, second: WireMessage) -> bool:
-    """Whether two messages become one. False if one of them holds sealed thinking: merging would move it, and litellm
-    merges these messages itself."""
-    is_sealed = "thinking_blocks" in first or "thinking_blocks" in second
-    return first["role"] == second["role"] != "tool" and not is_sealed
+    return first["role"] == second["role"] and may_be_merged(first) and may_be_merged(second)
 
 
 def _join(first: Content, second: Content) -> Content:

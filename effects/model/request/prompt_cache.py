@@ -1,13 +1,12 @@
-"""Builds requests on top of the written beginning of the previous one.
+"""Keeps the written requests of conversations, so that each request is built on top of the one before.
 
-Each request holds the whole history, and a history grows only at its end. Writing all of it for every request would
-cost more the longer the conversation is. So the messages of finished turns are written once and kept, and a request
-adds those of the turn under way. The kept beginning is used only if the new request begins in the same way. If it does
-not, because the history was condensed, only the last minutes are sent or another model is asked, all messages are
-written anew. The system message may change with each turn, since it holds what was found for the turn; only the digest
-is computed anew then.
+`WrittenMessages` writes the messages that are new, and compares the others with those that it has written. All messages
+are written anew where that does not help: because the history was condensed, only the last minutes are sent, another
+model is asked, or messages have to be worded for the model for the first time. The system message may change with each
+turn, since it holds what was found for the turn; only the digest is computed anew then.
 
-So a request costs what it sends, not what is stored: nothing here looks at a message that is not part of the request.
+So a request costs what is new in it, not what is stored: nothing here looks at a message that is not part of the
+request.
 """
 
 from __future__ import annotations
@@ -22,108 +21,63 @@ from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.messages import Message
 from ...context import EffectContext
 from ..port import ModelRequest
-from .call_ids import CallIds
-from .request_builder import OfferedTools, Segment, compose_request, write_segment, write_system
-from .request_digest import RequestDigest
+from .request_builder import OfferedTools, compose_request, write_system
+from .system_message import KeptSystemMessage
+from .wording import Wording
+from .written_messages import WrittenMessages
 
 MAX_PROMPTS = 128
-"""How many conversations keep the beginning of their requests written: more than ask a model at the same time. Another
-one writes it anew, from the transcript in memory."""
+"""How many conversations keep their requests written: more than ask a model at the same time. Another one writes its
+request anew, from the transcript in memory."""
 
 
 class CachedPrompt:
-    """The written beginning of one conversation's requests."""
+    """The written requests of one conversation, and the system message of the last one, which `write_system` writes."""
 
     def __init__(self, conversation_id: str = "") -> None:
-        self._conversation_id = conversation_id
-        self._reset("", "")
-
-    def _reset(self, model: str, system: str) -> None:
-        self._model = model
-        self._messages: tuple[Message, ...] = ()
-        self._segment = Segment()
-        self._call_ids = CallIds()
-        self._take_system(system)
-
-    def _take_system(self, system: str) -> None:
-        """Put this system message in front of the written messages, which stay as they are."""
-        self._system = intern(system)  # most conversations of an engine have one of a few
-        self._digest = RequestDigest(self._model).add(write_system(system)).add(self._segment.messages)
+        self.conversation_id = conversation_id
+        self.write_system = KeptSystemMessage()
+        self._model = ""
+        self._system = ""
+        self._wording: Wording | None = None
+        self._written = WrittenMessages("")
 
     def request(
         self,
         effect: RequestLlm,
         system: str,
-        messages: tuple[Message, ...],
+        messages: Sequence[Message],
         tools: OfferedTools,
         turn: int,
         settings: ModelSettings = DEFAULT_SETTINGS,
+        *,
+        closing: Sequence[Message] = (),
+        wording: Wording | None = None,
     ) -> tuple[ModelRequest, str]:
         """The request that `build_request` would build from the same arguments, with these settings, and its
-        `request_digest`."""
-        if effect.model != self._model or not self._is_beginning_of(messages):
-            self._reset(effect.model, system)
+        `request_digest`.
+
+        The `closing` messages stand behind the others, in this request only. `wording` words the messages for the
+        model; None leaves them as they are.
+        """
+        self._prepare(effect.model, system, wording)
+        history = messages if isinstance(messages, list) else list(messages)
+        self._written.follow(history, turn)
+        written = self._written.request(history, closing)
+        request = compose_request(effect, written, tools, self.conversation_id, settings)
+        return request, written.digest.finish(request, tools.canonical)
+
+    def _prepare(self, model: str, system: str, wording: Wording | None) -> None:
+        """Keep what was written, unless the messages would be written differently now."""
+        before, now = write_system(self._system), write_system(system)
+        if (model, wording, len(now)) != (self._model, self._wording, len(before)):
+            self._written = WrittenMessages(model, now, None if wording is None else wording.read)
         elif system != self._system:
-            self._take_system(system)
-        self._keep_turns_before(turn, messages)
-        rest = messages[len(self._messages) :]
-        segment = write_segment(rest, CallIds(self._call_ids), effect.model, turn, are_first=not self._messages)
-        if self._can_append(rest, segment):
-            digest = self._digest.add(segment.messages)
-            segment = self._segment + segment
+            self._written.replace_system(now)
         else:
-            segment = write_segment(messages, CallIds(), effect.model, turn)
-            digest = RequestDigest(effect.model).add((*write_system(system), *segment.messages))
-        request = compose_request(effect, system, segment, tools, self._conversation_id, settings)
-        return request, digest.finish(request, tools.canonical)
-
-    def _is_beginning_of(self, messages: tuple[Message, ...]) -> bool:
-        """Whether these messages begin with those that are kept. The newest one is compared first, since it differs
-        wherever a request holds only the last minutes."""
-        count = len(self._messages)
-        if not count:
-            return True
-        is_possible = len(messages) >= count and messages[count - 1] == self._messages[-1]
-        return is_possible and messages[:count] == self._messages
-
-    def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
-        """Keep what was said in the turns before this one, up to a place at which the rest can be appended. That is
-        behind the last message of the model, or in front of it where a given history goes on behind it."""
-        first = len(self._messages)
-        count = next((n for n, message in enumerate(messages[first:]) if message.turn >= turn), len(messages) - first)
-        while count and not _can_divide(messages, first + count):
-            count -= 1
-        if not count:
             return
-        finished = messages[first : first + count]
-        call_ids = CallIds(self._call_ids)
-        segment = write_segment(finished, call_ids, self._model, turn, are_first=not first)
-        if segment.messages and self._can_append(finished, segment):
-            self._messages += finished
-            self._segment += segment
-            self._call_ids.absorb(call_ids)
-            self._digest = self._digest.add(segment.messages)
-
-    def _can_append(self, messages: Sequence[Message], segment: Segment) -> bool:
-        """Whether the segment, written from these messages alone, is the same as if it had been written together with
-        the kept beginning: nothing is merged or inserted between them, and no result belongs to an earlier call."""
-        if not self._messages:
-            return True
-        calls = {call.call_id for message in messages for call in message.tool_calls}
-        has_all_calls = all(message.role != "tool" or message.tool_call_id in calls for message in messages)
-        roles = [self._segment.messages[-1]["role"], *(message["role"] for message in segment.messages[:1])]
-        return has_all_calls and roles in (["assistant", "user"], ["user", "assistant"], ["tool", "assistant"])
-
-
-def _can_divide(messages: Sequence[Message], place: int) -> bool:
-    """Whether a request can be divided in front of this place: a turn ends there, or the model goes on there."""
-    last = messages[place - 1]
-    ends_turn = _speaks(last) and not last.tool_calls
-    return ends_turn or (place < len(messages) and _speaks(messages[place]))
-
-
-def _speaks(message: Message) -> bool:
-    return message.role == "assistant" and (bool(message.tool_calls) or bool(message.text.strip()))
+        self._model, self._wording = model, wording
+        self._system = intern(system)  # most conversations of an engine have one of a few
 
 
 class PromptCache:

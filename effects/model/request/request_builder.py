@@ -8,19 +8,17 @@ them, whatever the transcript holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from ....states.effects import RequestLlm
-from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
+from ....states.openai_format.writing import WireMessage, legal_name
 from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.messages import Message
 from ..port import ModelRequest
-from .call_ids import CallIds
-from .message_order import arrange
 from .request_digest import canonical_json
 from .tool_list import list_tools
+from .written_messages import WrittenMessages, WrittenRequest
 
 
 def build_request(
@@ -37,30 +35,10 @@ def build_request(
     their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
     messages of one role are merged. `Pure.`
     """
-    segment = write_segment(messages, CallIds(), effect.model, turn)
-    return compose_request(effect, system, segment, OfferedTools(tools))
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Consecutive messages of a request as they are sent, and the names of the tools that they call, each once."""
-
-    messages: tuple[WireMessage, ...] = ()
-    called: tuple[str, ...] = ()
-
-    def __add__(self, other: Segment) -> Segment:
-        return Segment(self.messages + other.messages, tuple(dict.fromkeys(self.called + other.called)))
-
-
-def write_segment(
-    messages: Sequence[Message], call_ids: CallIds, model: str, turn: int, *, are_first: bool = True
-) -> Segment:
-    """The messages as they are sent to the model in this turn, with ids of calls from `call_ids`. `are_first` says
-    whether they are the first of the request."""
-    entries = pair_results(messages)
-    written = [wire_message for entry in entries for wire_message in _write(entry, call_ids, model, turn)]
-    called = dict.fromkeys(legal_name(call.name) for entry in entries for call in entry.message.tool_calls)
-    return Segment(tuple(arrange(written, model, are_first=are_first)), tuple(called))
+    written = WrittenMessages(effect.model, write_system(system))
+    history = list(messages)
+    written.follow(history, turn)
+    return compose_request(effect, written.request(history, ()), OfferedTools(tools))
 
 
 class OfferedTools:
@@ -75,18 +53,17 @@ class OfferedTools:
 
 def compose_request(
     effect: RequestLlm,
-    system: str,
-    segment: Segment,
+    written: WrittenRequest,
     tools: OfferedTools,
     conversation_id: str = "",
     settings: ModelSettings = DEFAULT_SETTINGS,
 ) -> ModelRequest:
-    """The request that `effect` asks for in this conversation, from a segment with all its messages. `Pure.`"""
+    """The request that `effect` asks for in this conversation, with all its written messages. `Pure.`"""
     return ModelRequest(
         model=effect.model,
-        messages=(*write_system(system), *segment.messages),
-        tools=tools.definitions or tuple(map(_removed_tool, segment.called)),
-        tool_choice=effect.tool_choice if tools.definitions or not segment.called else "none",
+        messages=written.messages,
+        tools=tools.definitions or tuple(map(_removed_tool, written.called)),
+        tool_choice=effect.tool_choice if tools.definitions or not written.called else "none",
         conversation_id=conversation_id,
         settings=settings,
     )
@@ -95,17 +72,6 @@ def compose_request(
 def write_system(system: str) -> tuple[WireMessage, ...]:
     """The system message as it is sent; empty if there is none. `Pure.`"""
     return ({"role": "system", "content": system},) if system.strip() else ()
-
-
-def _write(entry: MessageWithResults, call_ids: CallIds, model: str, turn: int) -> Iterator[WireMessage]:
-    """The messages as which an entry is sent. Sealed thinking is sent to the model that made it, in its turn only."""
-    message = entry.message
-    for place, written in enumerate(write(entry, call_ids.assign)):
-        if not place and message.opaque and message.turn == turn and message.model == model:
-            written["thinking_blocks"] = list(message.opaque)
-            if message.thinking:
-                written["reasoning_content"] = message.thinking
-        yield written
 
 
 def _with_legal_name(tool: dict[str, Any]) -> dict[str, Any]:

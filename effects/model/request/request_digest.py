@@ -20,24 +20,31 @@ canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 def request_digest(request: ModelRequest) -> str:
     """The digest of the request, 32 hex digits. `Pure.`"""
-    return RequestDigest(request.model).add(request.messages).finish(request)
+    digest = RequestDigest(request.model)
+    digest.add(request.messages)
+    return digest.finish(request)
 
 
 class RequestDigest:
     """A digest that is computed while the messages are written, from their canonical JSON."""
 
+    __slots__ = ("_hash", "_separator")
+
     def __init__(self, model: str) -> None:
         self._hash = blake2b(f"[{canonical_json(model)},[".encode(), digest_size=16)
         self._separator = ""
 
-    def add(self, messages: Sequence[WireMessage]) -> RequestDigest:
-        """The digest with these messages behind the earlier ones. `Pure.`"""
-        longer = copy(self)
-        longer._hash = self._hash.copy()
+    def copy(self) -> RequestDigest:
+        """The digest of the same messages, to which others can be added. `Pure.`"""
+        copied = copy(self)
+        copied._hash = self._hash.copy()
+        return copied
+
+    def add(self, messages: Sequence[WireMessage]) -> None:
+        """Add these messages behind the earlier ones."""
         if messages:
-            longer._hash.update(f"{self._separator}{canonical_json(messages)[1:-1]}".encode())
-            longer._separator = ","
-        return longer
+            self._hash.update(f"{self._separator}{canonical_json(messages)[1:-1]}".encode())
+            self._separator = ","
 
     def finish(self, request: ModelRequest, tools: str = "") -> str:
         """The digest of the request, whose messages were all added. `tools` is the canonical JSON of its tools, if that

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
@@ -63,6 +64,50 @@ def write_system_message(
         if context.policy.describe_tools:
             parts += _tools(context.policy.texts, listed_tools)
     return "\n\n".join(part for part in parts if part.strip())
+
+
+class WriteSystem(Protocol):
+    """Writes system messages as `write_system_message` does."""
+
+    def __call__(
+        self,
+        effect: RequestLlm,
+        context: Context,
+        recalled: Recalled,
+        tools: ExplainedTools,
+        listed_tools: str,
+        *,
+        holds_mail: bool = False,
+    ) -> str:
+        """Return the system message."""
+        ...
+
+
+class KeptSystemMessage:
+    """Writes the system messages of one conversation. The one before is returned while nothing has changed that it was
+    written from, which is mostly so within a turn."""
+
+    def __init__(self) -> None:
+        self._written_from: tuple[object, ...] = ()
+        self._text = ""
+
+    def __call__(
+        self,
+        effect: RequestLlm,
+        context: Context,
+        recalled: Recalled,
+        tools: ExplainedTools,
+        listed_tools: str,
+        *,
+        holds_mail: bool = False,
+    ) -> str:
+        """Return what `write_system_message` returns."""
+        # Tuples are compared by the identity of their items first, and most of these are the same objects.
+        written_from = (context, effect.profile, effect.plain, recalled, tools, listed_tools, holds_mail)
+        if written_from != self._written_from:
+            self._text = write_system_message(effect, context, recalled, tools, listed_tools, holds_mail=holds_mail)
+            self._written_from = written_from
+        return self._text
 
 
 def _explanations(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,16 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.model.request import prompt_cache
+from turnwise.effects.model.port import ModelRequest
+from turnwise.effects.model.request import written_messages
 from turnwise.effects.model.request.prompt_cache import CachedPrompt, PromptCache
 from turnwise.effects.model.request.request_builder import OfferedTools, build_request
 from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.effects.model.request.wording import Wording
 from turnwise.states.effects import RequestLlm
+from turnwise.states.openai_format.writing import pair_results
 from turnwise.states.values.messages import Message
 
 from ....support.effect_contexts import effect_context
 from .test_request_builder import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, offer, result, user
 
+WORDING = Wording("The user did not hear this.")
 TOOLS = ((), (offer("x:find_table"),))
 TURNS = st.lists(
     st.tuples(
@@ -46,14 +52,121 @@ def in_turn(message: Message, turn: int) -> Message:
     return message.replace(turn=turn, tool_calls=calls, tool_call_id=call_id)
 
 
-def assert_same(prompt: CachedPrompt, messages: list[Message], turn: int, model: str = MODEL, system: str = "") -> None:
+def ask(
+    prompt: CachedPrompt, messages: list[Message], turn: int, model: str = MODEL, system: str = "", **options: Any
+) -> tuple[ModelRequest, str]:
+    """The request of the cached prompt, and its digest."""
+    return prompt.request(effect_for(model), system, messages, OfferedTools(TOOLS[turn % 2]), turn, **options)
+
+
+def assert_same(
+    prompt: CachedPrompt,
+    messages: list[Message],
+    turn: int,
+    model: str = MODEL,
+    system: str = "",
+    closing: tuple[Message, ...] = (),
+    wording: Wording | None = None,
+) -> None:
     """The cached prompt and `build_request` give the same request with the same digest."""
-    effect, history = effect_for(model), tuple(messages)
+    read = [message if wording is None else wording.read(message) for message in messages]
 
-    request, digest = prompt.request(effect, system, history, OfferedTools(TOOLS[turn % 2]), turn)
+    request, digest = ask(prompt, messages, turn, model, system, closing=closing, wording=wording)
 
-    assert request == build_request(effect, system, history, TOOLS[turn % 2], turn)
+    assert request == build_request(effect_for(model), system, (*read, *closing), TOOLS[turn % 2], turn)
     assert digest == request_digest(request)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages were written, each time that some were."""
+    counts: list[int] = []
+
+    def record(messages: Sequence[Message]) -> Any:
+        counts.append(len(messages))
+        return pair_results(messages)
+
+    monkeypatch.setattr(written_messages, "pair_results", record)
+    return counts
+
+
+@dataclass
+class Asked:
+    """What the next request is about."""
+
+    said: list[Message]
+    turn: int = 1
+    model: str = MODEL
+    system: str = ""
+    wording: Wording | None = None
+
+    def replace(self, place: int, **changes: Any) -> None:
+        """Replace one of the messages."""
+        at = place % len(self.said)
+        self.said[at] = self.said[at].replace(**changes)
+
+
+Change = Callable[[Asked, list[Message], int], None]
+
+
+def a_round(asked: Asked, messages: list[Message], place: int) -> None:
+    """The model calls tools, which return."""
+    made = [call(f"{len(asked.said)}.{number}") for number in range(place % 3 + 1)]
+    opaque = (SEAL,) if place > 20 else ()
+    asked.said += [
+        assistant("", *made, opaque=opaque, turn=asked.turn),
+        *(in_turn(result(one.call_id), asked.turn).replace(tool_call_id=one.call_id) for one in made),
+    ]
+
+
+def any_messages(asked: Asked, messages: list[Message], place: int) -> None:
+    """Anything is said."""
+    asked.said += [message.replace(turn=asked.turn) for message in messages]
+
+
+def a_turn(asked: Asked, messages: list[Message], place: int) -> None:
+    """Another turn begins."""
+    asked.turn += 1
+    asked.said.append(user(turn=asked.turn))
+
+
+def a_delivery(asked: Asked, messages: list[Message], place: int) -> None:
+    """A text is delivered."""
+    asked.replace(place, deliveries=("Hm.",))
+
+
+def a_lost_speech(asked: Asked, messages: list[Message], place: int) -> None:
+    """A speech turns out not to be delivered, so that the model reads other words."""
+    asked.wording = WORDING
+    asked.replace(place, undelivered=True, seq=place + 1)
+
+
+def a_withdrawal(asked: Asked, messages: list[Message], place: int) -> None:
+    """A message disappears."""
+    if len(asked.said) > 1:
+        del asked.said[place % len(asked.said)]
+
+
+def a_summary(asked: Asked, messages: list[Message], place: int) -> None:
+    """A summary stands in place of the older messages."""
+    asked.said = [user("They talked.", 0), *asked.said[place % len(asked.said) :]]
+
+
+def a_choice(asked: Asked, messages: list[Message], place: int) -> None:
+    """Another model is asked, or has other instructions."""
+    asked.model, asked.system = MISTRAL if place % 2 else MODEL, "Be kind." if place > 20 else "Be quick." * (place % 3)
+
+
+CHANGES: tuple[Change, ...] = (
+    *[a_round] * 4,
+    *[any_messages] * 2,
+    a_turn,
+    a_delivery,
+    a_lost_speech,
+    a_withdrawal,
+    a_summary,
+    a_choice,
+)
 
 
 class TestOneConversation:
@@ -69,6 +182,16 @@ class TestOneConversation:
             for message in (*messages, *([assistant("Done.")] if replies else [])):
                 said.append(in_turn(message, turn))
                 assert_same(prompt, said, turn, model, system)
+
+    @given(st.lists(st.tuples(st.sampled_from([*CHANGES]), MESSAGES, st.integers(0, 40)), max_size=25))
+    def test_each_request_of_a_long_turn_is_complete(self, changes: list[tuple[Change, list[Message], int]]) -> None:
+        """Whatever happens in between: messages are steered in and withdrawn, results come late, a text is delivered or
+        is not, the model is reminded, the system prompt, the model or the words change, or the history is condensed."""
+        prompt, asked = CachedPrompt(), Asked([user()])
+        for change, messages, place in changes:
+            change(asked, messages, place)
+            closing = (user("Speak to the user.", 0),) if place % 4 == 0 else ()
+            assert_same(prompt, asked.said, asked.turn, asked.model, asked.system, closing, asked.wording)
 
     @given(MESSAGES, st.integers(1, 3), st.data())
     def test_a_given_history_may_end_anywhere(
@@ -102,35 +225,33 @@ class TestOneConversation:
 
         assert_same(prompt, [*first, assistant("Sakura."), user("Thanks", 2)], 2)
 
-    def test_finished_turns_are_not_written_again(self, monkeypatch: Any) -> None:
+    def test_every_message_is_written_once(self, written: list[int]) -> None:
         """A turn costs the same however long the conversation is, because only its own messages are written."""
-        written: list[int] = []
-
-        def record(messages: Any, *rest: Any, **options: Any) -> Any:
-            written.append(len(messages))
-            return write(messages, *rest, **options)
-
-        write = prompt_cache.write_segment
-        monkeypatch.setattr(prompt_cache, "write_segment", record)
         prompt, said = CachedPrompt(), []
         for turn in range(1, 30):
             said += [user(f"Message {turn}", turn)]
-            assert_same(prompt, said, turn)
+            ask(prompt, said, turn)
             said += [assistant("Done.", turn=turn)]
 
-        assert max(written) == 2
+        assert sum(written) == len(said) - 1
+
+    def test_every_message_of_a_long_turn_is_written_once(self, written: list[int]) -> None:
+        """A round costs the same however many rounds of the turn came before it, also if the model thinks, is reminded,
+        says something besides, and if a text is delivered only later."""
+        prompt, said = CachedPrompt(), [user("Go on.")]
+        for number in range(100):
+            ask(prompt, said, 1, closing=(user("Speak to the user.", 0),))
+            ask(prompt, said, 1)
+            made = (call(f"a{number}"), call(f"b{number}"))
+            said += [assistant("Hm.", *made, opaque=(SEAL,)), *(result(one.call_id) for one in made)]
+            said[-1], said[-2] = (one.replace(deliveries=("Hm.",)) for one in (said[-1], said[-2]))
+        reminders = 100
+
+        assert sum(written) == len(said) - 3 + reminders
 
     @pytest.mark.parametrize("ends", [[user("Well?", 0)], [], [user("Well?", 0), user("Hm?", 0)]])
-    def test_a_given_history_is_written_once(self, monkeypatch: Any, ends: list[Message]) -> None:
+    def test_a_given_history_is_written_once(self, written: list[int], ends: list[Message]) -> None:
         """Also one of which no turn has ended, whose model only called tools, or that ends with a question."""
-        written: list[int] = []
-        write = prompt_cache.write_segment
-
-        def record(messages: Any, *rest: Any, **options: Any) -> Any:
-            written.append(len(messages))
-            return write(messages, *rest, **options)
-
-        monkeypatch.setattr(prompt_cache, "write_segment", record)
         said = [user("Find it.", 0)]
         for number in range(100):
             said += [in_turn(assistant("", call(f"c{number}-")), 0), in_turn(result(f"c{number}-"), 0)]
@@ -138,10 +259,24 @@ class TestOneConversation:
         prompt = CachedPrompt()
         for number in range(5):
             said += [user("Go on.")] if not number else [in_turn(assistant("", call("x")), 1), in_turn(result("x"), 1)]
-            assert_same(prompt, said, 1)
+            ask(prompt, said, 1)
 
-        assert sorted(written)[-1] == 199  # all but the last round
-        assert sorted(written)[-2] < 20
+        assert sum(written) == len(said)
+
+    @pytest.mark.parametrize("is_lost", [False, True])
+    def test_what_a_turn_has_changed_is_written_again(self, written: list[int], is_lost: bool) -> None:
+        """When a turn ends, its sealed thinking goes, and notes are added to its results. That costs what the turn
+        costs, not what the conversation costs."""
+        prompt, said = CachedPrompt(), [user("Find it.", 0), *(assistant("So.", turn=0) for _ in range(100))]
+        said += [user(), assistant("", call("a"), opaque=() if is_lost else (SEAL,)), result("a").replace(seq=104)]
+        ask(prompt, said, 1, wording=WORDING)
+        written.clear()
+
+        said[-1] = said[-1].replace(undelivered=is_lost)
+        request, _ = ask(prompt, [*said, assistant("Done."), user("Thanks", 2)], 2, wording=WORDING)
+
+        assert sum(written) == len(["Hello", "a", "Sakura", "Done.", "Thanks"])
+        assert (WORDING.undelivered in str(request.messages)) is is_lost
 
 
 class TestManyConversations:

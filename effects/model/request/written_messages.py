@@ -1,0 +1,263 @@
+"""Writes the messages of a conversation as they are sent to a model, and goes on where it has stopped.
+
+Each request holds the whole history, and a history grows only at its end. Writing all of it for every request would
+cost more the longer the conversation and its turn are: a turn of an agent that works by itself has a hundred requests.
+So the messages are written once and kept, and a request adds those that are new. Its cost is then that of its new
+messages, and of one copy of the list.
+
+A message that was written can still change: the next one may be merged with the last, the sealed thinking of a turn is
+left out when the turn has ended, and a note is added to a speech that was not delivered. So the place at which the
+newest turn begins is remembered. What stands behind it can be taken back and written again, which costs what the turn
+costs. A request also takes back what it holds besides the history, such as a reminder to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, count
+from operator import is_not, ne
+
+from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
+from ....states.values.messages import Message
+from .call_ids import CallIds
+from .message_order import MessageOrder, may_be_merged
+from .request_digest import RequestDigest
+
+Read = Callable[[Message], Message]
+"""Returns a message in the words that a model reads."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How much was written: so many messages of the history, as so many that are sent, of which `last` was the last."""
+
+    messages: int
+    sent: int
+    last: WireMessage | None
+    call_ids: tuple[int, int]
+    called: int
+    unanswered: frozenset[str]
+    digested: int
+    digest: RequestDigest
+
+
+@dataclass(frozen=True)
+class WrittenRequest:
+    """The messages of a request as they are sent, the names of the tools that they call, each once, and their
+    digest."""
+
+    messages: tuple[WireMessage, ...]
+    called: tuple[str, ...]
+    digest: RequestDigest
+
+
+class WrittenMessages:
+    """The messages of a history as they are sent to `model` behind this system message.
+
+    `read` returns a message in the words that the model reads; None stands for a history without a message that needs
+    other words.
+    """
+
+    def __init__(self, model: str, system: Sequence[WireMessage] = (), read: Read | None = None) -> None:
+        self._model = model
+        self._read = read
+        self._order = MessageOrder(model)
+        self._system = tuple(system)
+        self._turn = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._messages: list[Message] = []
+        self._sent: list[WireMessage] = list(self._system)
+        self._called: dict[str, None] = {}
+        self._call_ids = CallIds()
+        self._unanswered: set[str] = set()
+        """The ids of the calls of finished turns that were written without a result."""
+        self._digest = RequestDigest(self._model)
+        self._digested = 0
+        """How many of the messages that are sent the digest covers. The last one is left out while it may change."""
+        self._turn_start: _Place | None = None
+        self._has_sealed = False
+
+    def replace_system(self, system: Sequence[WireMessage]) -> None:
+        """Put another system message in front of the messages, which stay as they are. Their digest is computed anew.
+        Both system messages are one message, or none."""
+        self._sent[: len(self._system)] = self._system = tuple(system)
+        self._digest, self._digested = RequestDigest(self._model), 0
+        if self._turn_start is not None:
+            self._turn_start = replace(self._turn_start, digest=RequestDigest(self._model), digested=0)
+
+    # --- the history
+
+    def follow(self, messages: list[Message], turn: int) -> None:
+        """Write what is new in this history, of which `turn` is the turn under way. What was written of messages that
+        have changed since is written again."""
+        self._take_back_changes(messages)
+        if turn != self._turn:
+            self._begin_turn(turn)
+        if not (self._write_finished_turns(messages) and self._write(messages[len(self._messages) :])):
+            self._clear()
+            self._turn_start = self._place()
+            self._write(messages)
+
+    def _begin_turn(self, turn: int) -> None:
+        """Prepare for the messages of another turn, in which the sealed thinking of earlier turns is not sent."""
+        if turn < self._turn:
+            self._clear()
+        elif self._has_sealed and self._turn_start is not None:
+            self._take_back(self._turn_start)
+        self._turn, self._turn_start, self._has_sealed = turn, None, False
+
+    def _take_back_changes(self, messages: list[Message]) -> None:
+        """Take back what was written of messages that are not the same in this history. Lists are compared by the
+        identity of their items first, so this costs next to nothing where nothing has changed."""
+        if messages[: len(self._messages)] == self._messages:
+            return
+        changed = next(self._changes(messages), None)
+        if changed is None and len(messages) >= len(self._messages):
+            return
+        start = self._turn_start
+        if start is None or min(len(messages), len(messages) if changed is None else changed) < start.messages:
+            self._clear()
+        else:
+            self._take_back(start)
+
+    def _changes(self, messages: list[Message]) -> Iterator[int]:
+        """Yield the places of the messages that differ in what is sent of them. What was delivered is not sent."""
+        for place in compress(count(), map(is_not, self._messages, messages)):
+            before, now = self._messages[place], messages[place]
+            if before.replace(deliveries=()) == now.replace(deliveries=()):
+                self._messages[place] = now
+            else:
+                yield place
+
+    def _write_finished_turns(self, messages: list[Message]) -> bool:
+        """Write what is new of the turns before the one under way, and note where that one begins. Returns what
+        `_write` returns."""
+        if self._turn_start is not None:
+            return True
+        new = messages[len(self._messages) :]
+        finished = next((place for place, message in enumerate(new) if message.turn >= self._turn), len(new))
+        if not self._write(new[:finished]):
+            return False
+        if finished < len(new):
+            self._turn_start = self._place()
+        return True
+
+    def _write(self, messages: Sequence[Message]) -> bool:
+        """Write these further messages of the history, except from the first one whose results may still come. Returns
+        whether that can be done: not if one of them is the result of a call that was written without one."""
+        if self._unanswered and self._answer_earlier_calls(messages):
+            return False
+        entries, end = self._settled(messages)
+        for entry in entries:
+            self._add(entry)
+        self._messages += messages[:end]
+        return True
+
+    def _settled(self, messages: Sequence[Message]) -> tuple[list[MessageWithResults], int]:
+        """The messages with their results, except from the first one whose results may still come, and how many of the
+        messages these are. No result of theirs stands behind these."""
+        entries = pair_results(messages)
+        is_open = (None in entry.results and entry.message.turn >= self._turn for entry in entries)
+        first = next(compress(count(), is_open), None)
+        places = [] if first is None else [place for place, one in enumerate(messages) if one.role != "tool"]
+        settled, end = entries, len(messages)
+        while first is not None:
+            end = places[first]
+            settled = pair_results(messages[:end])
+            first = next(compress(count(), map(ne, settled, entries)), None)
+        return settled, end
+
+    def _answer_earlier_calls(self, messages: Sequence[Message]) -> bool:
+        made: set[str] = set()
+        for message in messages:
+            made.update(call.call_id for call in message.tool_calls)
+            if message.role == "tool" and message.tool_call_id in self._unanswered and message.tool_call_id not in made:
+                return True
+        return False
+
+    # --- one message
+
+    def _add(self, entry: MessageWithResults) -> None:
+        """Write a message with the results of its calls. Sealed thinking is sent to the model that made it, in its turn
+        only."""
+        message = entry.message
+        if message.opaque and self._turn_start is not None:
+            self._has_sealed = True
+        is_sealed = bool(message.opaque) and message.turn == self._turn and message.model == self._model
+        for sent in write(entry if self._read is None else _as_read(entry, self._read), self._call_ids.assign):
+            if is_sealed:
+                sent["thinking_blocks"] = list(message.opaque)
+                if message.thinking:
+                    sent["reasoning_content"] = message.thinking
+                is_sealed = False
+            self._order.append(sent, self._sent, first=len(self._system))
+        for call in message.tool_calls:
+            self._called[legal_name(call.name)] = None
+        self._note_unanswered(entry)
+
+    def _note_unanswered(self, entry: MessageWithResults) -> None:
+        calls = entry.message.tool_calls
+        if self._unanswered:
+            self._unanswered.difference_update(call.call_id for call in calls)
+        if None in entry.results:
+            pairs = zip(calls, entry.results, strict=True)
+            self._unanswered.update(call.call_id for call, result in pairs if result is None)
+
+    # --- a request
+
+    def request(self, messages: list[Message], closing: Sequence[Message]) -> WrittenRequest:
+        """The messages of the request with the history that `follow` was called with, and with the `closing` messages
+        behind it, which no other request has."""
+        rest = messages[len(self._messages) :]
+        if not rest and not closing:
+            return self._written_request()
+        place = self._place()
+        for entry in pair_results([*rest, *closing]):
+            self._add(entry)
+        request = self._written_request()
+        self._take_back(place)
+        return request
+
+    def _written_request(self) -> WrittenRequest:
+        final = len(self._sent)
+        if final > self._digested and may_be_merged(self._sent[-1]):
+            final -= 1
+        self._digest.add(self._sent[self._digested : final])
+        self._digested = final
+        digest = self._digest.copy()
+        digest.add(self._sent[final:])
+        return WrittenRequest(tuple(self._sent), tuple(self._called), digest)
+
+    # --- taking back
+
+    def _place(self) -> _Place:
+        return _Place(
+            messages=len(self._messages),
+            sent=len(self._sent),
+            last=self._sent[-1] if len(self._sent) > len(self._system) else None,
+            call_ids=self._call_ids.place,
+            called=len(self._called),
+            unanswered=frozenset(self._unanswered),
+            digested=self._digested,
+            digest=self._digest.copy(),
+        )
+
+    def _take_back(self, place: _Place) -> None:
+        """Forget what was written since this place."""
+        del self._messages[place.messages :]
+        del self._sent[place.sent :]
+        if place.last is not None:
+            self._sent[-1] = place.last  # the next one may have been merged with it
+        self._call_ids.take_back(place.call_ids)
+        while len(self._called) > place.called:
+            self._called.popitem()
+        self._unanswered = set(place.unanswered)
+        self._digested, self._digest = place.digested, place.digest.copy()
+
+
+def _as_read(entry: MessageWithResults, read: Read) -> MessageWithResults:
+    results = [None if result is None else read(result) for result in entry.results]
+    return MessageWithResults(read(entry.message), results)
