@@ -1,4 +1,8 @@
-"""The effects of one conversation that wait or run in this process, from their start to their answer or their abort."""
+"""The effects of one conversation that wait or run in this process, from their start to their answer or their abort.
+
+Each effect has one task, in which its performer runs. An answer is handed in by that task as soon as the performer has
+returned it; the end of the task would be told one iteration of the event loop later.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from contextvars import Context, copy_context
 from typing import Any
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
@@ -25,24 +29,33 @@ SENDING_GRACE = 5.0
 that hang."""
 
 
-@dataclass(eq=False)
 class _Queued:
     """An effect that waits for its turn."""
 
-    effect: Any
-    context: EffectContext
+    __slots__ = ("context", "effect")
+
+    def __init__(self, effect: Any, context: EffectContext) -> None:
+        self.effect = effect
+        self.context = context
 
 
-@dataclass(eq=False)
 class _Running:
     """An effect that was started, and whether somebody has aborted it, or its conversation closes. `aborting` tells its
     performer to stop."""
 
-    queued: _Queued
-    task: asyncio.Task[Answer | None]
-    aborting: asyncio.Task[None] | None = None
-    is_aborted: bool = False
-    is_stopping: bool = False
+    __slots__ = ("aborting", "is_aborted", "is_stopping", "queued", "task")
+
+    def __init__(self, queued: _Queued) -> None:
+        self.queued = queued
+        self.task: asyncio.Task[Answer | None]
+        self.aborting: asyncio.Task[None] | None = None
+        self.is_aborted = False
+        self.is_stopping = False
+
+    def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]) -> None:
+        """Start the task. `then` is called when it has ended, also if it was cancelled before it began."""
+        self.task = asyncio.create_task(performing)
+        self.task.add_done_callback(lambda _: then(self))
 
 
 class ConversationEffects:
@@ -80,33 +93,40 @@ class ConversationEffects:
         while self._queue and self._sending is None:
             queued = self._queue.popleft()
             if isinstance(queued.effect, OutgoingEffect):
-                self._sending = self._begin(queued, self._perform(queued.effect, queued.context), self._sent)
+                self._sending = _Running(queued)
+                self._sending.begin(self._perform(queued.effect, queued.context), self._sent)
             else:
-                self._run(queued, self._perform(queued.effect, queued.context))
+                self._run(queued)
 
     def start(self, effect: Any, context: EffectContext) -> None:
         """Start an awaited effect."""
         if not self._is_known(effect):
-            self._run(_Queued(effect, context), self._perform(effect, context))
+            self._run(_Queued(effect, context))
 
     def _is_known(self, effect: Any) -> bool:
         """Whether this awaited effect runs or waits here already. A conversation that is taken over asks again for what
         is in flight, and another one may have made it move in the meantime."""
-        if not isinstance(effect, AwaitedEffect):
+        if not isinstance(effect, AwaitedEffect) or self.is_idle:
             return False
         waiting = (queued.effect for queued in self._queue if isinstance(queued.effect, AwaitedEffect))
         return effect.effect_id in self._running or any(one.effect_id == effect.effect_id for one in waiting)
 
-    def _run(self, queued: _Queued, performing: Coroutine[Any, Any, Answer | None]) -> _Running:
-        running = self._running[queued.effect.effect_id] = self._begin(queued, performing, self._finished)
-        return running
+    def _run(self, queued: _Queued) -> None:
+        running = self._running[queued.effect.effect_id] = _Running(queued)
+        running.begin(self._answer(running, copy_context()), self._finished)
 
-    def _begin(
-        self, queued: _Queued, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]
-    ) -> _Running:
-        running = _Running(queued, asyncio.ensure_future(performing))
-        running.task.add_done_callback(lambda _: then(running))
-        return running
+    async def _answer(self, running: _Running, outside: Context) -> Answer | None:
+        """Perform an awaited effect, and hand in the answer, without the context variables that the performer set."""
+        effect, context = running.queued.effect, running.queued.context
+        answer = await self._perform(effect, context)
+        if answer is not None and self._running.get(effect.effect_id) is running:
+            del self._running[effect.effect_id]
+            try:
+                outside.run(self._answers.send_result, effect, context, answer)
+            except Exception:
+                logger.exception("The answer to %s could not be handed in.", effect.type)
+            self._when_idle()
+        return answer
 
     # --- ending
 
@@ -139,7 +159,9 @@ class ConversationEffects:
         if aborting is None:
             self._answers.send_acknowledgement(effect, queued.context)
         else:
-            self._run(queued, self._drop(queued, aborting)).is_aborted = True
+            dropped = self._running[queued.effect.effect_id] = _Running(queued)
+            dropped.is_aborted = True
+            dropped.begin(self._drop(queued, aborting), self._finished)
 
     async def _drop(self, queued: _Queued, aborting: Coroutine[Any, Any, None]) -> None:
         """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
@@ -160,17 +182,14 @@ class ConversationEffects:
         return True
 
     def _finished(self, running: _Running) -> None:
-        """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
+        """Answer an awaited effect whose task has ended and has not handed in an answer itself."""
         # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
         error = None if running.task.cancelled() else running.task.exception()
         effect, context = running.queued.effect, running.queued.context
         if self._running.get(effect.effect_id) is not running:
             return
         del self._running[effect.effect_id]
-        answer = None if running.task.cancelled() or error is not None else running.task.result()
-        if answer is not None:
-            self._answers.send_result(effect, context, answer)
-        elif running.is_stopping:
+        if running.is_stopping:
             pass  # the answer is lost, as in a crash
         elif error is None and running.is_aborted:
             self._answers.send_acknowledgement(effect, context)

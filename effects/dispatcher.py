@@ -13,8 +13,7 @@ an effect that is aborted before its turn never starts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,6 +26,9 @@ from .conversation_effects import ConversationEffects
 from .logs import performer_logger, redacting
 
 logger = performer_logger("turnwise.dispatcher")
+
+ENDS_PROCESS = "a performer tried to end the process"
+"""What is raised instead of an exception that asyncio would let out of its event loop."""
 
 Performer = Callable[[Any, EffectContext], Awaitable[Answer | None]]
 """Carries out one kind of effect, and returns the answer if the effect is awaited. It must end by itself, so it keeps a
@@ -103,8 +105,11 @@ class InProcessDispatcher:
 
     async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
         """Carry out one effect, and return its answer. Every effect that is started goes through here."""
-        with _performing(context):
-            return await self._performers[type(effect)](effect, context)
+        try:
+            with redacting(context.redact):
+                return await self._performers[type(effect)](effect, context)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(ENDS_PROCESS) from error
 
     def aborting(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, None] | None:
         """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
@@ -113,27 +118,28 @@ class InProcessDispatcher:
 
     def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
         """Start the effects of a committed step, in order. Effects that concern only the log are passed over."""
-        if any(isinstance(effect, AwaitedEffect | OutgoingEffect) for effect in effects):
-            conversation = self._conversation(context.conversation_id)
-            for effect in effects:
-                self._dispatch(effect, context, conversation)
+        for effect in effects:
+            if isinstance(effect, OutgoingEffect):
+                self._send(effect, context)
+            elif isinstance(effect, AwaitedEffect):
+                self._start(effect, context)
+        if (conversation := self._conversations.get(context.conversation_id)) is not None:
             conversation.start_next()
             self._forget_if_idle(context.conversation_id)
 
-    def _dispatch(self, effect: Effect, context: EffectContext, conversation: ConversationEffects) -> None:
-        performer = self._performers.get(type(effect))
-        if isinstance(effect, OutgoingEffect):
-            if performer is None:
-                logger.error("There is no performer for %s, so it is lost.", effect.type)
-            elif (sender := self._senders.get(type(effect))) is None or sender.targets_of(effect):
-                conversation.enqueue(effect, context)
-        elif isinstance(effect, AwaitedEffect):
-            if performer is None:
-                self._answers.send_unavailable(effect, context)
-            elif effect.AFTER_DELIVERIES:
-                conversation.enqueue(effect, context)
-            else:
-                conversation.start(effect, context)
+    def _send(self, effect: OutgoingEffect, context: EffectContext) -> None:
+        if type(effect) not in self._performers:
+            logger.error("There is no performer for %s, so it is lost.", effect.type)
+        elif (sender := self._senders.get(type(effect))) is None or sender.targets_of(effect):
+            self._conversation(context.conversation_id).enqueue(effect, context)
+
+    def _start(self, effect: AwaitedEffect, context: EffectContext) -> None:
+        if type(effect) not in self._performers:
+            self._answers.send_unavailable(effect, context)
+        elif effect.AFTER_DELIVERIES:
+            self._conversation(context.conversation_id).enqueue(effect, context)
+        else:
+            self._conversation(context.conversation_id).start(effect, context)
 
     def abort(self, conversation_id: str, effect_id: int) -> None:
         """Stop an effect. One that has not started yet is dropped; one that is unknown or has ended is passed over."""
@@ -179,17 +185,9 @@ class InProcessDispatcher:
             del self._conversations[conversation_id]
 
 
-@contextmanager
-def _performing(context: EffectContext) -> Iterator[None]:
-    """Return a context for code of a performer."""
+async def _abort(performer: Abortable, effect: Any, context: EffectContext) -> None:
     try:
         with redacting(context.redact):
-            yield
+            await performer.abort(effect, context)
     except (SystemExit, KeyboardInterrupt) as error:
-        # asyncio would let these out of its event loop and end the process.
-        raise RuntimeError("a performer tried to end the process") from error
-
-
-async def _abort(performer: Abortable, effect: Any, context: EffectContext) -> None:
-    with _performing(context):
-        await performer.abort(effect, context)
+        raise RuntimeError(ENDS_PROCESS) from error

@@ -9,8 +9,6 @@ has no exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from .redact import Redact, unchanged
@@ -20,14 +18,22 @@ _REDACT: ContextVar[Redact | None] = ContextVar("turnwise-redact", default=None)
 _formatter = logging.Formatter()
 
 
-@contextmanager
-def redacting(redact: Redact) -> Iterator[None]:
-    """Within this context, in this task and the tasks that it starts, performers log nothing that `redact` replaces."""
-    token = _REDACT.set(None if redact is unchanged else redact)
-    try:
-        yield
-    finally:
-        _REDACT.reset(token)
+class redacting:
+    """Within this context, in this task and the tasks that it starts, performers log nothing that `redact` replaces.
+
+    Every effect enters one, so it is a class: a context manager made from a generator takes twice as many calls.
+    """
+
+    __slots__ = ("_redact", "_token")
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = None if redact is unchanged else redact
+
+    def __enter__(self) -> None:
+        self._token = _REDACT.set(self._redact)
+
+    def __exit__(self, *error: object) -> None:
+        _REDACT.reset(self._token)
 
 
 def performer_logger(name: str) -> logging.Logger:

@@ -15,6 +15,7 @@ them to its watchers, and puts its event to the machine again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -42,7 +43,7 @@ from ..states.policy.policy import Policy
 from ..states.states import AnyState, Closed, Failed, Idle, pending
 from ..states.step import Step
 from .follower import Follower
-from .mailbox import Mailbox
+from .intake.mailbox import Mailbox
 from .projections.feed import Feed
 from .projections.projection import ConversationProjection
 from .projections.step_reader import StepReader
@@ -90,7 +91,8 @@ class Loop:
         self._history = history
         self._services = services
         self._suspended = SuspendedCalls()
-        self._mailbox = Mailbox(self._take)
+        needs_task = not getattr(type(log), "NEEDS_NO_TASK", False)
+        self._mailbox = Mailbox(self._take, asyncio.ensure_future if needs_task else services.immediately.start)
         self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: tuple[Event, ...] = ()
         self._failure: TurnwiseError | None = None

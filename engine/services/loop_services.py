@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...effects.clock import Clock
 from ..choices.adoption import Adoption
+from ..intake.immediate_start import ImmediateStart
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer
 from ..projections.tree_feed import TreeFeed
@@ -20,7 +21,7 @@ class LoopServices:
     `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
     `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
-    shows the updates of all conversations.
+    shows the updates of all conversations. `immediately` starts the handling of events.
     """
 
     dispatcher: Dispatcher
@@ -32,3 +33,4 @@ class LoopServices:
     kept_updates: int
     redactor: EventRedactor
     tree: TreeFeed
+    immediately: ImmediateStart = field(default_factory=ImmediateStart)

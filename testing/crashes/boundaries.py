@@ -104,6 +104,8 @@ class _ObservedStore:
 class _ObservedLog:
     """A log that reaches a boundary before and after each commit."""
 
+    NEEDS_NO_TASK = True
+
     def __init__(self, log: Log, conversation_id: str, boundaries: Boundaries) -> None:
         self._log = log
         self._conversation_id = conversation_id

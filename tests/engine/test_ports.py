@@ -13,11 +13,22 @@ from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import LoadedConversation, Store
-from turnwise.states import Effect, ExecuteTool, LlmResponse, RequestLlm, StoreError, ToolComplete, ToolResult
+from turnwise.states import (
+    Effect,
+    Event,
+    ExecuteTool,
+    LlmResponse,
+    RequestLlm,
+    Step,
+    StoreError,
+    ToolComplete,
+    ToolResult,
+)
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.clock import NOON
 
 from ..support.engine_scenarios import Gate, answers_after, until
+from ..support.planted.stores import WrappedLog, WrappedStore
 
 
 @pytest.fixture
@@ -383,3 +394,26 @@ class TestADispatcher:
             Engine.open("sqlite://", dispatcher=dispatcher)
 
         assert "\n" not in refused.value.sentence
+
+
+class TestALogThatNeedsATask:
+    """A log that does not say otherwise: it may use the current task, as timeouts do."""
+
+    async def test_is_called_in_a_task_of_the_engine(self, store: Store) -> None:
+        """Its timeouts would otherwise cancel the caller of `send`, or find no task at all."""
+        tasks: list[asyncio.Task[Any] | None] = []
+
+        class TimedLog(WrappedLog):
+            async def append(self, event: Event, step: Step, targets: Any = ()) -> None:
+                async with asyncio.timeout(60):
+                    tasks.append(asyncio.current_task())
+                    await super().append(event, step, targets)
+
+        timed = WrappedStore(store, TimedLog)
+        async with Engine.open(store=timed, model=ScriptedLlm([reply("Hello.")])) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Hi")
+
+        assert turn.reply == "Hello."
+        assert len(tasks) == 2
+        assert not {None, asyncio.current_task()} & set(tasks)

@@ -53,6 +53,8 @@ class StoreOfProcess(Protocol):
 class MemoryLog:
     """The log of one conversation, open at its end in one process: a `Log`."""
 
+    NEEDS_NO_TASK = True
+
     def __init__(self, store: StoreOfProcess, conversation_id: str) -> None:
         self._store = store
         self._disk = store.disk

@@ -1,0 +1,151 @@
+"""The door to a conversation: one event at a time, in the call that puts it in where nothing is in hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from turnwise.engine.intake.immediate_start import ImmediateStart
+from turnwise.engine.intake.mailbox import BURST, Mailbox
+from turnwise.engine.recent_requests import Filled, Outcome
+from turnwise.states import Event, Idle, LlmFailed, Refused, Step, UserMessage
+from turnwise.testing.clock import NOON
+
+MESSAGE = UserMessage(event_id="m", at=NOON, text="Hi")
+NOTHING = Outcome(Step(Idle(), ignored=True))
+
+
+def answer(number: int) -> LlmFailed:
+    """The answer to the effect of this number."""
+    return LlmFailed(effect_id=number, at=NOON, kind="timeout", sentence="Too late.")
+
+
+def mailbox(take: Callable[[Event | None], Awaitable[None]]) -> Mailbox:
+    """A mailbox whose events this function handles."""
+
+    async def taken(event: Event | None, filled: Filled) -> Outcome:
+        await take(event)
+        return NOTHING
+
+    return Mailbox(taken, ImmediateStart().start)
+
+
+class TestWhereNothingIsInHand:
+    """An event is handled in the call that puts it in."""
+
+    async def test_an_answer_is_handled_when_post_returns(self) -> None:
+        """No iteration of the event loop is needed."""
+        taken: list[Event | None] = []
+
+        async def take(event: Event | None) -> None:
+            taken.append(event)
+
+        mailbox(take).post(answer(1))
+
+        assert taken == [answer(1)]
+
+    async def test_a_request_that_fails_raises_in_the_call(self) -> None:
+        """The next one is handled."""
+        taken: list[Event | None] = []
+
+        async def take(event: Event | None) -> None:
+            taken.append(event)
+            if len(taken) == 1:
+                raise Refused("busy")
+
+        box = mailbox(take)
+
+        with pytest.raises(Refused):
+            await box.request(MESSAGE)
+        assert await box.request(MESSAGE) is NOTHING
+
+
+class TestWhileAnEventIsInHand:
+    """Others wait for their turn."""
+
+    async def test_events_are_handled_in_their_order(self) -> None:
+        """Requests and answers alike."""
+        gate = asyncio.Event()
+        taken: list[Event | None] = []
+
+        async def take(event: Event | None) -> None:
+            await gate.wait()
+            taken.append(event)
+
+        box = mailbox(take)
+        box.post(answer(1))
+        asking = asyncio.ensure_future(box.request(MESSAGE))
+        await asyncio.sleep(0)
+        box.post(answer(2))
+        gate.set()
+        await asking
+        await box.handled()
+
+        assert taken == [answer(1), MESSAGE, answer(2)]
+
+    async def test_a_request_is_handled_although_its_caller_is_cancelled(self) -> None:
+        """One in hand, and one that waits behind it."""
+        gate = asyncio.Event()
+        taken: list[Event | None] = []
+
+        async def take(event: Event | None) -> None:
+            await gate.wait()
+            taken.append(event)
+
+        box = mailbox(take)
+        callers = [asyncio.ensure_future(box.request(MESSAGE)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+        gate.set()
+        await box.handled()
+
+        assert taken == [MESSAGE, MESSAGE]
+
+    async def test_a_thousand_immediate_answers_neither_nest_nor_hold_up_the_event_loop(self) -> None:
+        """Each is put in while the one before it is being handled. Other work goes on after every `BURST` of them."""
+        depth, deepest = 0, 0
+        others: list[int] = []
+        handled = 0
+
+        async def take(event: Event | None) -> None:
+            nonlocal depth, deepest, handled
+            depth, handled = depth + 1, handled + 1
+            deepest = max(deepest, depth)
+            if handled < 1_000:
+                box.post(answer(handled))
+            depth -= 1
+
+        async def other_work() -> None:
+            while handled < 1_000:
+                others.append(handled)
+                await asyncio.sleep(0)
+
+        box = mailbox(take)
+        other = asyncio.ensure_future(other_work())
+        box.post(answer(0))
+        await other
+
+        assert (handled, deepest) == (1_000, 1)
+        assert sorted(set(others)) == list(range(BURST, 1_000, BURST))
+
+
+async def test_a_closed_mailbox_has_finished_what_was_in_hand() -> None:
+    """The task that goes on with it is waited for."""
+    gate = asyncio.Event()
+    taken: list[Event | None] = []
+
+    async def take(event: Event | None) -> None:
+        await gate.wait()
+        taken.append(event)
+
+    box = mailbox(take)
+    box.post(answer(1))
+    asyncio.get_running_loop().call_soon(gate.set)
+    box.shut(Refused("closed"))
+    await box.close()
+
+    assert taken == [answer(1)]
