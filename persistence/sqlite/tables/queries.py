@@ -84,7 +84,7 @@ _REQUEST = prepared(
     select(events.c.seq).where(_OF_CONVERSATION, events.c.event_id == bindparam("request_id")),
     *("head_key", "request_id"),
 )
-_WAITING = (
+_WAITING = prepared(
     select(conversations.c.id)
     .where(
         conversations.c.waits
@@ -93,7 +93,7 @@ _WAITING = (
     )
     .order_by(conversations.c.next_timer.nulls_last(), conversations.c.updated_at)
 )
-_SCHEDULED = (
+_SCHEDULED = prepared(
     select(conversations.c.id, conversations.c.wakes_at)
     .where(conversations.c.wakes_at.is_not(None))
     .order_by(conversations.c.wakes_at, conversations.c.key)
@@ -165,12 +165,12 @@ def request(connection: Connection, key: int, event_id: str) -> int | None:
 def waiting(connection: Connection) -> tuple[str, ...]:
     """Return the ids of all conversations that wait for work, for a timer or for a delivery. The one whose timer is
     due first comes first."""
-    return tuple(connection.execute(_WAITING).scalars())
+    return tuple(conversation_id for (conversation_id,) in driver_of(connection).execute(_WAITING))
 
 
 def scheduled(connection: Connection, count: int) -> tuple[tuple[str, int], ...]:
     """Return the ids of up to `count` conversations with a scheduled wake-up, and when that is; the earliest first."""
-    return tuple((row.id, row.wakes_at) for row in connection.execute(_SCHEDULED.limit(count)))
+    return tuple(driver_of(connection).execute(f"{_SCHEDULED} LIMIT ?", (count,)))
 
 
 def undelivered(connection: Connection, conversation_ids: Sequence[str]) -> tuple[UndeliveredRow, ...]:

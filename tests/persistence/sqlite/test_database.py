@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import signal
 import sqlite3
@@ -17,9 +18,12 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, StaticPool, create_engine
+from sqlalchemy.exc import ProgrammingError
 
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.sqlite.database import Database
+from turnwise.persistence.sqlite.file.address import Address
+from turnwise.persistence.sqlite.file.connection import configured, connect
 from turnwise.persistence.sqlite.file.identity import APPLICATION_ID, REVISIONS
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.tables.migrate import SCRIPTS, create_tables, run_migrations
@@ -428,6 +432,35 @@ class TestWriting:
         await store.close()
 
         assert sorted(file.name for file in path.parent.iterdir()) == ["dinner.db", "dinner.db.lock"]
+
+
+class TestCompiledStatements:
+    """What SQLAlchemy has compiled for one database of a process serves the next one."""
+
+    async def test_a_list_compiles_nothing_that_an_earlier_one_has(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """SQLAlchemy logs for each statement whether it was generated just now."""
+        for file in (path, path.with_name("supper.db")):
+            caplog.clear()
+            with caplog.at_level(logging.INFO, "sqlalchemy.engine"):
+                store = await SqliteStore.open(file)
+                await store.list(role="sub_agent", state="idle")
+                await store.close()
+
+        assert "cached since" in caplog.text
+        assert "generated in" not in caplog.text
+
+    async def test_a_connection_that_was_closed_stays_closed(self, path: Path) -> None:
+        """The engine that connections share has no other connection to give."""
+        await (await SqliteStore.open(path)).close()
+        driver = connect(Address.of(path), "rw", 1.0)
+        connection = configured(driver, "rw")
+        driver.close()
+
+        for _ in range(2):
+            with pytest.raises(ProgrammingError, match="closed database"):
+                connection.exec_driver_sql("SELECT 1")
 
 
 class TestReadingOnly:
