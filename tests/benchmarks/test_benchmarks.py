@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -110,3 +111,13 @@ def test_agents_at_rest_have_neither_tasks_nor_timers() -> None:
     aims = [line for line in lines if "at most" in line]
     assert len(aims) == 9
     assert all(line.startswith("met ") for line in aims if "tasks" in line or "timers" in line)
+
+
+def test_a_replay_is_measured_beside_a_parser() -> None:
+    """Each kind of conversation is replayed to its end, and has its ratio to the standard library alone."""
+    measured = [json.loads(line) for line in figures(BENCHMARKS / "replay.py", "--json")]
+
+    names = {figure["name"] for figure in measured}
+    kinds = {name.removeprefix("replay-ratio-") for name in names if name.startswith("replay-ratio-")}
+    assert kinds == {"standard-turns", "questions", "many-calls", "sub-agents", "compactions", "long-turn"}
+    assert {"replay-rate", "replay-processor"} < names

@@ -15,12 +15,13 @@ from ..file.transaction import driver_of
 from . import details_recorder, queries
 from .recorder import Head
 from .schema import conversations, events, forks, outbox
+from .statements import prepared
 
 _ADD_CONVERSATION = insert(conversations)
 _ADD_STEPS = insert(events)
 _ADD_ORIGIN = insert(forks)
 _ADD_DELIVERIES = insert(outbox)
-_FIND = (
+_FIND = prepared(
     select(
         conversations.c.key,
         conversations.c.created_at,
@@ -31,12 +32,14 @@ _FIND = (
         *(conversations.c[name] for name in HeadRow._fields),
     )
     .outerjoin_from(conversations, forks)
-    .where(conversations.c.id == bindparam("conversation_id"))
+    .where(conversations.c.id == bindparam("conversation_id")),
+    "conversation_id",
 )
-_DELIVERIES = (
+_DELIVERIES = prepared(
     select(*(outbox.c[name] for name in OutboxRow._fields))
     .where(outbox.c.conversation == bindparam("head_key"))
-    .order_by(outbox.c.target, outbox.c.seq, outbox.c.effect_id)
+    .order_by(outbox.c.target, outbox.c.seq, outbox.c.effect_id),
+    "head_key",
 )
 _IDS = select(conversations.c.id).order_by(conversations.c.key)
 _LAST_CHARACTER = "\U0010ffff"
@@ -53,7 +56,8 @@ def ids(connection: Connection, prefix: str) -> tuple[str, ...]:
 
 def read_record(connection: Connection, conversation_id: str) -> ConversationRecord:
     """Return all rows of a conversation, damaged or not. Raises `UnknownConversation`."""
-    found = connection.execute(_FIND, {"conversation_id": conversation_id}).one_or_none()
+    driver = driver_of(connection)
+    found = driver.execute(_FIND, (conversation_id,)).fetchone()
     if found is None:
         raise UnknownConversation(conversation_id)
     key, created_at, owner, parent, origin, seq, *head = found
@@ -65,8 +69,8 @@ def read_record(connection: Connection, conversation_id: str) -> ConversationRec
         owner=owner,
         parent=parent,
         origin=None if origin is None else Origin(origin, seq),
-        outbox=tuple(OutboxRow(*row) for row in connection.execute(_DELIVERIES, {"head_key": key})),
-        details=details_recorder.read(driver_of(connection), key),
+        outbox=tuple(map(OutboxRow._make, driver.execute(_DELIVERIES, (key,)))),
+        details=details_recorder.read(driver, key),
     )
 
 
