@@ -7,7 +7,7 @@ bin := .venv/bin
 pytest := $(bin)/python -m pytest -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 ready := .venv/ready
 
-.PHONY: help demo demo-page test check browser deep simulate faults mutants docs picture clean
+.PHONY: help demo demo-page test check browser deep simulate faults mutants bench docs picture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,14 @@ faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: th
 
 mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: half an hour
 	$(bin)/python tests/mutants.py
+
+# The libraries that turnwise is compared with are installed outside of .venv, each into an environment of its own.
+bench: $(ready)  ## measure turnwise beside other libraries, and write docs/benchmarks.md: under 15 minutes, on a quiet machine
+	@$(bin)/python -c 'import matplotlib' 2>/dev/null \
+		|| $(bin)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(bin)/python benchmarks/run.py
+	$(bin)/python docs/generate.py docs/benchmarks.md README.md
+	$(bin)/python docs/plots.py
 
 docs: $(ready)  ## make docs/machine.md, the picture in README.md and the tables in docs/host.md again
 	$(bin)/python docs/generate.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,18 +10,9 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+from peers.standard import ASKED, FOUND, QUESTION, REPLIED, SAID, SYSTEM, TEXTS
 from turnwise import Engine, ModelAnswer, tool
 from turnwise.testing import call, reply
-
-SAID = "A table for two, tonight at half past seven, somewhere Japanese and not too loud, please. ".ljust(120, ".")
-ASKED = {"cuisine": "japanese", "time": "19:30", "party": 2}
-FOUND = "Kikunoi, Japanese, two at 6:30 PM; Nobu, Japanese, two at 8:15 PM. ".ljust(201, ".")
-REPLIED = "There are two tables: Kikunoi at 6:30 PM, or Nobu at 8:15 PM. Which one shall I book? ".ljust(200, ".")
-PAYLOAD = 573
-"""Bytes that are said in a turn, in its four texts."""
-
-SYSTEM = "You book tables."
-QUESTION = "Which of the two shall I book?"
 
 
 @tool(crash="pure")
@@ -84,7 +74,6 @@ FLOOR = Floor()
 def alone(folder: Path, turns: int) -> float:
     """Turns a second of SQLite alone."""
     file = Path(tempfile.mkdtemp(dir=folder)) / "floor.db"
-    texts = (SAID, json.dumps(ASKED), FOUND, REPLIED)
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -95,7 +84,7 @@ def alone(folder: Path, turns: int) -> float:
         for seq in range(4 * turns):
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE heads SET seq = ? WHERE id = 1", (seq,))
-            connection.execute("INSERT INTO events VALUES (?, ?)", (seq, texts[seq % 4]))
+            connection.execute("INSERT INTO events VALUES (?, ?)", (seq, TEXTS[seq % 4]))
             connection.execute("COMMIT")
         return turns / (perf_counter() - begun)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from turnwise.hosts.diagrams.mermaid import mermaid
 
+from . import benchmarks_page
+from .benchmark_results import Results
 from .http_page import endpoints, problems
 from .machine_page import markdown
 from .overview import overview
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = (
     *(
         ROOT / "docs" / name
-        for name in ("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md", "http.md")
+        for name in ("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md", "http.md", "benchmarks.md")
     ),
     ROOT / "README.md",
 )
@@ -41,6 +43,18 @@ PROBLEMS = "<!-- made from hosts/http/problems.py by `make docs` -->"
 """The markers in front of the overview and of the tables of rules, presets, settings, roles, updates, endpoints and
 problems."""
 
+BENCHMARKS = ROOT / "docs" / "benchmarks.json"
+"""What `make bench` measured."""
+
+FIGURES = {
+    f"<!-- made from docs/benchmarks.json by `make docs`: {part.__name__} -->": part
+    for part in (
+        *(benchmarks_page.aims, benchmarks_page.ratios, benchmarks_page.values, benchmarks_page.stored),
+        *(benchmarks_page.alone, benchmarks_page.circumstances, benchmarks_page.summary),
+    )
+}
+"""The markers in front of figures, and what makes each part."""
+
 
 def generated(page: Path) -> str:
     """Return what the page should say: its own text around the generated parts, or `docs/machine.md` if it has none."""
@@ -56,6 +70,9 @@ def generated(page: Path) -> str:
         ENDPOINTS: endpoints(),
         PROBLEMS: problems(),
     }
+    if any(marker in text for marker in FIGURES):
+        results = Results.read(BENCHMARKS)
+        parts |= {marker: part(results) for marker, part in FIGURES.items()}
     if not any(marker in text for marker in parts):
         return markdown(mermaid())
     for marker, part in parts.items():

@@ -1,0 +1,163 @@
+"""Runs every part for every system, each in a process of its own, and interleaves the systems within each round.
+
+Whatever else the machine does then falls on all of them alike. A system that takes long has fewer rounds than the
+others; the result holds every round.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from .environments import Measured, NotInstalled, interpreter
+
+BENCHMARKS = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything is done."""
+
+    rounds: int = 5
+    slow: float = 8.0
+    """Seconds: a system of which a round takes longer has two rounds."""
+    turns: int = 200
+    long_turns: int = 1000
+    seconds: float = 25.0
+    """How long the conversation of `long_turns` may take; the turns that were held by then count."""
+    conversations: int = 100
+    turns_each: int = 10
+    counted: tuple[int, int] = (5, 25)
+    """Turns of the two processes whose system calls strace counts; the difference is taken."""
+    repeats: int = 5
+    steps: int = 20
+    """Turns in memory."""
+    idle: tuple[int, int] = (50, 3)
+    """Conversations that rest, and their turns."""
+
+
+QUICK = Sizes(
+    rounds=1,
+    turns=4,
+    long_turns=5,
+    conversations=3,
+    turns_each=2,
+    counted=(1, 2),
+    repeats=2,
+    steps=2,
+    idle=(3, 1),
+)
+
+
+@dataclass
+class Rounds:
+    """The results of all parts: for each part and system a list with an entry for each round."""
+
+    folder: Path
+    cache: Path
+    sizes: Sizes
+    results: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
+    systems: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The versions of each system and what it stores, or why it was not measured."""
+    pythons: dict[Measured, Path] = field(default_factory=dict)
+
+    def prepare(self, systems: Iterable[Measured]) -> None:
+        """Make the environments."""
+        for system in systems:
+            self.systems[system.name] = {}
+            try:
+                self.pythons[system] = interpreter(system, self.cache)
+            except NotInstalled as reason:
+                self.systems[system.name] = {"not measured": str(reason)}
+
+    def parts(self) -> dict[str, tuple[dict[str, Any], int]]:
+        """Return what is measured: the sizes of each part, and how many rounds it has."""
+        sizes = self.sizes
+        few, some = min(2, sizes.rounds), min(3, sizes.rounds)
+        return {
+            "imports": ({}, sizes.rounds),
+            "long": ({"turns": sizes.turns}, sizes.rounds),
+            "resume": ({"repeats": sizes.repeats}, some),
+            "many": ({"conversations": sizes.conversations, "turns": sizes.turns_each}, sizes.rounds),
+            "growth": ({"turns": sizes.long_turns, "seconds": sizes.seconds}, some),
+            "answer": ({"repeats": 2 * sizes.repeats}, few),
+            "steps": ({"turns": sizes.steps, "repeats": sizes.repeats}, few),
+            "idle": ({"conversations": sizes.idle[0], "turns": sizes.idle[1]}, 1),
+            "syncs": ({}, 1),
+        }
+
+    def measure(self, part: str) -> None:
+        """Run all rounds of a part."""
+        sizes, rounds = self.parts()[part]
+        results = self.results[part] = {system.name: [] for system in self.pythons}
+        took = dict.fromkeys(self.pythons, 0.0)
+        most = 1 if part == "growth" else 2
+        for number in range(rounds):
+            for system in self.pythons:
+                if number >= most and took[system] > self.sizes.slow:
+                    continue
+                began = perf_counter()
+                results[system.name].append(self.once(system, part, sizes))
+                took[system] = perf_counter() - began
+                print(f"{part} {number + 1}: {system.name}, {took[system]:.1f} s", file=sys.stderr, flush=True)
+
+    def once(self, system: Measured, part: str, sizes: dict[str, Any]) -> dict[str, Any]:
+        """Run a part of a system once. Where it fails, the result says why."""
+        try:
+            if part == "imports":
+                return self.imported(system)
+            if part == "syncs":
+                return self.synced(system)
+            if part == "resume":
+                return self.run(system, part, {**sizes, "key": self.results["long"][system.name][-1]["key"]})
+            return self.run(system, {"growth": "long"}.get(part, part), sizes)
+        except subprocess.CalledProcessError as failed:
+            reason = [*(failed.stderr or str(failed)).strip().splitlines(), ""][-2]
+            print(f"{part}: {system.name} failed: {reason}", file=sys.stderr)
+            return {"not measured": reason}
+
+    def run(self, system: Measured, part: str, sizes: dict[str, Any], under: Sequence[str] = ()) -> dict[str, Any]:
+        """Run a part in the system's own Python, and return what it measured."""
+        folder = self.folder / system.module
+        if part == "long":
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        program = [str(self.pythons[system]), "-m", f"peers.{system.module}", part, str(folder), json.dumps(sizes)]
+        done = subprocess.run([*under, *program], cwd=BENCHMARKS, check=True, capture_output=True, text=True)
+        printed: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        self.systems[system.name] = printed["about"]
+        return printed["measured"]
+
+    def imported(self, system: Measured) -> dict[str, Any]:
+        """The seconds of a process that imports the system, and of one that does nothing."""
+        programs = {"seconds": system.imports, "nothing": "pass"}
+        return {name: _seconds([str(self.pythons[system]), "-c", code]) for name, code in programs.items()}
+
+    def synced(self, system: Measured) -> dict[str, Any]:
+        """How often a turn waits for the disk."""
+        strace = shutil.which("strace")
+        if strace is None:
+            return {"not measured": "there is no strace on the PATH"}
+        few, many = self.sizes.counted
+        calls = [self.calls(strace, system, turns) for turns in (few, many)]
+        return {"syncs": (calls[1] - calls[0]) / (many - few)}
+
+    def calls(self, strace: str, system: Measured, turns: int) -> int:
+        """How often a process syncs that holds so many turns."""
+        seen = self.folder / "strace.txt"
+        tracing = [strace, "-f", "-e", "trace=fsync,fdatasync", "-o", str(seen)]
+        self.run(system, "syncs", {"turns": turns}, tracing)
+        return sum("sync(" in line for line in seen.read_text().splitlines())
+
+
+def _seconds(command: list[str]) -> float:
+    began = perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return perf_counter() - began

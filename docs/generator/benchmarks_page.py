@@ -1,0 +1,125 @@
+"""Writes the tables of docs/benchmarks.md, and the figures in README.md, from docs/benchmarks.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .benchmark_aims import AIMS
+from .benchmark_results import AGAIN, FLOOR, MANY, MEASURES, OURS, RATE, Measure, Results
+
+
+def aims(results: Results) -> str:
+    """Return the table of the aims, each with what was measured."""
+    head = ["| aim | measured | bound | |", "| --- | --- | --- | --- |"]
+    return _lines([*head, *(aim.row(results) for aim in AIMS)])
+
+
+def ratios(results: Results) -> str:
+    """Return the table that says how many times better turnwise is than each of the others."""
+
+    def cell(measure: Measure, system: str) -> str:
+        ratio = results.advantage(measure, system)
+        return results.missing(measure.part, system) if ratio is None else f"{_ratio(ratio)} ×"
+
+    return _lines(_table(results, [*results.peers, *_floor(results)], cell))
+
+
+def values(results: Results) -> str:
+    """Return the table of the best rounds, with the median of the rounds where it differs."""
+
+    def cell(measure: Measure, system: str) -> str:
+        best, typical = results.best(measure, system), results.typical(measure, system)
+        if best is None or typical is None:
+            return results.missing(measure.part, system)
+        texts = list(dict.fromkeys((measure.text(best), measure.text(typical))))
+        return texts[0] if len(texts) == 1 else f"{texts[0]} ({texts[1]})"
+
+    return _lines(_table(results, results.systems, cell, with_units=True))
+
+
+def stored(results: Results) -> str:
+    """Return the table of versions, and of what each system stores when."""
+    rows = ["| system | what is on the disk when | journal | versions |", "| --- | --- | --- | --- |"]
+    for name, about in results.data["systems"].items():
+        if "not measured" in about:
+            rows.append(f"| {name} | not measured: {about['not measured']} | | |")
+            continue
+        versions = ", ".join(f"{package} {version}" for package, version in about.get("versions", {}).items())
+        journal = next((each["journal"] for each in results.rounds("long", name)), "")
+        rows.append(f"| {name} | {about.get('stores', '')} | {journal} | {versions} |")
+    return _lines(rows)
+
+
+def alone(results: Results) -> str:
+    """Return the table of what is measured of turnwise alone."""
+    rows = ["| figure | measured | aim |", "| --- | --- | --- |"]
+    for figures in results.data["figures"].values():
+        for figure in figures:
+            if "not measured" in figure:
+                rows.append(f"| {figure['what']} | not measured | |")
+            else:
+                verdict = ", met" if figure["met"] else ", **missed**"
+                aim = f"{figure['aim']}{verdict}" if figure["aim"] else ""
+                rows.append(f"| {figure['what'].strip()} | {figure['value']} | {aim} |")
+    return _lines(rows)
+
+
+def circumstances(results: Results) -> str:
+    """Return the sentence that says when and where the figures were taken."""
+    data = results.data
+    machine = data["machine"]
+    held = [
+        f"{name} {max(each['turns'] for each in results.rounds('growth', name)):,}"
+        for name in results.systems
+        if results.rounds("growth", name)
+    ]
+    return _lines(
+        [
+            f"**On what.** {machine['cores']} cores of an {machine['processor']}, {machine['system']}, "
+            f"Python {machine['python']}, SQLite {machine['sqlite']}; {data['date']}; {data['minutes']:g} minutes. "
+            f"Growth is measured over as many of 1,000 turns as were held in {data['sizes']['seconds']:g} seconds: "
+            f"{', '.join(held) or 'none'}."
+        ]
+    )
+
+
+def summary(results: Results) -> str:
+    """Return the sentences of README.md."""
+    rate, many = results.best(RATE, OURS), results.best(MANY, OURS)
+    peer_rate, peer_many = results.best_peer(RATE), results.best_peer(MANY)
+    floor, ready = results.best(RATE, FLOOR), results.best(AGAIN, OURS)
+    if None in (rate, many, peer_rate, peer_many, floor, ready):
+        return "Not measured.\n"
+    assert rate and many and peer_rate and peer_many and floor and ready
+    return (
+        f"A turn with a tool call, stored step by step: {rate:,.0f} turns/s in one conversation, "
+        f"{_ratio(rate / peer_rate)} times the fastest of {', '.join(results.peers)}, and {rate / floor:.2f} of what "
+        f"SQLite alone does with the same four commits. With 100 conversations at once a turn takes {many:.2f} ms of "
+        f"processor time, {many / peer_many:.2f} of the smallest of the others. A conversation of 200 turns takes its "
+        f"next message {ready:.0f} ms after its database is opened. [docs/benchmarks.md](docs/benchmarks.md) has every "
+        "figure, those that miss their aim too, and `make bench` measures them again.\n"
+    )
+
+
+def _floor(results: Results) -> list[str]:
+    return [name for name in results.systems if name == FLOOR]
+
+
+def _table(
+    results: Results, systems: list[str], cell: Callable[[Measure, str], str], with_units: bool = False
+) -> Iterator[str]:
+    names = [f"the {name}" if name == FLOOR else name for name in systems]
+    yield f"| | {' | '.join(names)} |"
+    yield f"| --- |{' --- |' * len(systems)}"
+    for measure in MEASURES:
+        if measure.part in results.data["results"]:
+            title = f"{measure.title}, {measure.unit}" if with_units else measure.title
+            yield f"| {title} | {' | '.join(cell(measure, name) for name in systems)} |"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 2 else f"{value:.2f}"
+
+
+def _lines(lines: list[str] | Iterator[str]) -> str:
+    return "\n".join(lines) + "\n"
