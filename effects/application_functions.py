@@ -54,7 +54,8 @@ async def call_within(seconds: float, name: str, function: Callable[..., object]
     A coroutine that did not end is cancelled and a thread is abandoned; neither is waited for. `name` becomes the name
     of the thread. Raises only CancelledError, when the caller's task is cancelled.
     """
-    task = asyncio.create_task(attempt(name, functools.partial(function, *arguments)))
+    call = functools.partial(function, *arguments)
+    task = asyncio.create_task(attempt(name, call, is_coroutine=is_coroutine_function(function)))
     try:
         await asyncio.wait({task}, timeout=seconds)
     finally:
@@ -64,10 +65,11 @@ async def call_within(seconds: float, name: str, function: Callable[..., object]
     return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
-async def attempt(name: str, call: Callable[[], object]) -> Outcome:
-    """Make the call. Whatever it raises is caught: it must not end the event loop."""
+async def attempt(name: str, call: Callable[[], object], *, is_coroutine: bool) -> Outcome:
+    """Make the call, which makes a coroutine or runs in a thread of this name. Whatever it raises is caught: it must
+    not end the event loop."""
     try:
-        if is_coroutine_function(call):
+        if is_coroutine:
             coroutine: Any = call()
             return Returned(await coroutine)
         outcome = await _call_in_thread(name, call)

@@ -16,13 +16,14 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F
 
 def encodable_json(text: str) -> str:
     """Return JSON text with each lone surrogate replaced, also where it is written as an escape. `Pure.`"""
-    return _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], encodable(text))
+    text = encodable(text)
+    return _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text) if "\\u" in text else text
 
 
 def is_encodable(value: object) -> bool:
     """Return whether a JSON value has no lone surrogate at any depth. `Pure.`"""
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -71,8 +71,8 @@ class Asking:
         self._waiting: deque[_Asked] = deque()
         self._open: _Asked | None = None
         self._is_over = False
-        self.is_waiting: asyncio.Future[None] = self._loop.create_future()
-        """Done when a question waits to be taken."""
+        self.is_waiting = None if refusal is not None else self._loop.create_future()
+        """Done when a question waits to be taken; None where nothing may be asked."""
 
     # --- for the function
 
@@ -103,7 +103,7 @@ class Asking:
                 asked.reply.set_exception(ToolError(IS_OVER))
         else:
             self._waiting.append(asked)
-            if not self.is_waiting.done():
+            if self.is_waiting is not None and not self.is_waiting.done():
                 self.is_waiting.set_result(None)
 
     def take_next(self) -> QuestionSet | None:

@@ -16,6 +16,9 @@ from ..recall.search import ConversationSearch
 from .asking import Answers, Asking
 from .tool_error import ToolError
 
+NOTHING_NOTED: Mapping[str, Any] = MappingProxyType({})
+"""What an application has noted about most conversations."""
+
 NOBODY_TO_ASK = "Nobody can be asked here."
 
 
@@ -36,7 +39,7 @@ class ToolContext:
     key: str
     call_id: str
     progress: Callable[[str], None]
-    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING_NOTED, hash=False)
     memory: ConversationMemory | None = field(default=None, compare=False, repr=False)
     agents: ReachableAgents | None = field(default=None, compare=False, repr=False)
     asking: Asking | None = field(default=None, repr=False, compare=False)
@@ -88,7 +91,7 @@ def tool_context_of(
         key=context.key(started_as),
         call_id=call_id,
         progress=progress,
-        metadata=MappingProxyType(deepcopy(context.context.metadata)),
+        metadata=MappingProxyType(deepcopy(noted)) if (noted := context.context.metadata) else NOTHING_NOTED,
         memory=None if search is None else ConversationMemory(search, context),
         agents=None if agents is None else ReachableAgents(context.conversation_id, agents),
     )

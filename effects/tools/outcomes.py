@@ -64,6 +64,8 @@ def _outcome_of_error(tool: AnyTool, error: BaseException, redact: Redact) -> To
 
 
 def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
+    if isinstance(value, str):  # as most tools return
+        return _result_of_value(tool, value)
     if isinstance(value, ToolResult):
         _log_undeclared(tool, {act.type for act in value.acts})
         return value

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -45,6 +46,8 @@ _NO_TOOLS = "There are no tools."
 Allowed: TypeAlias = Collection[str] | None
 """The names of some of the tools; None stands for all of them."""
 
+_VERSION = attrgetter("version")
+
 _EVERY = "*"
 """Stands for every tool of a server, behind its prefix: `files:*`."""
 
@@ -73,13 +76,14 @@ class ToolSource(Protocol):
 @dataclass(frozen=True)
 class _Snapshot:
     """The tools as of one version of the sources: by their names, which of them come from sources, as they are offered,
-    and by the names under which providers accept them."""
+    and by the names under which providers accept them. `built_in` says which of them are built-in tools, and which."""
 
     version: tuple[int, ...]
     tools: Mapping[str, AnyTool]
     of_sources: frozenset[str]
     definitions: Mapping[str, dict[str, Any]]
     names: Mapping[str, str]
+    built_in: Mapping[str, str]
 
 
 class ToolRegistry:
@@ -108,7 +112,7 @@ class ToolRegistry:
     @property
     def version(self) -> tuple[int, ...]:
         """A value that changes whenever the tools do."""
-        return tuple(source.version for source in self._sources)
+        return tuple(map(_VERSION, self._sources))
 
     def find(self, name: str, allowed: Allowed = None) -> AnyTool | None:
         """The tool that this name means, or None: a call in an older log may name a tool that no longer exists.
@@ -117,9 +121,13 @@ class ToolRegistry:
         found by its other names, and by each of these behind the name of a server, as in `x:respond_to_user`, unless
         that is a server of the application.
         """
-        tools, names = self._current.tools, self._names(allowed)
+        current = self._current
+        tools = current.tools
+        if name in tools and (allowed is None or name in allowed):
+            return tools[name]
+        names = self._names(allowed)
         others = () if self.comes_from_source(name) else names_of(name)
-        meant = (name, self._current.names.get(name, name), *others)
+        meant = (current.names.get(name, name), *others)
         return next((tools[each] for each in meant if each in names), None)
 
     def comes_from_source(self, name: str) -> bool:
@@ -191,9 +199,11 @@ class ToolRegistry:
         A call's id is `call_<effect id>_<index>`, so it is unique in the conversation, whatever the provider sent.
         Arguments that are too long to be stored become `{}`, and `fault` says so.
         """
-        ids = (f"call_{effect_id}_{index}" for index in range(len(calls)))
-        made = zip(ids, calls, strict=True)
-        return tuple(self._resolve(call_id, call, policy, allowed, caller) for call_id, call in made)
+        resolved = [
+            self._resolve(f"call_{effect_id}_{index}", call, policy, allowed, caller)
+            for index, call in enumerate(calls)
+        ]
+        return tuple(resolved)
 
     def describe_unknown(self, name: str, allowed: Allowed = None) -> str:
         """The sentence that says that there is no tool of this name, or that it is not allowed, and which tools are."""
@@ -226,7 +236,7 @@ class ToolRegistry:
                 yield tool.name
 
     def _fault_of(self, tool: AnyTool, caller: Caller | None) -> str | None:
-        built_in = "" if caller is None else built_in_name(tool)
+        built_in = None if caller is None else self._current.built_in.get(tool.name)
         return caller.fault(built_in) if caller is not None and built_in else None
 
     def _resolve(
@@ -237,19 +247,20 @@ class ToolRegistry:
         tool = None if denied else self.find(name, allowed)
         unknown = denied or (self.describe_unknown(name, allowed) if tool is None else "")
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
-        resolved = ToolCall(
-            call_id=call_id, name=name, raw_arguments=arguments, provider_id=encodable(call.id), fault=fault
-        )
+        provider_id = encodable(call.id)
         if tool is None:
-            return resolved
-        declared = {
-            "name": tool.name,
-            "approval": tool.needs_approval(arguments, policy),
-            "exclusive": tool.exclusive,
-            "crash": tool.crash,
-            "acts": tool.acts,
-        }
-        return resolved.model_copy(update=declared)
+            return ToolCall(call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault)
+        return ToolCall(
+            call_id=call_id,
+            name=tool.name,
+            raw_arguments=arguments,
+            provider_id=provider_id,
+            fault=fault,
+            approval=tool.needs_approval(arguments, policy),
+            exclusive=tool.exclusive,
+            crash=tool.crash,
+            acts=tool.acts,
+        )
 
     def _check(self, tool: AnyTool | None, unknown: str, arguments: str, policy: Policy) -> tuple[str, str | None]:
         """The arguments as they are stored, and what is wrong with the call: `unknown` if there is no tool for it."""
@@ -283,7 +294,8 @@ def _snapshot_of(
     definitions = {name: tool.definition() for name, tool in tools.items()}
     of_sources = frozenset(tools.keys() - given.keys())
     kept = former if len(former) < _MAX_FORMER else {}
-    return _Snapshot(version, tools, of_sources, definitions, {**kept, **names})
+    built_in = {name: known for name, tool in tools.items() if (known := built_in_name(tool))}
+    return _Snapshot(version, tools, of_sources, definitions, {**kept, **names}, built_in)
 
 
 def _tool(given: AnyTool | Callable[..., Any] | str) -> AnyTool:

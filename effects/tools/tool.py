@@ -23,6 +23,7 @@ from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import CrashContract
+from ..application_functions import is_coroutine_function
 from .approval import Approval, check_approval, needs_approval
 from .arguments.arguments import Arguments
 from .arguments.callables import definition_of
@@ -102,6 +103,11 @@ class Tool(Generic[P, R]):
             approval=approval if isinstance(approval, bool) else _bound(approval, receiver),
             receives=None,
         )
+
+    @functools.cached_property
+    def is_coroutine_function(self) -> bool:
+        """Whether calling the function makes a coroutine."""
+        return is_coroutine_function(self.function)
 
     @property
     def parameters(self) -> dict[str, Any]:

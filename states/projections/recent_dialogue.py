@@ -7,9 +7,11 @@ minutes, from all conversations. The caller passes the current time.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from ..events import RecentText
 from ..values.messages import Message
@@ -37,12 +39,13 @@ def of_turn(messages: Sequence[Message], turn: int) -> Sequence[Message]:
     """The messages from this turn on, with the messages of other agents that stand directly in front of it.
 
     These arrived while nothing was under way and started no turn; the next turn is the one to see them. `messages` are
-    in the order of their turns. This takes as long as there are messages to return, however many stand in front of
-    them. `Pure.`
+    in the order of their turns. They are searched from the end, in strides that double, so this takes a few steps
+    however many messages there are. `Pure.`
     """
-    start = len(messages)
-    while start > 0 and messages[start - 1].turn >= turn:
-        start -= 1
+    count, stride = len(messages), 1
+    while stride <= count and messages[count - stride].turn >= turn:
+        stride *= 2
+    start = bisect_left(messages, turn, max(0, count - stride), count - stride // 2, key=attrgetter("turn"))
     while start > 0 and messages[start - 1].audience is not None:
         start -= 1
     return messages[start:]

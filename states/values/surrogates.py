@@ -9,4 +9,6 @@ from __future__ import annotations
 
 def encodable(text: str) -> str:
     """Return the text with each lone surrogate replaced by U+FFFD. `Pure.`"""
+    if text.isascii():  # most texts are short names and identifiers
+        return str.__str__(text)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

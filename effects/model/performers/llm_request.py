@@ -18,7 +18,7 @@ from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.fresh_context import with_fresh_context, write_fresh_context
-from ..request.prompt_cache import PromptCache
+from ..request.prompt_cache import CachedPrompt, PromptCache
 from .model_caller import ModelCaller, sentence_of
 from .request_writer import RequestWriter, offered_to
 from .tool_offers import ToolOffer
@@ -40,7 +40,10 @@ class LlmRequestPerformer:
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with the response or with the failure."""
         offer = self._writer.offer_for(effect, context.context, context.turn)
-        request, digest = await self._request(effect, context, offer)
+        prompt = self._prompts.prompt_of(context)
+        request, digest = self._write(effect, context, await context.transcript(), offer, prompt)
+        if context.policy.fresh_context and not effect.plain:
+            request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
         # Text that the policy keeps from the user is also shown as a thought while it streams.
         is_thought = context.policy.text == "thought"
@@ -61,22 +64,13 @@ class LlmRequestPerformer:
             )
         return self._response(effect, request.model, digest, answer, context.context, offer)
 
-    async def _request(self, effect: RequestLlm, context: EffectContext, offer: ToolOffer) -> tuple[ModelRequest, str]:
-        """Return the request and its digest, which is that of the request without the fresh context."""
-        request, digest = await self._stored_part(effect, context, offer)
-        if context.policy.fresh_context and not effect.plain:
-            note = write_fresh_context(effect.at, await self._locator.describe())
-            request = with_fresh_context(request, note)
-        return request, digest
-
-    async def _stored_part(
-        self, effect: RequestLlm, context: EffectContext, offer: ToolOffer
+    def _write(
+        self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer, prompt: CachedPrompt
     ) -> tuple[ModelRequest, str]:
-        """Return what follows from the log: the request without the fresh context, and its digest. The transcript is
-        released before anybody is asked for something."""
-        transcript = await context.transcript()
-        _log_request(context.turn, transcript, len(offered_to(effect, offer).definitions))
-        prompt = self._prompts.prompt_of(context)
+        """Return what follows from the log: the request without the fresh context, and its digest. Nobody holds the
+        transcript afterwards, while the model is asked."""
+        if logger.isEnabledFor(logging.INFO):
+            _log_request(context.turn, transcript, len(offered_to(effect, offer).definitions))
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
@@ -101,6 +95,5 @@ class LlmRequestPerformer:
 
 def _log_request(turn: int, transcript: Transcript, tools: int) -> None:
     """Note which request of the turn this is. A request that is sent again has the same number."""
-    if logger.isEnabledFor(logging.INFO):
-        answered = sum(message.role == "assistant" for message in of_turn(transcript.messages, turn))
-        logger.info("Request %d of turn %d, tools: %d.", answered + 1, turn, tools)
+    answered = sum(message.role == "assistant" for message in of_turn(transcript.messages, turn))
+    logger.info("Request %d of turn %d, tools: %d.", answered + 1, turn, tools)

@@ -57,9 +57,12 @@ class ToolOffers:
         """What this request offers in this turn. It stays the same within a turn, also after a crash: tools that a
         conversation chooses during a turn are those of the next one. Only the tools of sources come and go within a
         turn."""
-        profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
-        chosen = context.tools_in(turn)
-        return self._offer(self._tools.version, chosen, next(profiles, None), context.caller)
+        chosen, of_profile = context.tools_in(turn), None
+        for profile in context.policy.profiles:
+            if profile.name == effect.profile:
+                of_profile = profile.tools
+                break
+        return self._offer(self._tools.version, chosen, of_profile, context.caller)
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)

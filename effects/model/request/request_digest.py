@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from copy import copy
 from hashlib import blake2b
 
 from ....states.openai_format.writing import WireMessage
@@ -36,8 +35,8 @@ class RequestDigest:
 
     def copy(self) -> RequestDigest:
         """The digest of the same messages, to which others can be added. `Pure.`"""
-        copied = copy(self)
-        copied._hash = self._hash.copy()
+        copied = object.__new__(RequestDigest)
+        copied._hash, copied._separator = self._hash.copy(), self._separator
         return copied
 
     def add(self, messages: Sequence[WireMessage]) -> None:

@@ -38,6 +38,11 @@ class Arguments(ABC):
         self.names = tuple(names)
         self._context_names = tuple(context_names)
 
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function has a parameter of type ToolContext."""
+        return bool(self._context_names)
+
     def under(self, policy: Policy) -> Arguments:
         """The arguments as read under this policy. Only those of speaking tools depend on it."""
         return self
@@ -52,7 +57,8 @@ class Arguments(ABC):
 
     def read(self, text: str, context: ToolContext) -> dict[str, Any]:
         """The keyword arguments for the function, with the context. Raises InvalidArguments."""
-        return {**self.values(text), **dict.fromkeys(self._context_names, context)}
+        values = self.values(text)
+        return {**values, **dict.fromkeys(self._context_names, context)} if self._context_names else values
 
 
 def normalize(text: str) -> str:
