@@ -39,7 +39,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-from figures import Figure, at_most
+from figures import Figure, at_most, print_figures
 
 SCRIPT = Path(sys.executable).with_name("turnwise")
 COMMAND = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "turnwise.hosts.terminal"]
@@ -154,15 +154,19 @@ def imports(rounds: int) -> Iterator[Figure]:
         best_of(rounds, partial(time_of, [sys.executable, "-c", program]))
         for program in ("import pydantic, transitions", "import turnwise", "from turnwise import Engine")
     )
-    yield at_most("import turnwise", package / libraries, 1, "of pydantic, transitions", ratio_of(package))
-    yield Figure("from turnwise import Engine", f"{engine:.2f} s{ratio_of(engine)}")
+    beside = package / libraries
+    yield at_most("import turnwise", beside, 1, "of pydantic, transitions", ratio_of(package), name="import-ratio")
+    yield Figure(
+        "from turnwise import Engine", f"{engine:.2f} s{ratio_of(engine)}", name="import-engine", number=engine
+    )
 
 
 def help(rounds: int) -> Iterator[Figure]:
     """The list of commands, and the version."""
     for option in ("--help", "--version"):
         seconds = best_of(rounds, partial(time_of, [*COMMAND, option]))
-        yield at_most(f"turnwise {option}", seconds / BASELINE.seconds, 5, "× python", f" ({seconds * 1e3:.0f} ms)")
+        note, name = f" ({seconds * 1e3:.0f} ms)", f"{option.strip('-')}-ratio"
+        yield at_most(f"turnwise {option}", seconds / BASELINE.seconds, 5, "× python", note, name=name)
 
 
 def chat(rounds: int) -> Iterator[Figure]:
@@ -171,7 +175,7 @@ def chat(rounds: int) -> Iterator[Figure]:
         yield Figure("turnwise chat", "not measured: there is no pseudo-terminal")
         return
     seconds = best_of(rounds, lambda: times_until([*COMMAND, "chat"], [PROMPT])[0])
-    yield at_most("turnwise chat, until its prompt", seconds, 1.5, "s", ratio_of(seconds))
+    yield at_most("turnwise chat, until its prompt", seconds, 1.5, "s", ratio_of(seconds), name="chat-ready")
 
 
 def demo(rounds: int) -> Iterator[Figure]:
@@ -187,7 +191,7 @@ def demo(rounds: int) -> Iterator[Figure]:
         return word
 
     seconds = best_of(rounds, until_the_first_word)
-    yield at_most("turnwise demo, until the model's first word", seconds, 1, "s", ratio_of(seconds))
+    yield at_most("turnwise demo, until the model's first word", seconds, 1, "s", ratio_of(seconds), name="demo-word")
     yield Figure("  until it says what it is", f"{min(greetings):.2f} s{ratio_of(min(greetings))}")
 
 
@@ -199,13 +203,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How long a program that uses turnwise takes to start.")
     parser.add_argument("parts", nargs="*", metavar="part", help=f"any of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="each process once, to see that it works")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each figure")
     given = parser.parse_args()
     if unknown := set(given.parts) - PARTS.keys():
         parser.error(f"there is no part called {', '.join(sorted(unknown))}")
     for name in given.parts or PARTS:
-        for figure in PARTS[name](1 if given.quick else ROUNDS):
-            print(figure, flush=True)
-    print(Figure("python -c pass", str(BASELINE)))
+        print_figures(PARTS[name](1 if given.quick else ROUNDS), given.json)
+    print_figures([Figure("python -c pass", str(BASELINE))], given.json)
 
 
 if __name__ == "__main__":

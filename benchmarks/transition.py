@@ -18,9 +18,12 @@ import argparse
 import statistics
 import timeit
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
+
+from figures import Figure, print_figures
 
 from turnwise.states import MACHINE, Context, Event, State, transition
 from turnwise.testing.walking import RecordedChoices, TakenRow, read_walks, walk
@@ -69,17 +72,30 @@ def _nothing(state: State, event: Event, context: Context) -> None:
     pass
 
 
+def figures(costs: dict[str, tuple[float, float, float]]) -> Iterator[Figure]:
+    """The median row, and what it is beside the others."""
+    ours, bare, library = (statistics.median(cost[n] for cost in costs.values()) for n in range(3))
+    yield Figure("a transition, the median row", f"{ours:.1f} µs", name="transition", number=ours, unit="µs")
+    ratio = ours / bare
+    yield Figure(
+        "  beside a dictionary", f"{ratio:.0f} times {bare:.2f} µs", name="transition-dictionary", number=ratio
+    )
+    ratio = ours / library
+    note = f"{ratio:.2f} of {library:.0f} µs"
+    yield Figure("  beside the library `transitions`", note, name="transition-library", number=ratio)
+
+
 def main() -> None:
-    """Print the median row, the most expensive rows, and the ratios."""
+    """Print the median row, the ratios, and the most expensive rows."""
     parser = argparse.ArgumentParser(description="What a transition costs.")
     parser.add_argument("--quick", action="store_true", help="a few rows, to see that it works")
-    walks = 2 if parser.parse_args().quick else None
-    costs = {str(row): measure(samples) for row, samples in situations(walks).items()}
-    ours, bare, library = (statistics.median(cost[n] for cost in costs.values()) for n in range(3))
-    print(f"{len(costs)} rows; the median row costs {ours:.1f} µs")
-    print(f"a bare dictionary {bare:.2f} µs: {ours / bare:.0f} times as much")
-    print(f"firing `transitions` {library:.0f} µs: {ours / library:.2f} of it")
-    print("the most expensive rows:")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each figure")
+    given = parser.parse_args()
+    costs = {str(row): measure(samples) for row, samples in situations(2 if given.quick else None).items()}
+    print_figures(figures(costs), given.json)
+    if given.json:
+        return
+    print(f"the most expensive of {len(costs)} rows:")
     for name, (cost, _, _) in sorted(costs.items(), key=lambda each: -each[1][0])[:8]:
         print(f"  {cost:6.1f} µs  {name}")
 

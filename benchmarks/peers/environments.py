@@ -28,10 +28,12 @@ class Measured:
     """What an application imports first."""
     requirements: tuple[str, ...] = ()
     """What pip installs for it; nothing for what runs in the environment of turnwise."""
+    parts: tuple[str, ...] = ()
+    """The parts that mean something for it, if not all do."""
 
 
 TURNWISE = Measured("turnwise", "turnwise", "from turnwise import Engine")
-FLOOR = Measured("floor", "floor", "import sqlite3")
+FLOOR = Measured("floor", "floor", "import sqlite3", parts=("long", "many", "growth", "resume", "syncs"))
 PEERS = (
     Measured(
         "Burr",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .measures import main
 from .standard import MESSAGES, REPLIED, TEXTS
-from .system import System
+from .system import NotOffered, System
 
 
 class Floor(System):
@@ -21,8 +21,10 @@ class Floor(System):
     stores = "four commits a turn, each with a row and the head of its conversation; WAL, synchronous=FULL"
 
     async def open(self, file: Path | None) -> None:
-        """Open the file, or a database in memory."""
-        self.connection = sqlite3.connect(file or ":memory:", isolation_level=None)
+        """Open the file."""
+        if file is None:
+            raise NotOffered
+        self.connection = sqlite3.connect(file, isolation_level=None)
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=FULL")
         columns = "id INTEGER, seq INTEGER, payload TEXT, PRIMARY KEY (id, seq)"

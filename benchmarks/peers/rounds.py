@@ -7,18 +7,22 @@ others; the result holds every round.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 from .environments import Measured, NotInstalled, interpreter
 
 BENCHMARKS = Path(__file__).parent.parent
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Modules are imported from compiled files, as those of an installed package are."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,12 @@ class Rounds:
     def measure(self, part: str) -> None:
         """Run all rounds of a part."""
         sizes, rounds = self.parts()[part]
-        results = self.results[part] = {system.name: [] for system in self.pythons}
-        took = dict.fromkeys(self.pythons, 0.0)
+        taking_part = [system for system in self.pythons if not system.parts or part in system.parts]
+        results = self.results[part] = {system.name: [] for system in taking_part}
+        took = dict.fromkeys(taking_part, 0.0)
         most = 1 if part == "growth" else 2
         for number in range(rounds):
-            for system in self.pythons:
+            for system in taking_part:
                 if number >= most and took[system] > self.sizes.slow:
                     continue
                 began = perf_counter()
@@ -116,7 +121,9 @@ class Rounds:
             if part == "syncs":
                 return self.synced(system)
             if part == "resume":
-                return self.run(system, part, {**sizes, "key": self.results["long"][system.name][-1]["key"]})
+                return self.run(
+                    system, part, {**sizes, "key": self.results["long"][system.name][-1]["key"], "started": time()}
+                )
             return self.run(system, {"growth": "long"}.get(part, part), sizes)
         except subprocess.CalledProcessError as failed:
             reason = [*(failed.stderr or str(failed)).strip().splitlines(), ""][-2]
@@ -130,7 +137,9 @@ class Rounds:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(exist_ok=True)
         program = [str(self.pythons[system]), "-m", f"peers.{system.module}", part, str(folder), json.dumps(sizes)]
-        done = subprocess.run([*under, *program], cwd=BENCHMARKS, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [*under, *program], cwd=BENCHMARKS, env=ENVIRONMENT, check=True, capture_output=True, text=True
+        )
         printed: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
         self.systems[system.name] = printed["about"]
         return printed["measured"]
@@ -157,7 +166,12 @@ class Rounds:
         return sum("sync(" in line for line in seen.read_text().splitlines())
 
 
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, cwd=BENCHMARKS, env=ENVIRONMENT, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
 def _seconds(command: list[str]) -> float:
     began = perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
+    _output(command)
     return perf_counter() - began

@@ -52,8 +52,8 @@ MANY = Measure("their processor time", "ms/turn", "many", lambda r: r["processor
 GROWTH = Measure("a late turn beside an early one", "×", "growth", growth("processor"), digits=2)
 BYTES = Measure("database", "bytes/turn", "long", lambda r: r["bytes"])
 SYNCS = Measure("waits for the disk (fsync)", "/turn", "syncs", lambda r: r["syncs"])
-FIRST = Measure("resume 200 turns in a new process", "ms", "resume", lambda r: r["first"] * 1e3)
-AGAIN = Measure("resume 200 turns, libraries loaded", "ms", "resume", lambda r: r["again"] * 1e3)
+PROCESS = Measure("start a process, resume 200 turns", "ms", "resume", lambda r: r["process"] * 1e3)
+AGAIN = Measure("open the file, resume 200 turns", "ms", "resume", lambda r: r["again"] * 1e3)
 ANSWER = Measure("answer to next request", "ms", "answer", lambda r: median(r["seconds"]) * 1e3, digits=2)
 STEP = Measure("a step in memory, processor", "µs", "steps", lambda r: r["seconds"] * 1e6)
 IMPORT = Measure("import", "ms", "imports", lambda r: (r["seconds"] - r["nothing"]) * 1e3)
@@ -61,7 +61,7 @@ IDLE = Measure("an idle conversation, in Python", "bytes", "idle", lambda r: r["
 
 MEASURES = (
     *(RATE, PROCESSOR, MANY_RATE, MANY, GROWTH, BYTES, SYNCS),
-    *(FIRST, AGAIN, ANSWER, STEP, IMPORT, IDLE),
+    *(PROCESS, AGAIN, ANSWER, STEP, IMPORT, IDLE),
 )
 
 
@@ -92,8 +92,11 @@ class Results:
         return [each for each in taken if "not measured" not in each and "not offered" not in each]
 
     def missing(self, part: str, system: str) -> str:
-        """Say why there are no rounds."""
-        taken = self.data["results"].get(part, {}).get(system, [])
+        """Say why there are no rounds: a dash where the part means nothing for the system."""
+        results = self.data["results"]
+        if part in results and system not in results[part]:
+            return "–"
+        taken = results.get(part, {}).get(system, [])
         return "not offered" if any("not offered" in each for each in taken) else "not measured"
 
     def best(self, measure: Measure, system: str) -> float | None:

@@ -118,7 +118,7 @@ def _table(
 
 
 def _ratio(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 2 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 2 else f"{value:.2g}"
 
 
 def _lines(lines: list[str] | Iterator[str]) -> str:
