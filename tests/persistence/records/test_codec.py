@@ -3,9 +3,11 @@
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import JsonValue
+from pydantic_core import from_json
 
 from turnwise.persistence import GENESIS, decode, encode
-from turnwise.states import Book, Idle, Step, SubAgentAsked, SubAgentFinished
+from turnwise.states import Book, Idle, Opened, Step, SubAgentAsked, SubAgentFinished, begin
 from turnwise.states.events import Event
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
@@ -24,3 +26,16 @@ def test_only_an_answer_has_its_effect_in_the_column_of_answers(event: Event, co
 
     assert row.effect_id == column
     assert decode(row).event == event
+
+
+def test_values_that_are_nested_deeply_are_read_back() -> None:
+    """Whatever can be written can be read: pydantic writes more levels than its parser reads."""
+    nested: JsonValue = "deep"
+    for _ in range(230):
+        nested = [nested]
+    opened = Opened(event_id="1", at=AT, metadata={"nested": nested})
+    row, _ = encode(opened, begin(opened), GENESIS)
+
+    with pytest.raises(ValueError, match="recursion"):
+        from_json(row.payload)
+    assert decode(row).event == opened
