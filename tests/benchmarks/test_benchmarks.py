@@ -14,6 +14,7 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py"
 TRANSITION = BENCHMARKS / "transition.py"
+LIVE_CONVERSATIONS = BENCHMARKS / "live_conversations.py"
 LONG_DIALOGUE = BENCHMARKS / "long_dialogue.py"
 LONG_TURN = BENCHMARKS / "long_turn.py"
 WAKE_UPS = BENCHMARKS / "wake_ups.py"
@@ -64,6 +65,14 @@ def test_a_transition_is_measured_beside_its_baselines() -> None:
     assert "the median row" in median
     assert "beside a dictionary" in bare
     assert "beside the library `transitions`" in library
+
+
+def test_live_conversations_leave_neither_tasks_nor_timers() -> None:
+    """Each figure has a name by which the report finds it, and what rests does not run."""
+    found = {figure["name"]: figure for figure in map(json.loads, figures(LIVE_CONVERSATIONS, "--json"))}
+
+    assert {"live-memory", "live-memory-loaded", "live-rate", "live-turn-ratio"} < found.keys()
+    assert found["live-tasks"]["number"] == 0
 
 
 @pytest.mark.parametrize("benchmark", [DURABLE_TURN, STARTUP], ids=lambda path: path.stem)
