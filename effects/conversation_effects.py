@@ -1,8 +1,4 @@
-"""The effects of one conversation that wait or run in this process, from their start to their answer or their abort.
-
-Each effect has one task, in which its performer runs. An answer is handed in by that task as soon as the performer has
-returned it; the end of the task would be told one iteration of the event loop later.
-"""
+"""The effects of one conversation that wait or run in this process, from their start to their answer or their abort."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from contextvars import Context, copy_context
 from typing import Any
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
@@ -113,20 +108,7 @@ class ConversationEffects:
 
     def _run(self, queued: _Queued) -> None:
         running = self._running[queued.effect.effect_id] = _Running(queued)
-        running.begin(self._answer(running, copy_context()), self._finished)
-
-    async def _answer(self, running: _Running, outside: Context) -> Answer | None:
-        """Perform an awaited effect, and hand in the answer, without the context variables that the performer set."""
-        effect, context = running.queued.effect, running.queued.context
-        answer = await self._perform(effect, context)
-        if answer is not None and self._running.get(effect.effect_id) is running:
-            del self._running[effect.effect_id]
-            try:
-                outside.run(self._answers.send_result, effect, context, answer)
-            except Exception:
-                logger.exception("The answer to %s could not be handed in.", effect.type)
-            self._when_idle()
-        return answer
+        running.begin(self._perform(queued.effect, queued.context), self._finished)
 
     # --- ending
 
@@ -182,14 +164,17 @@ class ConversationEffects:
         return True
 
     def _finished(self, running: _Running) -> None:
-        """Answer an awaited effect whose task has ended and has not handed in an answer itself."""
+        """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
         # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
         error = None if running.task.cancelled() else running.task.exception()
         effect, context = running.queued.effect, running.queued.context
         if self._running.get(effect.effect_id) is not running:
             return
         del self._running[effect.effect_id]
-        if running.is_stopping:
+        answer = None if running.task.cancelled() or error is not None else running.task.result()
+        if answer is not None:
+            self._answers.send_result(effect, context, answer)
+        elif running.is_stopping:
             pass  # the answer is lost, as in a crash
         elif error is None and running.is_aborted:
             self._answers.send_acknowledgement(effect, context)

@@ -261,7 +261,8 @@ class Loop:
         if is_own:
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, self.state, entry.event, step)
-        self._publish(self.projection.advance(entry, step.state))
+        is_watched = self.feed.is_watched or self._services.tree.is_watched
+        self._publish(self.projection.advance(entry, step.state, is_watched=is_watched))
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(step.state)
         self.follower.note(() if is_own else step.effects)

@@ -42,13 +42,13 @@ class TurnStreams(TurnRequests):
     async def _stream(self, message: UserMessage) -> AsyncGenerator[Update, None]:
         loop = self._loop
         await loop.turns.read()  # from here on the updates of every step are known
-        watcher = self._watcher()
-        async with self._sending:
-            outcome = await self._ask(message)
-        updates = watcher.updates_from_now()
-        if outcome.step.ignored and outcome.handled is not None:
-            updates = self._watcher(f"{outcome.handled.seq}.0").updates()
-        with loop.follower.waiting():
+        with loop.feed.reading(), loop.follower.waiting():
+            watcher = self._watcher()
+            async with self._sending:
+                outcome = await self._ask(message)
+            updates = watcher.updates_from_now()
+            if outcome.step.ignored and outcome.handled is not None:
+                updates = self._watcher(f"{outcome.handled.seq}.0").updates()
             await loop.turns.taken(message.event_id)
             stopped = partial(loop.turns.of_message, message.event_id)
             async with aclosing(self._noted(updates_of_turn(updates, message.event_id, stopped))) as shown:

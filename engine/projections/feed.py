@@ -1,6 +1,7 @@
 """The newest updates of a conversation, for any number of watchers at their own pace.
 
-A watcher that falls behind the oldest update kept reads what it missed from the log.
+A watcher that falls behind the oldest update kept reads what it missed from the log. Nothing is kept while nobody
+watches; whoever comes back then reads the log, too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Feed(KeptUpdates[Update]):
         for update in updates:
             if isinstance(update, TokenUpdate):
                 self.streamed.add(update)
-        self.keep(updates)
+        if self.is_watched:
+            self.keep(updates)
+        else:
+            self.skip()
 
     def rest(self) -> None:
         """Nothing is under way: let go of the updates unless somebody watches. Whoever asks for them later reads them

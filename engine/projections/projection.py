@@ -3,7 +3,8 @@
 The head is all that the next step needs: the state and the context. It is known as soon as the conversation is loaded,
 and that costs the same however long the log is. The contents, which are the transcript and the turns that have ended,
 are read from the store when somebody asks for them (a model request, a watcher, a caller that waits for a turn), and
-grow with every step from then on.
+grow with every step from then on. The updates of a step are made only for those who watch at that moment; whoever comes
+later has them made again from the log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ...states.projections.transcript import Transcript
 from ...states.states import AnyState, Closed, Failed, InTurn, State
 from .turn import EndedTurn
 from .turn_builder import ended_turn
-from .updates.step_updates import updates_of
+from .updates.step_updates import StepUpdates
 from .updates.update import Update
 
 
@@ -119,20 +120,28 @@ class ConversationProjection:
             return self._contents.share()
         return _Contents.of(await self.read_entries(0, seq)).transcript
 
-    def advance(self, entry: LogEntry, state: AnyState) -> tuple[Update, ...] | None:
-        """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if the
-        contents are not in memory, so that the updates are not known."""
+    def advance(self, entry: LogEntry, state: AnyState, *, is_watched: bool = True) -> tuple[Update, ...] | None:
+        """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if nobody
+        watches, or if the contents are not in memory, so that the updates are not known."""
         before, context = self.state, self.context
         if isinstance(entry.event, CHANGES_CONTEXT):
             self.context = context.after(entry.event)
         self.state = state
         if entry.ended is not None:
             self._last_profile = entry.ended.profile
-        if self._contents is None:
+        contents = self._contents
+        if contents is None:
             return None
-        self._contents.unshare()
-        updates = updates_of(entry, before, state, self._contents.transcript, context)
-        self._contents.note(entry, self.context)
+        contents.unshare()
+        if not is_watched:
+            contents.updates = None
+            contents.transcript.add(entry)
+            contents.note(entry, self.context)
+            return None
+        if contents.updates is None:
+            contents.updates = StepUpdates()
+        updates = contents.updates.add(entry, before, state, contents.transcript, context)
+        contents.note(entry, self.context, contents.updates.ended if self.context is context else None)
         return updates
 
     def release(self) -> None:
@@ -165,7 +174,7 @@ def is_queued(message_id: str, state: State) -> bool:
 class _Contents:
     """The transcript and the ended turns up to the step `seq`."""
 
-    __slots__ = ("_shared", "context", "seq", "transcript", "turns")
+    __slots__ = ("_shared", "context", "seq", "transcript", "turns", "updates")
 
     def __init__(self) -> None:
         self.seq = 0
@@ -173,6 +182,8 @@ class _Contents:
         self.turns: dict[int, EndedTurn] = {}
         self.context = Context()
         self._shared: ref[Transcript] | None = None
+        self.updates: StepUpdates | None = None
+        """Makes the updates of steps, while somebody watches."""
 
     @classmethod
     def of(cls, entries: Sequence[LogEntry]) -> _Contents:
@@ -189,12 +200,13 @@ class _Contents:
         self.transcript.add(entry)
         self.note(entry, self.context.after(entry.event))
 
-    def note(self, entry: LogEntry, context: Context) -> None:
-        """Follow an entry that the transcript has; `context` is the one behind it."""
+    def note(self, entry: LogEntry, context: Context, ended: EndedTurn | None = None) -> None:
+        """Follow an entry that the transcript has; `context` is the one behind it, and `ended` the turn that ended with
+        it, if that was made already."""
         self.seq = entry.seq
         self.context = context
         if entry.ended is not None:
-            self.turns[entry.ended.turn] = ended_turn(entry.ended, self.transcript, context.policy)
+            self.turns[entry.ended.turn] = ended or ended_turn(entry.ended, self.transcript, context.policy)
 
     def share(self) -> Transcript:
         """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""

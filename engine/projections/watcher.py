@@ -40,7 +40,7 @@ class Watcher:
 
     def updates_from_now(self) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates since the watcher was made, without a snapshot. The contents of the
-        projection must have been read before."""
+        projection must have been read before. Within a `Feed.reading` context the log need not be read."""
         self._last = (self._made_at + 1, 0)
         return self._read(self._next)
 

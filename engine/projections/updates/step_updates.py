@@ -15,9 +15,10 @@ from ....states.replies.reply_text import text_of_reply
 from ....states.states import State
 from ....states.values.messages import Message
 from ..replayed_steps import replayed_steps
+from ..turn import EndedTurn
 from ..turn_builder import ended_turn
 from .message_view import arguments_data, message_view
-from .state_view import view_of
+from .state_view import StateView, view_of
 from .stored import (
     DeliveryUpdate,
     MessageUpdate,
@@ -34,35 +35,64 @@ _Shown: TypeAlias = Callable[[Position], Update]
 """An update that does not have its position yet."""
 
 
+class StepUpdates:
+    """Makes the updates of steps that follow each other. It makes the view of each state once, because the state after
+    a step is the one before the next step. `ended` is the turn that ended in the newest step, or None."""
+
+    __slots__ = ("_state", "_view", "_viewed_under", "ended")
+
+    def __init__(self) -> None:
+        self.ended: EndedTurn | None = None
+        self._state: State | None = None
+        self._viewed_under: Policy | None = None
+        self._view: StateView | None = None
+
+    def add(
+        self, entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
+    ) -> tuple[Update, ...]:
+        """Return the updates of a step, in order: what was said and done, the new state, and whether a turn has ended.
+
+        Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
+        """
+        policy = context.policy
+        was = self._view_of(before, transcript, policy)
+        messages = transcript.add(entry)
+        self._state = None  # it may be the same state, of a call with other arguments
+        now = self._view_of(after, transcript, policy)
+        change: list[_Shown] = [partial(StateChangeUpdate, state=now)] if now != was else []
+        if entry.ended is None:
+            self.ended = None
+            shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
+        else:
+            turn = entry.ended.turn
+            self.ended = ended_turn(entry.ended, transcript, policy)
+            end = partial(TurnEndedUpdate.of, turn=self.ended)
+            shown = [*_said((m for m in messages if m.turn <= turn), policy)]
+            shown += _done(entry, messages, transcript, policy)
+            begun = list(_said((m for m in messages if m.turn > turn), policy))
+            # If the next turn begins in the same step, the end of this one is shown before anything of the next.
+            shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
+        return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
+
+    def _view_of(self, state: State, transcript: Transcript, policy: Policy) -> StateView:
+        if self._view is None or state is not self._state or policy is not self._viewed_under:
+            self._state, self._viewed_under = state, policy
+            self._view = view_of(state, transcript, policy)
+        return self._view
+
+
 def updates_of(
     entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
 ) -> tuple[Update, ...]:
-    """Return the updates of a step, in order: what was said and done, the new state, and whether a turn has ended.
-
-    Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
-    """
-    policy = context.policy
-    was = view_of(before, transcript, policy)
-    messages = transcript.add(entry)
-    now = view_of(after, transcript, policy)
-    change: list[_Shown] = [partial(StateChangeUpdate, state=now)] if now != was else []
-    if entry.ended is None:
-        shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
-    else:
-        turn = entry.ended.turn
-        end = partial(TurnEndedUpdate.of, turn=ended_turn(entry.ended, transcript, policy))
-        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, messages, transcript, policy)]
-        begun = list(_said((m for m in messages if m.turn > turn), policy))
-        # If the next turn begins in the same step, the end of this one is shown before anything of the next.
-        shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
-    return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
+    """Return the updates of one step, as `StepUpdates.add` does."""
+    return StepUpdates().add(entry, before, after, transcript, context)
 
 
 def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
     """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
-    transcript = Transcript()
+    transcript, updates = Transcript(), StepUpdates()
     for entry, before, after, context, _ in replayed_steps(entries):
-        yield from updates_of(entry, before, after, transcript, context)
+        yield from updates.add(entry, before, after, transcript, context)
 
 
 def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:

