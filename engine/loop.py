@@ -29,7 +29,6 @@ from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
     AgentMessage,
-    Answer,
     CompactionRequested,
     Event,
     Request,
@@ -54,6 +53,7 @@ from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, Re
 from .recovery import reports
 from .services.dispatcher_failures import dispatcher_failures_logged
 from .services.effect_order import dispatch_in_order
+from .services.ignored_events import log_ignored
 from .services.loop_services import LoopServices
 
 logger = logging.getLogger("turnwise.loop")
@@ -208,7 +208,7 @@ class Loop:
         while True:
             step = transition(self.state, event, self.projection.context)
             if step.ignored:
-                self._log_ignored(event)
+                log_ignored(event, self.state)
                 self._suspended.follow(self.state)
                 return step
             try:
@@ -222,13 +222,6 @@ class Loop:
             else:
                 self._follow(LogEntry.of(event, step), step, is_own=True)
                 return step
-
-    def _log_ignored(self, event: Event) -> None:
-        if isinstance(event, Answer) and event.effect_id in pending(self.state):
-            # Nobody else will answer the effect, so this is a fault of whoever carries it out.
-            logger.warning("The answer %s is not one that %s waits for.", event.type, self.state.type)
-        else:
-            logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
 
     async def _catch_up(self) -> bool:
         """Follow the steps that others have stored. Returns whether there were any."""
