@@ -39,6 +39,16 @@ COLOURS = {
 POINTS = 100
 """The most points of a line; each is the median of the turns around it."""
 
+BARS = {
+    "one-conversation": (RATE, "turns per second of one conversation of 200 turns"),
+    "many-rate": (MANY_RATE, "turns per second of 100 conversations of 10 turns at once"),
+    "many-processor": (MANY, "ms of processor time a turn, 100 conversations of 10 turns at once"),
+    "bytes": (BYTES, "bytes of database a turn, over 200 turns"),
+    "resume": (AGAIN, "ms until a stored conversation of 200 turns is ready"),
+    "answer": (ANSWER, "ms from an answer to the next request to the model"),
+}
+"""The measures that are drawn as bars, by the name of the file, each with the label of its axis."""
+
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "turnwise",
     "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
@@ -58,20 +68,13 @@ STYLE: dict[Any, Any] = {
 def draw(results: Results, folder: Path) -> None:
     """Write every plot into the folder."""
     rcParams.update(STYLE)
-    for name, measure in {
-        "one-conversation": RATE,
-        "many-rate": MANY_RATE,
-        "many-processor": MANY,
-        "bytes": BYTES,
-        "resume": AGAIN,
-        "answer": ANSWER,
-    }.items():
-        _save(_bars(results, measure), folder / f"{name}.svg")
+    for name, (measure, label) in BARS.items():
+        _save(_bars(results, measure, label), folder / f"{name}.svg")
     _save(_growth_over_turns(results), folder / "growth-over-turns.svg")
     _save(_growth_within_a_turn(results), folder / "growth-within-a-turn.svg")
 
 
-def _bars(results: Results, measure: Measure) -> Figure:
+def _bars(results: Results, measure: Measure, label: str) -> Figure:
     """One bar for each system, the best on top."""
     values = {name: results.best(measure, name) for name in results.systems}
     shown = sorted(
@@ -84,9 +87,11 @@ def _bars(results: Results, measure: Measure) -> Figure:
         bar.set_color(COLOURS.get(name, TEXT))
     axes.bar_label(bars, [measure.text(value) for value, _ in shown], padding=4, color=TEXT)
     axes.margins(x=0.15)
-    if shown and shown[0][0] and max(value for value, _ in shown) > 50 * min(value for value, _ in shown):
+    lengths = [value for value, _ in shown]
+    if shown and max(lengths) > 50 * min(lengths) > 0:
         axes.set_xscale("log")
-    axes.set_xlabel(f"{measure.title}, {measure.unit} ({'more' if measure.higher_is_better else 'less'} is better)")
+        label += ", on a logarithmic scale"
+    axes.set_xlabel(f"{label} ({'more' if measure.higher_is_better else 'less'} is better)")
     return figure
 
 
@@ -99,7 +104,8 @@ def _growth_over_turns(results: Results) -> Figure:
             _line(axes, name, list(range(1, len(turns) + 1)), turns)
     if axes.lines:
         axes.set_yscale("log")
-        axes.legend(frameon=False, ncols=3, loc="upper right")
+        axes.yaxis.set_major_formatter("{x:g}")
+        figure.legend(frameon=False, ncols=6, loc="outside upper center", fontsize=9, handlelength=1)
     return figure
 
 
