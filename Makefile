@@ -52,8 +52,6 @@ mutants: $(ready)  ## break states/ on purpose, thousands of times, and list wha
 
 # The libraries that turnwise is compared with are installed outside of .venv, each into an environment of its own.
 bench: $(ready)  ## measure turnwise beside other libraries, and write docs/benchmarks.md: under 15 minutes, on a quiet machine
-	@$(bin)/python -c 'import matplotlib' 2>/dev/null \
-		|| $(bin)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(bin)/python benchmarks/run.py
 	$(bin)/python docs/generate.py docs/benchmarks.md README.md
 	$(bin)/python docs/plots.py
