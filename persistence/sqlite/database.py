@@ -48,7 +48,7 @@ class Database:
         reading = partial(open_for_reading, address, busy_timeout)
         if read_only:
             return cls(address, await _reader(address, reading), None)
-        writer = WritingThread.start(address.name)
+        writer = WritingThread.start(address.name, in_memory=address.path is None)
         await writer.open(partial(open_for_writing, address, busy_timeout))
         if address.path is None:
             return cls(address, writer, writer)
@@ -73,10 +73,6 @@ class Database:
         `StoreConflict`; `SqliteLog.append` says the rest.
         """
         await self.writing.append(position, step, outgoing)
-
-    def wake(self) -> None:
-        """Wake the writing thread, because a step is about to be handed in."""
-        self.writing.wake()
 
     def note(self, receipt: Receipt) -> None:
         """Store the receipt of a delivery, with the next commit or soon. Returns at once."""

@@ -41,7 +41,6 @@ class SqliteLog:
         A disk that reports a failed commit may have stored the step. The same step may be appended again; if it is
         found in the log then, it is not stored a second time.
         """
-        self._database.wake()
         outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets))
         await self._database.append(self._position, EncodedStep.of(event, step), outgoing)
 

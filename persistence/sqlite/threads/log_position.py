@@ -16,7 +16,8 @@ from .pending_result import PendingResult
 class LogPosition:
     """The newest step of a conversation, as far as one log knows it.
 
-    Only the writing thread changes it, right after a commit, so that a step counts although its caller stopped waiting.
+    Only the holder of the writer's lock changes it, right after a commit, so that a step counts although its caller
+    stopped waiting.
     `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
     disk may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that no
     later one need try.
@@ -30,7 +31,14 @@ class LogPosition:
         self.is_titled = is_titled
         self.in_doubt: bytes | None = None
 
-    def details_event(self, event: Event) -> DetailsEvent | None:
+    def advance(self, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> Advance:
+        """Return a step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
+        head = self.head
+        if step.row.seq != head.seq + 1:
+            raise StoreConflict("The step does not follow the newest step of its conversation.")
+        return Advance(head, *step.linked_to(head.chain), outgoing, self._details_event(step.event))
+
+    def _details_event(self, event: Event) -> DetailsEvent | None:
         """Return the event if storing it changes what lists show of the conversation."""
         if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not self.is_titled):
             return event
@@ -52,9 +60,5 @@ class Append:
     result: PendingResult = field(default_factory=PendingResult)
 
     def advance(self) -> Advance:
-        """Return the step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
-        head = self.position.head
-        if self.step.row.seq != head.seq + 1:
-            raise StoreConflict("The step does not follow the newest step of its conversation.")
-        details = self.position.details_event(self.step.event)
-        return Advance(head, *self.step.linked_to(head.chain), self.outgoing, details)
+        """Return the step as `LogPosition.advance` does."""
+        return self.position.advance(self.step, self.outgoing)

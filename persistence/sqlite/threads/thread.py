@@ -1,19 +1,21 @@
-"""A thread of its own for a connection, so that the event loop never waits for a disk.
+"""A thread of its own for a connection, so that the event loop does not wait for a disk.
 
 Between a task and the disk there are two hand-overs: a plain queue into the thread, and one call into the event loop
 when the work is done. An executor would need twice as many, which takes longer than a commit of SQLite.
+
+The thread holds the lock of its worker while it handles an item, and no longer. Another thread that finds the lock free
+and the queue empty may use the connection in between (`inline_commits` says when that pays).
 """
 
 from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
-from threading import Thread, current_thread
+from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -21,6 +23,7 @@ from sqlalchemy import Connection
 from ....states.errors import StoreError
 from ..file.failures import translated
 from .pending_result import PendingResult
+from .work_queue import WorkQueue
 
 T = TypeVar("T")
 
@@ -40,6 +43,10 @@ class Job:
     result: PendingResult
 
 
+END = object()
+"""The last item: the thread ends behind it."""
+
+
 class Worker:
     """What runs in the thread: it owns the connection and does what is handed in, in order.
 
@@ -48,31 +55,65 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.queue: SimpleQueue[Any] = SimpleQueue()
+        self.queue = WorkQueue()
+        self.lock = Lock()
+        """Held by the thread that uses the connection now."""
         self.connection: Connection
         self._undo = ExitStack()
+        self._finished: list[PendingResult] = []
 
     def serve(self) -> None:
-        """Handle items until None is handed in."""
-        while (item := self.take()) is not None:
-            self.handle(item)
-            del item  # what its task holds must not stay alive until the next item comes
+        """Handle what is handed in, until `END`."""
+        ended = False
+        while not ended:
+            self.queue.wait(self.pause)
+            with self.lock:
+                ended = self.handle_next()
+            self.report()
         with suppress(Exception):
             self.close()
 
-    def take(self) -> Any:
-        """Wait for the next item."""
-        return self.queue.get()
+    @property
+    def pause(self) -> float | None:
+        """For how many seconds there is nothing to do unless something is handed in; None for ever."""
+        return None
+
+    def handle_next(self) -> bool:
+        """Handle the oldest item, or do what is due if there is none. Returns whether the item was `END`.
+
+        To be called by the holder of the lock. Nothing of the item is kept: it may hold what should be collected.
+        """
+        if not self.queue.items:
+            self.do_due()
+            return False
+        item = self.queue.items.popleft()
+        if item is END:
+            return True
+        self.handle(item)
+        return False
+
+    def report(self) -> None:
+        """Report the results of what was handled. To be called without the lock: a caller may want it at once."""
+        if self._finished:
+            finished, self._finished = self._finished, []
+            PendingResult.report(finished)
+
+    def finish(self, results: Iterable[PendingResult]) -> None:
+        """Have these results reported."""
+        self._finished.extend(results)
+
+    def do_due(self) -> None:
+        """Do what is due in a moment in which nothing is handed in."""
 
     def handle(self, item: Any) -> None:
-        """Do the work of one item, and report its result."""
+        """Do the work of one item."""
         assert isinstance(item, Job)
         try:
             with translated(self.name):
                 item.result.value = item.work()
         except BaseException as error:
             item.result.error = error
-        PendingResult.report((item.result,))
+        self.finish((item.result,))
 
     def open(self, opening: Opening) -> None:
         """Open the connection, or leave nothing open."""
@@ -121,7 +162,7 @@ class ConnectionThread:
             return
         closing = self._hand_in(self._worker.close)
         self._closed = True
-        self._worker.queue.put(None)
+        self._worker.queue.put(END)
         await closing.future
 
     def check_open(self) -> None:
@@ -146,7 +187,7 @@ def in_thread(worker: Worker) -> Callable[[], None]:
     return partial(_end, worker.queue, thread)
 
 
-_serving: dict[Thread, SimpleQueue[Any]] = {}
+_serving: dict[Thread, WorkQueue] = {}
 """The threads that serve a worker now, each with the queue of its worker."""
 
 
@@ -166,8 +207,8 @@ def _end_all() -> None:
         _end(queue, thread)
 
 
-def _end(queue: SimpleQueue[Any], thread: Thread) -> None:
+def _end(queue: WorkQueue, thread: Thread) -> None:
     """End the thread and wait for it: a process must not end in the middle of its work."""
-    queue.put(None)
+    queue.put(END)
     if thread is not current_thread():
         thread.join()

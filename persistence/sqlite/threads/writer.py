@@ -7,6 +7,11 @@ Batches change the speed only. A batch that cannot be stored is rolled back, and
 that only a step that is in conflict, or too large for the disk, fails.
 
 Receipts of deliveries are stored with a commit, or in a commit of their own when they have waited long enough.
+
+A step may also be committed by the thread that hands it in, if `inline_commits` finds that this pays. Such a commit
+waits for nothing but the disk: if another program holds the file, or anything else fails, the step goes to the writing
+thread, which tries again, may wait, and finds out what became of a commit in doubt. Checkpoints, which copy the
+write-ahead log into the file, are left to the writing thread as well.
 """
 
 from __future__ import annotations
@@ -14,10 +19,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from queue import Empty
 from typing import Any
 
 from ....states.values.memory import MemoryScope
@@ -29,15 +31,13 @@ from ..file.failures import as_storage_failure, is_locked
 from ..search.follower import Follower
 from ..tables import recorder
 from ..tables.recorder import Advance
+from .commit_mode import CommitMode
+from .inline_commits import InlineCommits
 from .log_position import Append, LogPosition
-from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
-from .thread import ConnectionThread, Worker
+from .thread import ConnectionThread, Opening, Worker
 
 logger = logging.getLogger("turnwise.store")
-
-_WAKE = object()
-"""Nothing to do, only a reason to wake up."""
 
 
 class MovedOn(Exception):
@@ -47,47 +47,51 @@ class MovedOn(Exception):
 class Writer(Worker):
     """What runs in the thread that writes."""
 
-    def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic, *, in_memory: bool = False) -> None:
         super().__init__(name)
-        self._ahead: deque[Any] = deque()
-        """Items that were taken from the queue and are handled next."""
+        self._monotonic = monotonic
+        self._mode = CommitMode(has_log=not in_memory)
+        self._driver: sqlite3.Connection
+        self.inline = InlineCommits(always=in_memory)
+        """Decides which steps are committed by the thread that hands them in."""
         self._receipts = PendingReceipts(monotonic)
         self.follower = Follower(monotonic)
         """What makes the index of texts follow the logs."""
 
     # --- what comes next
 
-    def take(self) -> Any:
-        """Wait for the next item. Receipts that have waited long enough are stored meanwhile, and texts are indexed
-        in idle moments."""
-        if self._ahead:
-            return self._ahead.popleft()
-        self.follower.postpone()
-        while self._receipts or self.follower:
-            with suppress(Empty):
-                return self.queue.get_nowait()
-            if self._receipts and self._receipts.remaining <= 0:
-                self.flush()
-            elif self.follower and self.follower.remaining <= 0:
-                self._index()
-            else:
-                with suppress(Empty):
-                    return self.queue.get(timeout=self._remaining())
-        return self.queue.get()
-
-    def _remaining(self) -> float:
-        """For how many seconds there is nothing to do but to wait for an item."""
+    @property
+    def pause(self) -> float | None:
+        """For how many seconds no receipt is due, and no text is to be indexed."""
+        if self._mode.is_checkpoint_due:
+            return 0.0
         waits = [each.remaining for each in (self._receipts, self.follower) if each]
-        return max(min(waits), 0.0)
+        return max(min(waits), 0.0) if waits else None
+
+    def do_due(self) -> None:
+        """Store receipts that have waited long enough. In idle moments, make a checkpoint or index texts."""
+        if self._receipts and self._receipts.remaining <= 0:
+            self.flush()
+        elif self._mode.is_checkpoint_due:
+            self._checkpoint()
+        elif self.follower and self.follower.remaining <= 0:
+            self._index()
 
     def handle(self, item: Any) -> None:
         """Store a step with all that wait behind it, keep a receipt, or do a job."""
-        if isinstance(item, Append):
-            self._store(self._batch(item))
-        elif isinstance(item, Receipt):
+        if isinstance(item, Receipt):
             self._receipts.add(item)
-        elif item is not _WAKE:
+        elif isinstance(item, Append):
+            self._store(self._batch(item))
+        else:
+            self._wait()
             super().handle(item)
+        self.follower.postpone()
+
+    def open(self, opening: Opening) -> None:
+        """Open the connection, or leave nothing open."""
+        super().open(opening)
+        self._driver = transaction.driver_of(self.connection)
 
     def close(self) -> None:
         """Store the receipts that still wait, if the disk takes them, and close the connection."""
@@ -98,22 +102,64 @@ class Writer(Worker):
         """Return the steps that wait, up to the first item of another kind. A second step of a conversation is left for
         the next commit, because its link depends on the first."""
         batch = {first.position.head.key: first}
-        with suppress(Empty):
-            while not self._ahead:
-                item = self.queue.get_nowait()
-                if item is _WAKE:
-                    continue
-                if isinstance(item, Receipt):
-                    self._receipts.add(item)
-                elif isinstance(item, Append) and item.position.head.key not in batch:
-                    batch[item.position.head.key] = item
-                else:
-                    self._ahead.append(item)
+        items = self.queue.items
+        while self._take_receipts():
+            item = items[0]
+            if not isinstance(item, Append) or item.position.head.key in batch:
+                break
+            batch[item.position.head.key] = items.popleft()
         return list(batch.values())
+
+    def _wait(self) -> None:
+        """Let the connection wait for other programs and for checkpoints, as it may in the writing thread."""
+        if not self._mode.waits:
+            self._mode.wait(self._driver)
+
+    def _take_receipts(self) -> bool:
+        """Take the receipts that are next in the queue. Returns whether anything is left."""
+        items = self.queue.items
+        while items and isinstance(items[0], Receipt):
+            self._receipts.add(items.popleft())
+        return bool(items)
 
     # --- steps
 
+    def commit_inline(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> bool:
+        """Store a step in the caller's thread, if that is worth it and possible at once. Returns whether it is stored.
+
+        A step that was not stored is to be handed in, also one whose commit failed. Raises `StoreConflict` if the step
+        does not follow the newest one.
+        """
+        if not self.inline.allow(position.head.key) or not self.lock.acquire(blocking=False):
+            return False
+        try:
+            return not self._take_receipts() and self._commit_now(position, position.advance(step, outgoing))
+        finally:
+            self.lock.release()
+
+    def _commit_now(self, position: LogPosition, step: Advance) -> bool:
+        try:
+            self._mode.stop_waiting(self._driver)
+            self._commit_together([step])
+        except Exception as error:
+            if _may_have_stored(error):
+                position.in_doubt = step.following.chain
+            return False
+        position.move(step)
+        self._mode.count(step)
+        self._follow(step.head.key)
+        return True
+
+    def _follow(self, conversation: int) -> None:
+        """Have the texts of a step that was committed inline indexed by the thread, which may be waiting."""
+        had_nothing_to_do = not self.follower
+        self.follower.note(conversation)
+        self.follower.postpone()
+        if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
+            self.queue.wake()
+
     def _store(self, batch: list[Append]) -> None:
+        self._wait()
         steps: list[tuple[Append, Advance]] = []
         for append in batch:
             try:
@@ -126,7 +172,7 @@ class Writer(Worker):
                 self.follower.note(step.head.key)
             else:
                 append.result.error = as_storage_failure(self.name, error)
-        PendingResult.report(append.result for append in batch)
+        self.finish(append.result for append in batch)
 
     def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
         """Store the steps, all together if possible. Returns for each of them why it could not be stored."""
@@ -146,11 +192,13 @@ class Writer(Worker):
             return errors
 
     def _commit_together(self, steps: list[Advance]) -> None:
+        begun = self._monotonic()
         with transaction.writing(self._driver):
             if not recorder.advance(self._driver, steps):
                 raise MovedOn
             self._receipts.write(self._driver)
         self._receipts.clear()
+        self.inline.measured(self._monotonic() - begun)
 
     def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
         """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
@@ -176,6 +224,7 @@ class Writer(Worker):
         """Store the receipts. If the disk does not take them they are tried again later."""
         if not self._receipts:
             return
+        self._wait()
         try:
             with transaction.writing(self._driver):
                 self._receipts.write(self._driver)
@@ -186,19 +235,23 @@ class Writer(Worker):
         else:
             self._receipts.clear()
 
-    # --- texts
+    # --- in idle moments
+
+    def _checkpoint(self) -> None:
+        """Make a checkpoint. If it fails, a later commit makes one; what was committed is safe in the log."""
+        try:
+            self._mode.checkpoint(self._driver)
+        except sqlite3.Error as error:
+            logger.warning("The write-ahead log could not be merged: %s", as_storage_failure(self.name, error))
 
     def _index(self) -> None:
         """Index some texts. If that fails the index is behind until somebody searches, who is told why."""
+        self._wait()
         try:
             self.follower.follow(self.connection)
         except Exception as error:
             logger.warning("What was said could not be indexed: %s", as_storage_failure(self.name, error))
             self.follower.forget()
-
-    @property
-    def _driver(self) -> sqlite3.Connection:
-        return transaction.driver_of(self.connection)
 
 
 def _may_have_stored(error: Exception) -> bool:
@@ -212,9 +265,9 @@ class WritingThread(ConnectionThread):
     _worker: Writer
 
     @classmethod
-    def start(cls, name: str) -> WritingThread:
+    def start(cls, name: str, *, in_memory: bool) -> WritingThread:
         """Start a thread for the database that is called `name` in errors."""
-        return cls(Writer(name))
+        return cls(Writer(name, in_memory=in_memory))
 
     async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """Store a step behind `position`, which moves on. A cancelled caller stops waiting, but the step is stored.
@@ -222,16 +275,10 @@ class WritingThread(ConnectionThread):
         Raises `StoreConflict` and `StorageFailed`; then nothing of the step is stored.
         """
         self.check_open()
-        append = Append(position, step, outgoing)
-        self._worker.queue.put(append)
-        await append.result.future
-
-    def wake(self) -> None:
-        """Wake the thread while the caller still encodes the step that it is about to hand in.
-
-        The operating system takes as long to wake a thread as it takes to encode a step, so the two happen at once.
-        """
-        self._worker.queue.put(_WAKE)
+        if not self._worker.commit_inline(position, step, outgoing):
+            append = Append(position, step, outgoing)
+            self._worker.queue.put(append)
+            await append.result.future
 
     async def index(self, scope: MemoryScope | None) -> bool:
         """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""

@@ -26,7 +26,7 @@ class Statements:
         self.failing = 0.0
         self.left: int | None = None
         self._chance = chance
-        self._may_misreport = self._is_reliable = False
+        self._may_misreport = self._is_reliable = self._goes_on = False
 
     @property
     def is_dead(self) -> bool:
@@ -34,8 +34,14 @@ class Statements:
         return self.left == 0
 
     def begin_batch(self) -> None:
-        """Another batch begins."""
-        self._may_misreport, self._is_reliable = True, False
+        """Another batch begins, unless the one before goes on."""
+        if not self._goes_on:
+            self._may_misreport, self._is_reliable = True, False
+        self._goes_on = False
+
+    def go_on(self) -> None:
+        """What comes next belongs to the same batch: it is tried again."""
+        self._goes_on = True
 
     def decide(self, sql: str, statement: Callable[[], T]) -> T:
         """Do a statement that writes, or fail."""

@@ -8,7 +8,7 @@ stands in it is what counts in the simulation, and it is compared with what the 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import cache, partial
 from pathlib import Path
@@ -87,7 +87,7 @@ class FileStorage:
         chance, statements = self.disk.chance, Statements(self.disk.chance)
         begin = partial(self._begin, statements)
         reader = ConnectionThread(Worker("The file"), start=served_by_task(chance))
-        worker = Writer("The file", self._clock.monotonic)
+        worker = _ObservedWriter(self._clock.monotonic, statements, begin, self._look)
         writer = WritingThread(worker, start=served_by_task(chance, begin, self._look))
         await writer.open(partial(self._open, "rw", statements))
         await reader.open(partial(self._open, "ro", None))
@@ -187,6 +187,33 @@ class FileStorage:
             yield "other steps than those that were seen to be stored"
         elif decode_state(record.head) != seen[-1].state:
             yield "another state than the one that was seen to be stored"
+
+
+class _ObservedWriter(Writer):
+    """A writer that calls `before` and `after` around what it commits inline, as its thread does around the rest."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        statements: Statements,
+        before: Callable[[], None],
+        after: Callable[[], None],
+    ) -> None:
+        super().__init__("The file", monotonic)
+        self._statements = statements
+        self._before = before
+        self._after = after
+
+    def commit_inline(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> bool:
+        """Store a step inline, if that is possible, and look at the file. Otherwise the thread tries."""
+        self._before()
+        try:
+            stored = super().commit_inline(position, step, outgoing)
+        finally:
+            self._after()
+        if not stored:
+            self._statements.go_on()
+        return stored
 
 
 class _CheckedDatabase(Database):

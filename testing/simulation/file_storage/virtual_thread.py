@@ -9,52 +9,35 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty
 from typing import Any
 
-from ....persistence.sqlite.threads.thread import Start, Worker
+from ....persistence.sqlite.threads.thread import END, Start, Worker
 from ..environment.random_source import RandomSource
 from ..storage.memory_log import disk_time
 
 
-class NothingYet(Exception):
-    """The queue is empty, and its reader wants to wait for the next item, for so long at most."""
-
-    def __init__(self, timeout: float | None) -> None:
-        super().__init__(timeout)
-        self.timeout = timeout
-
-
 class VirtualQueue:
-    """A queue whose reader never blocks: it is told by `NothingYet` that there is nothing."""
+    """A queue whose reader does not block a thread: it awaits `arrived`."""
 
     def __init__(self) -> None:
-        self._items: deque[Any] = deque()
-        self._arrived = asyncio.Event()
+        self.items: deque[Any] = deque()
+        self._signal = asyncio.Event()
 
     def put(self, item: Any) -> None:
         """Put an item in."""
-        self._items.append(item)
-        self._arrived.set()
+        self.items.append(item)
+        self.wake()
 
-    def get(self, timeout: float | None = None) -> Any:
-        """Take the oldest item out. Raises `NothingYet`."""
-        if not self._items:
-            raise NothingYet(timeout)
-        return self._items.popleft()
-
-    def get_nowait(self) -> Any:
-        """Take the oldest item out. Raises `queue.Empty`."""
-        if not self._items:
-            raise Empty
-        return self._items.popleft()
+    def wake(self) -> None:
+        """Have the reader look whether there is something to do."""
+        self._signal.set()
 
     async def arrived(self, timeout: float | None) -> None:
-        """Return when there is an item, or the time is over."""
-        self._arrived.clear()
-        if not self._items:
+        """Return when there is an item, or a reason to look, or the time is over."""
+        self._signal.clear()
+        if not self.items:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), timeout)
+                await asyncio.wait_for(self._signal.wait(), timeout)
 
 
 def served_by_task(
@@ -66,7 +49,7 @@ def served_by_task(
         queue: Any = VirtualQueue()
         worker.queue = queue
         serving = asyncio.ensure_future(_serve(worker, queue, chance, before, after))
-        return lambda: None if serving.done() else queue.put(None)
+        return lambda: None if serving.done() else queue.put(END)
 
     return start
 
@@ -74,16 +57,15 @@ def served_by_task(
 async def _serve(
     worker: Worker, queue: VirtualQueue, chance: RandomSource, before: Callable[[], None], after: Callable[[], None]
 ) -> None:
-    while True:
-        try:
-            item = worker.take()
-        except NothingYet as nothing:
-            after()  # receipts may have been stored
-            await queue.arrived(nothing.timeout)
+    ended = False
+    while not ended:
+        if not queue.items:
+            worker.handle_next()  # receipts may be due
+            after()
+            await queue.arrived(worker.pause)
             continue
-        if item is None:
-            return
         await disk_time(chance)
         before()
-        worker.handle(item)
+        ended = worker.handle_next()
+        worker.report()
         after()
