@@ -14,6 +14,8 @@ from .values.value import Block, Text, Value
 CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""
 
+_CHANGES = frozenset(CHANGES_CONTEXT)
+
 
 class NextTools(Value):
     """The tools that a conversation may use from the turn `from_turn` on; None stands for all that its engine has."""
@@ -69,6 +71,10 @@ class Context(Value):
         When a log is folded, call this beside `transition`; `transition` takes the context from *before* the event.
         `Pure.`
         """
+        # Asked of every event. The instance checks of pydantic's classes take many times as long.
+        return self._changed_by(event) if type(event) in _CHANGES else self
+
+    def _changed_by(self, event: Event) -> Context:
         match event:
             case Opened():
                 return Context.opened(event)

@@ -16,7 +16,7 @@ from transitions import EventData, Machine
 
 from .context import Context
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
-from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
+from .grammar import SAME, Branch, Entry, Junction, Refusal, Row, Same, Table, Target
 from .state import Book, State
 from .states import STATES, AnyState, Idle
 from .step import Step
@@ -190,12 +190,12 @@ def transition(state: State, event: Event, context: Context) -> Step:
         return _ignored(state)
     builder = StepBuilder(state, event)
     entry = _pick(state, event, builder, context)
+    if isinstance(entry, Row):
+        return _follow(entry, builder, event, context)
     if isinstance(entry, Refusal):
         assert isinstance(event, Request)
         raise entry.reason(builder, event, context)
-    if isinstance(entry, NoOp):
-        return _ignored(state)
-    return _follow(entry, builder, event, context)
+    return _ignored(state)
 
 
 def _ignored(state: State) -> Step:
@@ -238,7 +238,7 @@ def _pick(state: State, event: Event, builder: StepBuilder[Any], context: Contex
 def _follow(row: Row, builder: StepBuilder[Any], event: Event, context: Context) -> Step:
     taken: Row | Branch = row
     state = _run(row, builder, event, context)
-    while isinstance(taken.to, Junction):
+    while type(taken.to) is Junction:  # the instance check of a state's class would ask its metaclass
         taken = _choose(taken.to, builder, event, context)
         state = _run(taken, builder, event, context)
     assert type(state) is (type(builder.state) if taken.to is SAME else taken.to), "a handler rests where its row says"

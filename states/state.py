@@ -120,9 +120,9 @@ def timer_in_flight(timer: Timer | None) -> InFlight:
 def round_in_flight(round_: Round) -> InFlight:
     """The effects in flight of a round: sub-agents that work, calls that run, and calls that are asked about.
     `Pure.`"""
+    children: InFlight = {child.effect_id: SpawnSubAgent for child in round_.unfinished} if round_.children else {}
     calls = {one.awaited: _effect_of(one) for one in round_.running}
-    children = {child.effect_id: SpawnSubAgent for child in round_.unfinished}
-    return {**children, **calls}
+    return {**children, **calls} if children else calls
 
 
 def _effect_of(running: Running) -> type[AwaitedEffect]:

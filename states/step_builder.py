@@ -19,6 +19,7 @@ from .values.inbox import Waiting, first_batch
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
 from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord
+from .values.value import make_part
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
@@ -31,17 +32,19 @@ class StepBuilder(Generic[S_co]):
         "_acting",
         "_next_effect",
         "_persisting",
-        "_round",
-        "_turn",
+        "_text",
         "closing",
         "ended",
         "ending",
         "failure",
+        "in_turn",
         "inbox",
         "profile",
         "resumes",
+        "round",
         "seq",
         "state",
+        "turn",
         "turns",
         "wake",
         "window_used",
@@ -65,29 +68,25 @@ class StepBuilder(Generic[S_co]):
         self.resumes = resumes if resumes and isinstance(event, Report) else 0
         self.withdrawn: tuple[str, ...] = ()
         turn = fields.get("turn")
-        self._turn: TurnRecord | None = turn if type(turn) is TurnRecord else None
-        self._round: Round | None = fields.get("round")
+        self.in_turn: bool = type(turn) is TurnRecord
+        """Whether a turn is under way."""
+        if type(turn) is TurnRecord:
+            self.turn: TurnRecord = turn
+            """The turn under way. Without one, a read of this raises AttributeError."""
+        self.round: Round | None = fields.get("round")
+        """The round under way, or None between rounds."""
+        self._text: Heard | None = None
         self._next_effect = book.next_effect
         self._persisting: list[Effect] = []
         self._acting: list[Effect] = []
 
     # --- the turn
 
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is under way."""
-        return self._turn is not None
-
-    @property
-    def turn(self) -> TurnRecord:
-        """The turn under way."""
-        assert self._turn is not None, "this row has no turn, and its handler needs one"
-        return self._turn
-
     def begin_turn(self, at: datetime, profile: str) -> None:
         """Begin the next turn, with fresh counters."""
         self.turns += 1
-        self._turn = TurnRecord(number=self.turns, since=at, profile=profile)
+        self.turn = TurnRecord(number=self.turns, since=at, profile=profile)
+        self.in_turn = True
 
     @property
     def is_handed_over(self) -> bool:
@@ -101,7 +100,7 @@ class StepBuilder(Generic[S_co]):
 
     def change_turn(self, **changes: object) -> None:
         """Change these fields of the turn's record."""
-        self._turn = self.turn.replace(**changes)
+        self.turn = self.turn.replace(**changes)
 
     def reset_limits(self, at: datetime) -> None:
         """Count the limits of the turn from here, because a person acted."""
@@ -159,25 +158,24 @@ class StepBuilder(Generic[S_co]):
     # --- the round
 
     @property
-    def round(self) -> Round | None:
-        """The round under way, or None between rounds."""
-        return self._round
-
-    @property
     def open_round(self) -> Round:
         """The round under way, where there must be one."""
-        assert self._round is not None, "this row has no round, and its handler needs one"
-        return self._round
+        assert self.round is not None, "this row has no round, and its handler needs one"
+        return self.round
 
     def set_round(self, round_: Round | None) -> None:
         """Replace the round under way; None ends it."""
-        self._round = round_
+        self.round = round_
 
     # --- what is said
 
     def heard(self, index: int = 0) -> Heard:
         """A reference to the `index`-th text of the event."""
-        return Heard(seq=self.seq, index=index)
+        if index:
+            return Heard(seq=self.seq, index=index)
+        if self._text is None:  # most handlers refer to the first text several times
+            self._text = Heard(seq=self.seq)
+        return self._text
 
     def persist(self, said: Said) -> None:
         """Let a message enter the transcript."""
@@ -186,6 +184,8 @@ class StepBuilder(Generic[S_co]):
     def enter_transcript(self, waiting: Iterable[Waiting]) -> None:
         """Move these messages from the inbox to the transcript, in the order in which they came."""
         entering = tuple(waiting)
+        if not entering:
+            return
         for message in entering:
             self.persist(Heard(seq=message.seq))
         self.inbox = tuple(message for message in self.inbox if message not in entering)
@@ -215,7 +215,7 @@ class StepBuilder(Generic[S_co]):
             self._persisting[-1] = PersistToolResults(results=(*last.results, result))
         else:
             self._persisting.append(PersistToolResults(results=(result,)))
-        self._round = self.open_round.settle(call_id, failed=error)
+        self.round = self.open_round.settle(call_id, failed=error)
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
         """Give these calls this text as an error result."""
@@ -266,7 +266,7 @@ class StepBuilder(Generic[S_co]):
     def within_turn(self, kind: type[T], **fields: object) -> T:
         """Create a state of this type, within the turn under way."""
         common = {"book": self.book, "turn": self.turn, "inbox": self.inbox, "resumes": self.resumes}
-        return kind(**common, **fields)  # type: ignore[arg-type]
+        return make_part(kind, common | fields)
 
     def same(self, **changes: object) -> S_co:
         """The state as it was, one step later, with these fields changed."""

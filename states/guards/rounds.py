@@ -7,18 +7,20 @@ from ..events import Answer, AskUserQuestionPending, Event
 from ..state import State
 from ..states import ToolExecuting
 from ..step_builder import StepBuilder
+from ..values.round import RoundCall
 from .budgets import limit_used_up
 from .roles import may_ask_user
 
 
 def round_goes_on(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """A tool is running, or one may start."""
-    return bool(step.open_round.running) or may_start_tool(step, event, context)
+    return bool(step.open_round.running) or call_to_start(step, event, context) is not None
 
 
-def may_start_tool(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """A call may start now, and the limits allow it."""
-    return step.open_round.next_to_start(context.policy.parallel) is not None and _tools_are_left(step, event, context)
+def call_to_start(step: StepBuilder[State], event: Event, context: Context) -> RoundCall | None:
+    """The call that may start now, if the limits allow it. `Pure.`"""
+    call = step.open_round.next_to_start(context.policy.parallel)
+    return call if call is not None and _tools_are_left(step, event, context) else None
 
 
 def needs_approval(step: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -25,14 +25,20 @@ from .human_input import take_human_input
 
 def request_model(step: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
     """The model is asked; steered and silent messages that wait enter the transcript first."""
+    if step.inbox:
+        _enter_waiting(step, event, context)
+    step.take_over_profile()
+    step.change_turn(requests=step.turn.requests + 1)
+    return send(step, event.at, context, attempt=1)
+
+
+def _enter_waiting(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Let the steered and silent messages that wait enter the transcript. Steering is human input."""
     entering = tuple(message for message in step.inbox if message.steer or message.silent)
     step.enter_transcript(entering)
     if any(message.steer for message in entering):
         take_human_input(step, event.at, context)
         step.change_turn(internal=False)
-    step.take_over_profile()
-    step.change_turn(requests=step.turn.requests + 1)
-    return send(step, event.at, context, attempt=1)
 
 
 def send(step: StepBuilder[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
@@ -68,8 +74,11 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
 def _nudge_of(turn: TurnRecord) -> Reminder | None:
     """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge. A plain
     request holds neither."""
-    reminders = () if turn.plain else tuple(one for one in (turn.rejection, turn.nudge) if one is not None)
-    return Joined(parts=reminders) if len(reminders) > 1 else next(iter(reminders), None)
+    if turn.plain:
+        return None
+    if turn.rejection is not None and turn.nudge is not None:
+        return Joined(parts=(turn.rejection, turn.nudge))
+    return turn.rejection or turn.nudge
 
 
 def compact(step: StepBuilder[State], event: Event, context: Context) -> Compacting:

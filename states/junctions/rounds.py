@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..context import Context
 from ..effects import ExecuteTool
 from ..events import Event
-from ..guards.rounds import may_start_tool
+from ..guards.rounds import call_to_start
 from ..state import State
 from ..states import AwaitingApproval, InDoubt, ToolExecuting
 from ..step_builder import StepBuilder
@@ -22,9 +22,7 @@ def wait_for_verdict(step: StepBuilder[State], event: Event, context: Context) -
 
 def start_tools(step: StepBuilder[State], event: Event, context: Context) -> ToolExecuting:
     """The calls that may run now start, in call order."""
-    while may_start_tool(step, event, context):
-        call = step.open_round.next_to_start(context.policy.parallel)
-        assert call is not None, "the condition of this loop finds one"
+    while (call := call_to_start(step, event, context)) is not None:
         effect_id = step.next_id()
         step.add_effect(ExecuteTool(effect_id=effect_id, call=call))
         step.set_round(step.open_round.start(call, effect_id))

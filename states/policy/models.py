@@ -9,7 +9,7 @@ from .policy import ModelSpec, Policy
 def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
     """Return the models that a turn with this profile asks, in order: the profile's own model, if it has one, then the
     policy's others. `Pure.`"""
-    own = next((one.model for one in policy.profiles if one.name == profile), None)
+    own = next((one.model for one in policy.profiles if one.name == profile), None) if policy.profiles else None
     if own is None:
         return policy.models
     same = next((model for model in policy.models if model.name == own.name), own)

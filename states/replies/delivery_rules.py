@@ -68,6 +68,8 @@ def _shows_text(context: Context, *, is_silent: bool, failed: bool) -> bool:
 def _passed_on(turn: TurnRecord, own: Sequence[Said], policy: Policy) -> Outstanding:
     """The messages to pass on, if the turn delivered nothing in the agent's own words. A sentence of the machine, at a
     limit for example, does not tell the user what the message says."""
+    if not turn.relay:
+        return ()
     delivered_texts = (*(delivered.said for delivered in turn.deliveries), *own)
     speaks = any(isinstance(said, Heard) for said in delivered_texts)
     passes_on = not speaks and policy.relay == "nudge_then_deliver"

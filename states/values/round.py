@@ -120,7 +120,11 @@ class Round(Part):
     @property
     def queued(self) -> tuple[RoundCall, ...]:
         """The calls that do not run, have no result and are not in doubt, in order."""
+        if not (self.running or self.settled or self.doubtful):
+            return self.calls
         begun = {running.call_id for running in self.running}.union(self.settled, self.doubtful)
+        if len(begun) == len(self.calls):
+            return ()
         return tuple(call for call in self.calls if call.call_id not in begun)
 
     @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
@@ -47,7 +47,7 @@ class Value(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
-        return _made(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
+        return _filled(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
 
     def __eq__(self, other: object) -> bool:
         """Whether the other value is of the same class and has equal fields. A value has nothing else to compare: that
@@ -90,6 +90,43 @@ _put_values, _put_fields_set, _put_extra, _put_private = (
     BaseModel.__dict__[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
+_new = object.__new__
+
+
+def _filled(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
+    value = _new(cls)
+    _put_values(value, values)
+    _put_fields_set(value, fields_set)
+    _put_extra(value, None)
+    _put_private(value, None)
+    return value
+
+
+class _Layout(NamedTuple):
+    """The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is
+    read back has them too; those that must be given; and the names of all."""
+
+    defaults: dict[str, Any]
+    required: frozenset[str]
+    names: set[str]
+
+
+_LAYOUTS: dict[type, _Layout] = {}
+"""The layout of each class of parts. It is no attribute of the class, because the metaclass of pydantic's models finds
+an attribute of a class many times as slowly as a dictionary does."""
+
+
+def make_part(cls: type[V], fields: dict[str, Any]) -> V:
+    """Return a part with these fields, as they are, and with the defaults of the others. `Pure.`
+
+    The fields must be valid: they come out of values that were validated. The part is always written in the declared
+    order of its fields. Raises TypeError if a required field is missing, or one is unknown.
+    """
+    defaults, required, names = _LAYOUTS[cls]
+    values = {**defaults, **fields}
+    if len(values) != len(defaults) or not required <= fields.keys():
+        raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
+    return _filled(cls, values, names)
 
 
 if TYPE_CHECKING:
@@ -100,19 +137,7 @@ else:
         """The metaclass of parts: calling a class does not validate the arguments."""
 
         def __call__(cls, **fields: Any) -> Any:
-            values = {**cls.part_template, **fields}
-            if len(values) != len(cls.part_template) or not cls.part_required <= fields.keys():
-                raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
-            return _made(cls, values, cls.part_fields)
-
-
-def _made(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
-    value = object.__new__(cls)
-    _put_values(value, values)
-    _put_fields_set(value, fields_set)
-    _put_extra(value, None)
-    _put_private(value, None)
-    return value
+            return make_part(cls, fields)
 
 
 class Part(Value, metaclass=_MadeUnchecked):
@@ -122,18 +147,15 @@ class Part(Value, metaclass=_MadeUnchecked):
     as they are. A part that is read back from JSON is validated like everything from outside.
     """
 
-    part_template: ClassVar[dict[str, Any]] = {}
-    part_required: ClassVar[frozenset[str]] = frozenset()
-    part_fields: ClassVar[set[str]] = set()
-
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note the fields in their declared order, in which a part that is read back has them too. A part is written in
-        the order of its values and must always be written alike."""
+        """Note the layout of the class."""
         fields = cls.__pydantic_fields__
-        cls.part_template = {name: None if field.is_required() else field.default for name, field in fields.items()}
-        cls.part_required = frozenset(name for name, field in fields.items() if field.is_required())
-        cls.part_fields = set(fields)
+        _LAYOUTS[cls] = _Layout(
+            {name: None if field.is_required() else field.default for name, field in fields.items()},
+            frozenset(name for name, field in fields.items() if field.is_required()),
+            set(fields),
+        )
 
 
 class TaggedPart(Part, Tagged):
