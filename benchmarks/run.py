@@ -27,7 +27,7 @@ from time import perf_counter
 from typing import Any
 
 from peers.environments import CACHE, FLOOR, PEERS, TURNWISE
-from peers.rounds import QUICK, Rounds, Sizes
+from peers.rounds import ENVIRONMENT, LONGEST, QUICK, Rounds, Sizes, reason_of
 
 BENCHMARKS = Path(__file__).parent
 OUTPUT = BENCHMARKS.parent / "docs" / "benchmarks.json"
@@ -43,9 +43,6 @@ PROGRAMS = {
     "transition": ("transition.py",),
 }
 """What is measured of turnwise alone: each prints its figures as JSON."""
-
-LONGEST = 240
-"""Seconds that one of these programs may take."""
 
 
 def machine() -> dict[str, Any]:
@@ -65,14 +62,13 @@ def figures(program: str, quick: bool, folder: Path) -> list[dict[str, Any]]:
     """Run a program of turnwise alone, and return its figures that have a name, or one that says why there are none."""
     file, *arguments = PROGRAMS[program]
     command = [sys.executable, file, *arguments, "--json", *(["--quick"] if quick else [])]
+    options: dict[str, Any] = {"check": True, "capture_output": True, "text": True, "timeout": LONGEST}
     began = perf_counter()
     try:
-        done = subprocess.run(command, cwd=BENCHMARKS, check=True, capture_output=True, text=True, timeout=LONGEST,
-                              env={**os.environ, "TMPDIR": str(folder)})  # fmt: skip
+        done = subprocess.run(command, cwd=BENCHMARKS, env={**ENVIRONMENT, "TMPDIR": str(folder)}, **options)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failed:
-        reason = [*str(failed.stderr or failed).strip().splitlines(), ""][-2]
-        print(f"{program} failed: {reason}", file=sys.stderr)
-        return [{"what": program, "not measured": reason}]
+        print(f"{program} failed: {reason_of(failed)}", file=sys.stderr)
+        return [{"what": program, "not measured": reason_of(failed)}]
     print(f"{program}, {perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
     return [figure for figure in map(json.loads, done.stdout.splitlines()) if figure["name"]]
 

@@ -21,6 +21,9 @@ from .environments import Measured, NotInstalled, interpreter
 
 BENCHMARKS = Path(__file__).parent.parent
 
+LONGEST = 240
+"""Seconds that one process may take."""
+
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Modules are imported from compiled files, as those of an installed package are."""
 
@@ -166,9 +169,15 @@ class Rounds:
         return sum("sync(" in line for line in seen.read_text().splitlines())
 
 
+def reason_of(failed: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> str:
+    """Return the last line that a process wrote before it failed, or what is known otherwise."""
+    written = failed.stderr if isinstance(failed.stderr, str) else ""
+    return (written.strip() or str(failed)).splitlines()[-1]
+
+
 def _output(command: list[str]) -> str:
-    done = subprocess.run(command, cwd=BENCHMARKS, env=ENVIRONMENT, check=True, capture_output=True, text=True)
-    return done.stdout
+    options: dict[str, Any] = {"check": True, "capture_output": True, "text": True, "timeout": LONGEST}
+    return str(subprocess.run(command, cwd=BENCHMARKS, env=ENVIRONMENT, **options).stdout)
 
 
 def _seconds(command: list[str]) -> float:
