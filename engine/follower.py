@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -49,10 +49,12 @@ class Follower:
         self._waiting_for_people = 0
         self._task: asyncio.Task[bool] | None = None
 
-    def note(self, effects: Iterable[Effect]) -> None:
+    def note(self, effects: Sequence[Effect]) -> None:
         """A step is stored. `effects` are those that another loop carries out."""
-        self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
-        self._begin()
+        if effects:
+            self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
+        if self._waiting:
+            self._begin()
 
     def take_over(self) -> None:
         """Whatever is in flight is carried out here from now on."""
@@ -85,8 +87,9 @@ class Follower:
             self._elsewhere &= pending(state)
         if self._elsewhere:
             return INTERVAL
-        waits_for_person = isinstance(state, AwaitingPerson | InDoubt)
-        return PERSON_INTERVAL if self._waiting_for_people and waits_for_person else None
+        if self._waiting_for_people and isinstance(state, AwaitingPerson | InDoubt):
+            return PERSON_INTERVAL
+        return None
 
     async def _follow(self) -> bool:
         """Look at the store until nobody waits, or no other loop moves the conversation. Returns whether that can be

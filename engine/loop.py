@@ -120,8 +120,10 @@ class Loop:
         """Have an event handled, after all that came before it. `filled` are the fields that its caller left out.
 
         A request that was handled before is not handled again. Raises `Refused`, and `StoreError`."""
+        if not (observers := self._services.request_observers):
+            return await self._mailbox.request(event, filled)
         with ExitStack() as observed:
-            for observer in self._services.observers:
+            for observer in observers:
                 observed.enter_context(observer.asked(self.conversation_id, event))
             return await self._mailbox.request(event, filled)
 
@@ -148,20 +150,25 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            await self._services.tree.prepare(self.projection)
-            event = await self._services.redactor.redacted(event, self._policy)
+            if self._services.tree.is_watched:
+                await self._services.tree.prepare(self.projection)
+            if (policy := self.projection.context.policy).redact:
+                event = await self._services.redactor.redacted(event, policy)
             if isinstance(event, Request):
                 return await self._take_request(event, filled)
             return Outcome(await self._step(event))
-        except (Refused, StorageFailed):
-            raise
-        except (StoreError, UnknownConversation) as error:
-            self._fail(error)
-            raise
         except Exception as error:
-            if not isinstance(event, Request):
-                self._fail(error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
+            self._fail_after(error, event)
             raise
+
+    def _fail_after(self, error: Exception, event: Event | None) -> None:
+        """Fail for good where an event could not be taken for a reason that will not pass."""
+        if isinstance(error, Refused | StorageFailed):
+            return
+        if isinstance(error, StoreError | UnknownConversation):
+            self._fail(error)
+        elif not isinstance(event, Request):
+            self._fail(error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
 
     def _variants(self, request: Request, handled: Request) -> Iterator[tuple[Request, Request]]:
         return self._services.redactor.variants(request, handled, self._policy)
@@ -191,7 +198,7 @@ class Loop:
         if step.ignored:
             handled = await self.recent_requests.find(request, filled)
             return self._ignored(handled or self.recent_requests.note_no_op(request, filled))
-        return Outcome(step, self.recent_requests.find_remembered(request, filled))
+        return Outcome(step, self.recent_requests.just_noted(request))
 
     async def _adopt_choices(self, request: Request, filled: Filled) -> None:
         """At rest the conversation changes to the models and profiles of its engine, where it follows these."""
@@ -205,11 +212,12 @@ class Loop:
 
     async def _step(self, event: Event) -> Step:
         """Put an event to the machine, as often as others have moved the conversation in the meantime."""
+        projection = self.projection
         while True:
-            step = transition(self.state, event, self.projection.context)
+            step = transition(projection.state, event, projection.context)
             if step.ignored:
-                log_ignored(event, self.state)
-                self._suspended.follow(self.state)
+                log_ignored(event, step.state)
+                self._suspended.follow(step.state)
                 return step
             try:
                 await self._log.append(event, step, self._services.outbox.of(step.effects))
@@ -252,8 +260,9 @@ class Loop:
         self._uncertain = ()
         self.recent_requests.note(entry)
         if is_own:
+            before = self.projection.state
             for observer in self._services.observers:
-                observer.stepped(self.conversation_id, self.state, entry.event, step)
+                observer.stepped(self.conversation_id, before, entry.event, step)
         is_watched = self.feed.is_watched or self._services.tree.is_watched
         self._publish(self.projection.advance(entry, step.state, is_watched=is_watched))
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
@@ -261,14 +270,16 @@ class Loop:
         self.follower.note(() if is_own else step.effects)
         if isinstance(step.state, Closed):
             self.projection.release()
-        if not self.has_ended:
+        if self._failure is None and not self._is_closing:
             self._services.owner.moved(self.conversation_id)
 
     def _publish(self, updates: tuple[Update, ...] | None) -> None:
-        self.feed.follow(updates, pending(self.state))
-        self._services.tree.follow(self.conversation_id, self.projection.context.owner, updates)
+        state, tree = self.projection.state, self._services.tree
+        self.feed.follow(updates, state)
+        if tree.is_watched:
+            tree.follow(self.conversation_id, self.projection.context.owner, updates)
         self.turns.notify()
-        if isinstance(self.state, Closed):
+        if isinstance(state, Closed):
             self.feed.close()
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
@@ -284,7 +295,7 @@ class Loop:
 
     def effect_context(self) -> EffectContext:
         """Return what the performer of an effect of the newest step may look at."""
-        book, context = self.state.book, self.projection.context
+        book, context = self.projection.state.book, self.projection.context
         return EffectContext(
             self.conversation_id,
             book.seq,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..effects.context import EffectContext
@@ -29,13 +29,11 @@ class OutboxTargets:
 
     def of(self, effects: Iterable[Effect]) -> tuple[Outgoing, ...]:
         """Return what is stored in the outbox with a step that has these effects."""
-        return tuple(self._of(effects))
-
-    def _of(self, effects: Iterable[Effect]) -> Iterator[Outgoing]:
+        outgoing: tuple[Outgoing, ...] = ()
         for effect in effects:
-            sender = self._senders.get(type(effect))
-            if sender is not None and isinstance(effect, OutgoingEffect):
-                yield from (Outgoing(effect.effect_id, target) for target in sender.targets_of(effect))
+            if isinstance(effect, OutgoingEffect) and (sender := self._senders.get(type(effect))) is not None:
+                outgoing += tuple(Outgoing(effect.effect_id, target) for target in sender.targets_of(effect))
+        return outgoing
 
 
 async def take_over_outbox(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..effects.context import EffectContext
 from ..states.effects import Effect
@@ -64,11 +64,16 @@ class LoopOwner(Protocol):
 class Observer(Protocol):
     """Sees what happens to the conversations of an engine, and changes nothing. Must not raise."""
 
+    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
+        """A step of this engine was committed. Its effects have not started yet."""
+        ...
+
+
+@runtime_checkable
+class RequestObserver(Observer, Protocol):
+    """An observer that also sees how requests are waited for."""
+
     def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
         """Return a context that lasts while somebody waits for this request to be handled. What the request fails with
         is raised in it."""
-        ...
-
-    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """A step of this engine was committed. Its effects have not started yet."""
         ...

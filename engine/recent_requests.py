@@ -106,11 +106,16 @@ class RecentRequests:
             self._remember(handled, self._no_ops, REMEMBERED_NO_OPS)
         return handled
 
+    def just_noted(self, request: Request) -> HandledRequest:
+        """Return this request, whose step was just noted."""
+        return self._recent[request.event_id]
+
     def find_remembered(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered. Raises `Refused` if another one was handled
         under its id."""
-        event_id = request.event_id
-        return self._same(request, filled, self._remembered(event_id))
+        if (handled := self._remembered(request.event_id)) is None:
+            return None
+        return self._same(request, filled, handled)
 
     async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
@@ -124,7 +129,8 @@ class RecentRequests:
         return self._remembered(event_id)
 
     def _remembered(self, event_id: str) -> HandledRequest | None:
-        return self._recent.get(event_id) or (self._no_ops or {}).get(event_id)
+        handled = self._recent.get(event_id)
+        return self._no_ops.get(event_id) if handled is None and self._no_ops is not None else handled
 
     def _same(self, request: Request, filled: Filled, handled: HandledRequest | None) -> HandledRequest | None:
         if handled is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ...effects.clock import Clock
@@ -35,10 +34,6 @@ class Orphans:
         self._clock = clock
         self._closing: dict[asyncio.Task[None], None] = {}
         """The tasks that close sub-agents, in the order in which they began."""
-
-    def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """See `Observer`."""
-        return nullcontext()
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
         """End the sub-agents that the conversation has awaited and awaits no longer, though they have not answered."""

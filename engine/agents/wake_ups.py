@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -104,10 +103,6 @@ class WakeUps:
             await asyncio.wait([timer])
 
     # --- as an observer
-
-    def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """See `Observer`."""
-        return nullcontext()
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
         """See `Observer`."""

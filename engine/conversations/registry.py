@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...states.errors import TurnwiseError, UnknownConversation
 from ...states.events import Answer
-from ...states.states import Closed, pending
+from ...states.states import Closed
 from ..loop import Loop
 from ..projections.tree_feed import StreamingConversation
 
@@ -127,16 +127,17 @@ class ConversationRegistry:
 
     def moved(self, conversation_id: str) -> None:
         """Hold on to a loop while it waits for something. Called after every step."""
-        loop = self._loops.get(conversation_id)
+        loop = self._waiting.get(conversation_id) or self._loops.get(conversation_id)
         if loop is None:
             return
-        if pending(loop.state) or loop.state.ends_with_process:
+        state = loop.projection.state
+        if state.in_flight() or state.ends_with_process:
             self._waiting[conversation_id] = loop
         else:
             self._waiting.pop(conversation_id, None)
             loop.feed.rest()
             loop.recent_requests.rest()
-        if isinstance(loop.state, Closed):
+        if isinstance(state, Closed):
             self._forget(loop)
             self._ended[loop] = None
             self._hold_until(loop, loop.sent())
@@ -153,8 +154,10 @@ class ConversationRegistry:
     def answer(self, conversation_id: str, answer: Answer) -> bool:
         """Hand an answer to the loop of this conversation, also to one that is being closed. Returns whether there is
         one."""
-        closing = (loop for loop in self._closing.values() if loop.conversation_id == conversation_id)
-        loop = self._loops.get(conversation_id) or next(closing, None)
+        loop = self._waiting.get(conversation_id) or self._loops.get(conversation_id)
+        if loop is None and self._closing:
+            closing = (loop for loop in self._closing.values() if loop.conversation_id == conversation_id)
+            loop = next(closing, None)
         if loop is not None:
             loop.answer(answer)
         return loop is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ...effects.channels.port import TurnEndListener
@@ -28,10 +27,6 @@ class TurnEnds:
     def __bool__(self) -> bool:
         """Whether any channel listens."""
         return bool(self._listeners)
-
-    def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """Return a context in which nothing is observed."""
-        return nullcontext()
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
         """Tell the channels if the turn ended. An error of a channel is logged."""

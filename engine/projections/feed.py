@@ -6,8 +6,9 @@ watches; whoever comes back then reads the log, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
+from ...states.states import State, pending
 from .kept_updates import KeptUpdates
 from .updates.live import TokenUpdate
 from .updates.streamed_text import StreamedText
@@ -46,10 +47,11 @@ class Feed(KeptUpdates[Update]):
         if not self.is_watched:
             self.forget()
 
-    def follow(self, updates: Sequence[Update] | None, awaited: Collection[int]) -> None:
-        """Show the updates of a step that was stored, after which these effects are awaited. None if nobody here knows
-        the updates: whoever watches reads them from the log."""
-        self.streamed.keep_only(awaited)
+    def follow(self, updates: Sequence[Update] | None, state: State) -> None:
+        """Show the updates of a step that was stored, and that led to this state. None if nobody here knows the
+        updates: whoever watches reads them from the log."""
+        if self.streamed.has_text:
+            self.streamed.keep_only(pending(state))
         if updates is None:
             self.skip()
         else:

@@ -53,9 +53,13 @@ def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> Ende
 WaitsForPerson: TypeAlias = AwaitingPerson | InDoubt | AwaitingSubAgents
 """The states in which a turn may wait for a person."""
 
+_MAY_WAIT = (AwaitingPerson, InDoubt, AwaitingSubAgents)
+
 
 def waits_for_person(state: State) -> TypeGuard[WaitsForPerson]:
     """Whether the turn waits for a person; while sub-agents work, that is so if one of them asks. `Pure.`"""
+    if not isinstance(state, _MAY_WAIT):
+        return False
     return isinstance(state, InDoubt) or state.waiting_call_id is not None
 
 

@@ -125,8 +125,9 @@ class TurnWaiters:
 
     async def read(self) -> None:
         """Read what turns are found in, unless it is in memory. Raises `StoreError`."""
-        with self._store_errors():
-            await self._projection.read()
+        if not self._projection.is_read:
+            with self._store_errors():
+                await self._projection.read()
 
     async def _read_stop(self, number: int, since: int) -> Turn | None:
         with self._store_errors():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from ...effects.context import EffectContext
@@ -11,10 +11,14 @@ from ..ports import Dispatcher
 
 
 def dispatch_in_order(
-    effects: Iterable[Effect], dispatcher: Dispatcher, conversation_id: str, context: Callable[[], EffectContext]
+    effects: Sequence[Effect], dispatcher: Dispatcher, conversation_id: str, context: Callable[[], EffectContext]
 ) -> None:
     """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
     ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
+    if not any(map(_stops, effects)):
+        if effects:
+            dispatcher.dispatch(tuple(effects), context())
+        return
     for stops, group in groupby(effects, _stops):
         if stops:
             for effect in group:

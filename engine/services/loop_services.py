@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ...effects.clock import Clock
 from ..choices.adoption import Adoption
 from ..intake.immediate_start import ImmediateStart
 from ..outbox import OutboxTargets
-from ..ports import Dispatcher, LoopOwner, Observer
+from ..ports import Dispatcher, LoopOwner, Observer, RequestObserver
 from ..projections.tree_feed import TreeFeed
 from .event_redactor import EventRedactor
 
@@ -34,3 +35,8 @@ class LoopServices:
     redactor: EventRedactor
     tree: TreeFeed
     immediately: ImmediateStart = field(default_factory=ImmediateStart)
+
+    @cached_property
+    def request_observers(self) -> tuple[RequestObserver, ...]:
+        """The observers that see requests."""
+        return tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))

@@ -50,6 +50,11 @@ class StreamedText:
         if self._key is not None and self._key[1] not in requests:
             self.clear()
 
+    @property
+    def has_text(self) -> bool:
+        """Whether something was streamed of a request that may be under way."""
+        return self._key is not None
+
     def clear(self) -> None:
         """Forget the text."""
         self._key = None
