@@ -45,6 +45,7 @@ from .follower import Follower
 from .intake.mailbox import Mailbox
 from .projections.feed import Feed
 from .projections.projection import ConversationProjection
+from .projections.replayed_steps import repeated_step
 from .projections.step_reader import StepReader
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
@@ -237,22 +238,12 @@ class Loop:
         for entry in entries:
             if entry.seq != self.projection.seq + 1:
                 raise Damaged(entry.seq, f"Step {entry.seq} does not follow step {self.projection.seq}.")
-            step = self._repeat(entry)
+            step = repeated_step(entry, self.state, self.projection.context)
             # An append that was reported as failed may have been stored: then nobody else carries it out.
             self._follow(entry, step, is_own=entry.event in self._uncertain)
         if self._log.seq != self.projection.seq:
             raise StoreError("The log has steps that were not followed here; ask for the conversation again.")
         return bool(entries)
-
-    def _repeat(self, entry: LogEntry) -> Step:
-        """Return the step that the entry was stored with."""
-        try:
-            step = transition(self.state, entry.event, self.projection.context)
-        except Refused:
-            step = Step(self.state, ignored=True)
-        if step.ignored or step.effects != entry.effects:
-            raise StoreError(f"Step {entry.seq} was made by another version of the state machine.")
-        return step
 
     def _follow(self, entry: LogEntry, step: Step, *, is_own: bool) -> None:
         """Show a step that was stored, and dispatch its effects. The effects of a step that another loop stored are

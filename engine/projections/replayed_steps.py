@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from ...states.context import Context
 from ...states.effects import Effect
+from ...states.errors import Refused, StoreError
 from ...states.events import Opened
 from ...states.log import LogEntry
 from ...states.machine import begin, transition
-from ...states.states import AnyState, Idle
+from ...states.states import AnyState, Idle, State
+from ...states.step import Step
 
 
 class ReplayedStep(NamedTuple):
@@ -37,3 +39,15 @@ def replayed_steps(
         step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
         yield ReplayedStep(entry, state, step.state, context, step.effects)
         state, context = step.state, context.after(event)
+
+
+def repeated_step(entry: LogEntry, state: State, context: Context) -> Step:
+    """Return the step that the entry was stored with; `state` and `context` are those before it. Raises `StoreError` if
+    the machine makes another step of the event now. `Pure.`"""
+    try:
+        step = transition(state, entry.event, context)
+    except Refused:
+        step = None
+    if step is None or step.ignored or step.effects != entry.effects:
+        raise StoreError(f"Step {entry.seq} was made by another version of the state machine.")
+    return step
