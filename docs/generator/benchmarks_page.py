@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from .benchmark_aims import AIMS
 from .benchmark_results import AGAIN, FLOOR, MANY, MEASURES, OURS, RATE, Measure, Results
 
+PROFILE = "turn_profile"
+"""The program whose figures say where the time goes."""
+
 
 def aims(results: Results) -> str:
     """Return the table of the aims, each with what was measured."""
@@ -53,14 +56,30 @@ def stored(results: Results) -> str:
 def alone(results: Results) -> str:
     """Return the table of what is measured of turnwise alone."""
     rows = ["| figure | measured | aim |", "| --- | --- | --- |"]
-    for figures in results.data["figures"].values():
-        for figure in figures:
+    for program, figures in results.data["figures"].items():
+        for figure in figures if program != PROFILE else ():
             if "not measured" in figure:
                 rows.append(f"| {figure['what']} | not measured | |")
             else:
                 verdict = ", met" if figure["met"] else ", **missed**"
                 aim = f"{figure['aim']}{verdict}" if figure["aim"] else ""
                 rows.append(f"| {figure['what'].strip()} | {figure['value']} | {aim} |")
+    return _lines(rows)
+
+
+def profile(results: Results) -> str:
+    """Return the table that says where the time of a turn goes."""
+    rows = ["| | share of the time, and calls of functions a turn |", "| --- | --- |"]
+    for figure in results.data["figures"].get(PROFILE, ()):
+        if "not measured" in figure:
+            rows.append("| the profile | not measured |")
+        else:
+            total = figure["name"].startswith("calls-")
+            rows.append(
+                f"| **{figure['what']}** | {figure['value']} |"
+                if total
+                else f"| {figure['what'].strip()} | {figure['value']} |"
+            )
     return _lines(rows)
 
 

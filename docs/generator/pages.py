@@ -50,7 +50,7 @@ FIGURES = {
     f"<!-- made from docs/benchmarks.json by `make docs`: {part.__name__} -->": part
     for part in (
         *(benchmarks_page.aims, benchmarks_page.ratios, benchmarks_page.values, benchmarks_page.stored),
-        *(benchmarks_page.alone, benchmarks_page.circumstances, benchmarks_page.summary),
+        *(benchmarks_page.alone, benchmarks_page.profile, benchmarks_page.circumstances, benchmarks_page.summary),
     )
 }
 """The markers in front of figures, and what makes each part."""

@@ -16,6 +16,7 @@ import pytest
 from generator import benchmarks_page
 from generator.benchmark_aims import AIMS
 from generator.benchmark_results import RATE, Results
+from generator.pages import FIGURES
 from peers import environments, measures, rounds
 from peers.turnwise import Turnwise
 
@@ -139,8 +140,7 @@ class TestPage:
 
     def test_no_part_of_a_page_has_an_empty_line(self, results: Results) -> None:
         """An empty line ends a part that is generated."""
-        parts = [benchmarks_page.aims, benchmarks_page.ratios, benchmarks_page.values, benchmarks_page.stored]
-        for part in (*parts, benchmarks_page.alone, benchmarks_page.circumstances, benchmarks_page.summary):
+        for part in FIGURES.values():
             assert "\n\n" not in part(results)
 
     def test_the_plots_are_the_same_each_time(self, results: Results, tmp_path: Path) -> None:
