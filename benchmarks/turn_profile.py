@@ -32,7 +32,7 @@ TREE = str(Path(__file__).resolve().parent.parent)
 
 GROUPS = {
     "SQLite, and waiting for the disk": r"sqlite3\.",
-    "": r"select\.(epoll|poll|kqueue|select)|poll' of",
+    "": r"select\.(epoll|poll|kqueue|select)|poll' of|_thread\.lock",
     "pydantic": r"pydantic",
     "SQLAlchemy": r"sqlalchemy",
     "the machine (states/)": r"/states/",
@@ -40,7 +40,7 @@ GROUPS = {
     "effects (effects/)": r"/effects/",
     "the store (persistence/)": r"/persistence/",
     "this benchmark": r"/benchmarks/|/testing/",
-    "asyncio": r"asyncio|_contextvars|/anyio/",
+    "asyncio": r"asyncio|_contextvars|/anyio/|selectors|_socket",
 }
 """What a function belongs to, by its file, or by its name if it is written in C. The first that fits counts; waiting
 has no name."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import turn_profile
 from generator import benchmarks_page
 from generator.benchmark_aims import AIMS
 from generator.benchmark_results import RATE, Results
@@ -118,6 +119,21 @@ class TestTurnwise:
 def measured(part: str, folder: Path, sizes: dict[str, Any]) -> dict[str, Any]:
     """Measure a part of turnwise in this process."""
     return asyncio.run(measures.PARTS[part](Turnwise, folder, sizes))
+
+
+class TestProfile:
+    """The profile of a turn."""
+
+    def test_every_share_has_a_package(self, tmp_path: Path) -> None:
+        """The shares of one conversation, and of several, are a whole each; the calls of all packages are counted."""
+        figures = list(turn_profile.measure(turn_profile.QUICK, tmp_path))
+
+        for name in ("one", "many"):
+            shares = [each.number for each in figures if each.name.startswith(f"profile-{name}-")]
+            (calls,) = (each.number for each in figures if each.name == f"calls-{name}")
+            assert sum(shares) == pytest.approx(100)
+            assert calls > 0
+        assert {"the machine (states/)", "the engine (engine/)"} <= {each.what.strip() for each in figures}
 
 
 class TestPage:
