@@ -74,15 +74,16 @@ def interpreter(system: Measured, cache: Path) -> Path:
     folder = cache / f"{system.module}-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
     python, complete = folder / "bin" / "python", folder / "complete"
     if not complete.exists():
-        venv.create(folder, clear=True, with_pip=True)
-        _install(python, system.requirements)
+        _install(folder, python, system.requirements)
         complete.touch()
     return python
 
 
-def _install(python: Path, requirements: tuple[str, ...]) -> None:
+def _install(folder: Path, python: Path, requirements: tuple[str, ...]) -> None:
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise NotInstalled((errors or ["pip failed"])[-1])
+    try:
+        venv.create(folder, clear=True, with_pip=True)
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as failed:
+        errors = [line for line in str(failed.stderr).splitlines() if line.startswith("ERROR")]
+        raise NotInstalled((errors or ["pip failed"])[-1]) from failed

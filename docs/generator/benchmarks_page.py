@@ -84,20 +84,22 @@ def profile(results: Results) -> str:
 
 
 def circumstances(results: Results) -> str:
-    """Return the sentence that says when and where the figures were taken."""
+    """Return the paragraph that says when and where the figures were taken."""
     data = results.data
     machine = data["machine"]
-    held = [
+    rounds = ", ".join(f"{name} {len(results.rounds('long', name))}" for name in results.systems)
+    held = ", ".join(
         f"{name} {max(each['turns'] for each in results.rounds('growth', name)):,}"
         for name in results.systems
         if results.rounds("growth", name)
-    ]
+    )
     return _lines(
         [
             f"**On what.** {machine['cores']} cores of an {machine['processor']}, {machine['system']}, "
-            f"Python {machine['python']}, SQLite {machine['sqlite']}; {data['date']}; {data['minutes']:g} minutes. "
-            f"Growth is measured over as many of 1,000 turns as were held in {data['sizes']['seconds']:g} seconds: "
-            f"{', '.join(held) or 'none'}."
+            f"Python {machine['python']}, SQLite {machine['sqlite']}; {data['date']}, in {data['minutes']:g} minutes. "
+            f"Rounds of the conversation of {data['sizes']['turns']} turns: {rounds}. Growth is measured over as many "
+            f"of {data['sizes']['long_turns']:,} turns as were held in {data['sizes']['seconds']:g} seconds: "
+            f"{held or 'not measured'}."
         ]
     )
 
