@@ -165,20 +165,21 @@ class ConversationEffects:
 
     def _finished(self, running: _Running) -> None:
         """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
+        is_cancelled = running.task.cancelled()
         # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
-        error = None if running.task.cancelled() else running.task.exception()
+        error = None if is_cancelled else running.task.exception()
         effect, context = running.queued.effect, running.queued.context
         if self._running.get(effect.effect_id) is not running:
             return
         del self._running[effect.effect_id]
-        answer = None if running.task.cancelled() or error is not None else running.task.result()
+        answer = None if is_cancelled or error is not None else running.task.result()
         if answer is not None:
             self._answers.send_result(effect, context, answer)
         elif running.is_stopping:
             pass  # the answer is lost, as in a crash
         elif error is None and running.is_aborted:
             self._answers.send_acknowledgement(effect, context)
-        elif error is None and not running.task.cancelled():
+        elif error is None and not is_cancelled:
             self._answers.send_result(effect, context, None)
         else:
             # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.

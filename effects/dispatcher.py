@@ -125,7 +125,6 @@ class InProcessDispatcher:
                 self._start(effect, context)
         if (conversation := self._conversations.get(context.conversation_id)) is not None:
             conversation.start_next()
-            self._forget_if_idle(context.conversation_id)
 
     def _send(self, effect: OutgoingEffect, context: EffectContext) -> None:
         if type(effect) not in self._performers:

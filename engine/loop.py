@@ -49,7 +49,6 @@ from .projections.replayed_steps import repeated_step
 from .projections.step_reader import StepReader
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
-from .projections.updates.update import Update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports
 from .services.dispatcher_failures import dispatcher_failures_logged
@@ -254,8 +253,7 @@ class Loop:
             before = self.projection.state
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, before, entry.event, step)
-        is_watched = self.feed.is_watched or self._services.tree.is_watched
-        self._publish(self.projection.advance(entry, step.state, is_watched=is_watched))
+        self._publish(entry, step.state)
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(step.state)
         self.follower.note(() if is_own else step.effects)
@@ -264,12 +262,14 @@ class Loop:
         if self._failure is None and not self._is_closing:
             self._services.owner.moved(self.conversation_id)
 
-    def _publish(self, updates: tuple[Update, ...] | None) -> None:
-        state, tree = self.projection.state, self._services.tree
+    def _publish(self, entry: LogEntry, state: AnyState) -> None:
+        tree, projection = self._services.tree, self.projection
+        is_tree_watched = tree.is_watched
+        updates = projection.advance(entry, state, is_watched=is_tree_watched or self.feed.is_watched)
         self.feed.follow(updates, state)
-        if tree.is_watched:
-            tree.follow(self.conversation_id, self.projection.context.owner, updates)
-        self.turns.notify()
+        if is_tree_watched:
+            tree.follow(self.conversation_id, projection.context.owner, updates)
+        self.turns.notify(entry)
         if isinstance(state, Closed):
             self.feed.close()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from copy import copy
 from typing import Protocol
 from weakref import ref
 
@@ -212,7 +211,7 @@ class _Contents:
         """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""
         shared = None if self._shared is None else self._shared()
         if shared is None:
-            shared = copy(self.transcript)
+            shared = self.transcript.view()
             self._shared = ref(shared)
         return shared
 

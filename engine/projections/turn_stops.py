@@ -37,19 +37,21 @@ class TurnStops:
         self._begin: int | None = None
         """The step from which on every wait is in memory; None while the contents of the projection are not."""
 
-    def note(self) -> None:
-        """Remember the state in which the conversation now rests, if it waits for a person."""
+    def note(self) -> bool:
+        """Remember the state in which the conversation now rests, if it waits for a person. Returns whether it does."""
         projection = self._projection
         if not projection.is_read:
             self._begin = None
             self._waits.clear()
-            return
+            return waits_for_person(projection.state)
         if self._begin is None:
             self._begin = projection.seq
-        if (turn := self.current()) is not None:
-            self._waits.append(_Wait(projection.seq, turn))
+        if (turn := self.current()) is None:
+            return False
+        self._waits.append(_Wait(projection.seq, turn))
         if len(self._waits) > REMEMBERED:
             self._begin = self._waits.pop(0).seq + 1
+        return True
 
     def current(self) -> WaitingTurn | None:
         """Return the turn that waits for a person now. The contents must have been read."""

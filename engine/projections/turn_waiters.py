@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ...states.errors import Refused, StoreError, TurnwiseError
+from ...states.events import Answer
+from ...states.log import LogEntry
 from ...states.states import InTurn
 from .projection import ConversationProjection, is_queued
 from .turn import QueuedTurn, RunningTurn, Turn
@@ -25,10 +27,11 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class _Waiter(Generic[T]):
     """A caller that waits for what `find` returns. It returns None as long as that is not there, and raises `Refused`
-    if it never will be."""
+    if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person."""
 
     find: Callable[[], T | None]
     future: asyncio.Future[T]
+    for_stop: bool
 
     def is_served(self) -> bool:
         """Whether the caller has its result now, or does not wait any more."""
@@ -80,7 +83,7 @@ class TurnWaiters:
 
     async def taken(self, message_id: str) -> int:
         """Wait until a turn has taken this message, and return its number. Raises `Refused` if none will, by itself."""
-        return await self._wait_for(partial(self._projection.turn_of, message_id))
+        return await self._wait_for(partial(self._projection.turn_of, message_id), for_stop=False)
 
     async def now(self, message_id: str) -> Turn:
         """Return the turn of this message as it is at this moment."""
@@ -98,11 +101,14 @@ class TurnWaiters:
         await self.read()
         return self._of_turn(number) or RunningTurn(number=number, profile=self._projection.profile)
 
-    def notify(self) -> None:
-        """The conversation has moved on: return the turns that can be returned now."""
-        self._stops.note()
+    def notify(self, entry: LogEntry) -> None:
+        """The conversation has moved on by this step: return the turns that can be returned now."""
+        waits = self._stops.note()
         if self._waiters:
-            self._waiters = [waiter for waiter in self._waiters if not waiter.is_served()]
+            # An answer within a turn that goes on stops no turn, and no message is withdrawn or refused by it.
+            goes_on = entry.ended is None and not waits and isinstance(self._projection.state, InTurn)
+            goes_on = goes_on and isinstance(entry.event, Answer)
+            self._waiters = [one for one in self._waiters if (goes_on and one.for_stop) or not one.is_served()]
 
     def close(self, why: TurnwiseError) -> None:
         """Nothing moves any more: whoever waits, or would have to wait later, gets `why`."""
@@ -112,14 +118,14 @@ class TurnWaiters:
                 waiter.future.set_exception(why)
         self._waiters.clear()
 
-    async def _wait_for(self, find: Callable[[], T | None]) -> T:
+    async def _wait_for(self, find: Callable[[], T | None], *, for_stop: bool = True) -> T:
         await self.read()
         if (found := find()) is not None:
             return found
         if self._closed is not None:
             raise self._closed
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiters.append(_Waiter(find, future))
+        self._waiters.append(_Waiter(find, future, for_stop))
         with self._waiting():
             return await future
 

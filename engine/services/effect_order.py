@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 
 from ...effects.context import EffectContext
 from ...states.effects import ControlEffect, Effect
@@ -15,18 +14,14 @@ def dispatch_in_order(
 ) -> None:
     """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
     ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
-    if not any(map(_stops, effects)):
-        if effects:
-            dispatcher.dispatch(tuple(effects), context())
-        return
-    for stops, group in groupby(effects, _stops):
-        if stops:
-            for effect in group:
-                if isinstance(effect, ControlEffect):
-                    dispatcher.abort(conversation_id, effect.effect_id)
-        else:
-            dispatcher.dispatch(tuple(group), context())
-
-
-def _stops(effect: Effect) -> bool:
-    return isinstance(effect, ControlEffect)
+    started: list[Effect] = []
+    for effect in effects:
+        if not isinstance(effect, ControlEffect):
+            started.append(effect)
+            continue
+        if started:
+            dispatcher.dispatch(tuple(started), context())
+            started = []
+        dispatcher.abort(conversation_id, effect.effect_id)
+    if started:
+        dispatcher.dispatch(tuple(started), context())

@@ -143,9 +143,16 @@ class Transcript:
 
     # --- building
 
+    def view(self) -> Transcript:
+        """Return a transcript that shares its lists and dictionaries with this one. `copy.copy` does the same at ten
+        times the cost, and this is made for each model request. `Pure.`"""
+        shared = object.__new__(Transcript)
+        vars(shared).update(vars(self))
+        return shared
+
     def copy(self) -> Transcript:
         """Return a transcript with the same content, which grows on its own. `Pure.`"""
-        copied = copy(self)
+        copied = self.view()
         for name, value in vars(self).items():
             if isinstance(value, list | dict | set):
                 setattr(copied, name, copy(value))
