@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -193,6 +192,8 @@ def _origin(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _advice(name: str, kind: type[Settings]) -> str:
+    from difflib import get_close_matches  # nobody else needs it
+
     own = [name for name in kind.__annotations__ if name in kind.model_fields]
     known = list(dict.fromkeys((*own, *kind.model_fields)))
     if similar := get_close_matches(name, known, n=1, cutoff=0.8):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from ...states.errors import ConfigurationError
@@ -142,6 +141,8 @@ def check_options(options: Mapping[str, object], known: type[Any], function: str
     names = known.__annotations__.keys()
     for option in options:
         if option not in names:
+            from difflib import get_close_matches  # nobody else needs it
+
             close = get_close_matches(option, sorted(names), n=1)
             hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(names))}."
             raise ConfigurationError(f"{function} has no option called {option}. {hint}")

@@ -16,7 +16,12 @@ EXTRA = ("prompt_toolkit", "pydantic_settings", "questionary", "rich", "typer")
 
 
 def main() -> None:
-    """Run the command, and exit: 0 for success, 1 for a negative result, 2 for what cannot be done."""
+    """Run the command, and exit: 0 for success, 1 for a negative result, 2 for what cannot be done.
+
+    While modules are imported nothing is collected: they stay, and looking through them again and again takes a
+    twentieth of the time until a command runs. `_run` in `commands/app.py` turns the collector on.
+    """
+    gc.disable()
     if any(find_spec(name) is None for name in EXTRA):
         print('The command turnwise needs its extra `terminal`: pip install "turnwise[terminal]"', file=sys.stderr)
         sys.exit(2)

@@ -1,36 +1,61 @@
 """The built-in tools, by name.
 
 To the machine they are tools like those of an application: whatever they do, they do by the act that they return.
+
+Each is imported when it is asked for. Most programs use one or two of them, and one describes its arguments by a JSON
+schema: the library that checks schemas takes a tenth of the time in which `Engine` is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from typing_extensions import override
 
 from ..tool import AnyTool
-from .mailing import send_agent_message, send_user_message
-from .questions import ask_user_question
-from .recalling import recall_conversation
-from .spawning import spawn_agents
-from .speaking import mark_work_complete, respond_to_user, speak_to_user, talk
-from .transferring import transfer_to
 
-BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({
-    tool.name: tool
-    for tool in (
-        ask_user_question,
-        respond_to_user,
-        speak_to_user,
-        mark_work_complete,
-        talk,
-        send_user_message,
-        send_agent_message,
-        spawn_agents,
-        recall_conversation,
-        transfer_to,
-    )
-})  # fmt: skip
+_MODULES = {
+    "ask_user_question": "questions",
+    "respond_to_user": "speaking",
+    "speak_to_user": "speaking",
+    "mark_work_complete": "speaking",
+    "talk": "speaking",
+    "send_user_message": "mailing",
+    "send_agent_message": "mailing",
+    "spawn_agents": "spawning",
+    "recall_conversation": "recalling",
+    "transfer_to": "transferring",
+}
+"""The module of each tool. Names of one tool stand in the same module."""
+
+
+class Catalogue(Mapping[str, AnyTool]):
+    """The built-in tools, each imported when it is asked for."""
+
+    @override
+    def __getitem__(self, name: str) -> AnyTool:
+        tool: AnyTool = getattr(import_module(f"{__package__}.{_MODULES[name]}"), name)
+        return tool
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    @override
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+    def named(self, function: Any) -> Iterator[str]:
+        """Yield the names under which this function is a built-in tool. A tool that exists has been imported."""
+        for name, module in _MODULES.items():
+            if f"{__package__}.{module}" in sys.modules and self[name].function is function:
+                yield name
+
+
+BUILT_IN = Catalogue()
 """An application chooses the tools that it wants by these names."""
 
 
@@ -42,15 +67,14 @@ def bare_name(name: str) -> str:
 def names_of(name: str) -> tuple[str, ...]:
     """All names of the built-in tool that `name` means, beginning with the one in `name`; empty if there is no such
     tool. `Pure.`"""
-    meant = BUILT_IN.get(bare_name(name))
-    if meant is None:
+    meant = bare_name(name)
+    if meant not in _MODULES:
         return ()
-    others = (tool.name for tool in BUILT_IN.values() if tool.function is meant.function and tool is not meant)
-    return (meant.name, *others)
+    return (meant, *(other for other in BUILT_IN.named(BUILT_IN[meant].function) if other != meant))
 
 
 def built_in_name(tool: AnyTool) -> str:
     """The name of the built-in tool that this is, under whatever name an application offers it; empty for a tool of the
     application, also for one that has the name of a built-in tool. `Pure.`"""
-    names = [name for name, one in BUILT_IN.items() if one.function is tool.function]
+    names = list(BUILT_IN.named(tool.function))
     return tool.name if tool.name in names else next(iter(names), "")

@@ -323,5 +323,9 @@ def _settings(**given: object) -> Settings:
 
 def _run(command: Coroutine[Any, Any, int]) -> NoReturn:
     import asyncio
+    import gc
 
+    if not gc.isenabled():  # this is a process of the command, which has imported what stays until its end
+        gc.freeze()
+        gc.enable()
     raise typer.Exit(asyncio.run(command))

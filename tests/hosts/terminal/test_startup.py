@@ -17,7 +17,7 @@ IMPORTED = re.compile(r"^import time: .*\| *(\S+)$", re.MULTILINE)
 """A line of `python -X importtime`, with the name of the module."""
 
 MODEL_LIBRARIES = {"aiohttp", "httpx", "litellm", "openai"}
-OPTIONAL = {"hypothesis", "opentelemetry", "pytest", "pyttsx3"}
+OPTIONAL = {"hypothesis", "jsonschema", "opentelemetry", "pytest", "pyttsx3"}
 
 
 def imports_of(*arguments: str, folder: Path) -> set[str]:
@@ -37,7 +37,7 @@ def imports_of(*arguments: str, folder: Path) -> set[str]:
 
 
 def test_a_demo_imports_no_model_library(tmp_path: Path) -> None:
-    """The rehearsal model works without litellm, whose import takes seconds."""
+    """The rehearsal model works without litellm, whose import takes seconds, and its tool without a JSON schema."""
     imported = imports_of("demo", folder=tmp_path)
 
     assert "turnwise.engine" in imported
