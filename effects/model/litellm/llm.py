@@ -9,7 +9,6 @@ first request, or earlier with `warm`.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,9 @@ from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
 from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
+from .costs import Costs
 from .error_kinds import failure_of
+from .json_copy import copy_json
 from .loading import load_litellm
 from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
@@ -55,6 +56,7 @@ class LiteLlm:
         self._window = window
         self._options = options
         self._settings = RequestSettings(name)
+        self._costs = Costs(name)
         self._litellm: Any = None
         self._can_be_asked = False
 
@@ -135,15 +137,15 @@ class LiteLlm:
         return self._answer(assembler, request)
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
+        # What litellm gets is copied, because it changes messages and tools in place for some providers.
         arguments = {
             **self._options,
             "model": self.name,
-            # Copied, because litellm changes messages and tools in place for some providers.
-            "messages": copy.deepcopy(list(request.messages)),
-            **copy.deepcopy(_FIXED),
+            "messages": copy_json(request.messages),
+            **copy_json(_FIXED),
         }
         if request.tools:
-            arguments["tools"] = copy.deepcopy(list(request.tools))
+            arguments["tools"] = copy_json(request.tools)
             if request.tool_choice == "none" and self._takes_tool_choice():
                 arguments["tool_choice"] = "none"
         return arguments
@@ -154,28 +156,20 @@ class LiteLlm:
         return supported is None or "tool_choice" in supported
 
     def _answer(self, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
-        response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
-        if response is None or not response.choices:
-            raise make_failure("malformed_response", self.name, "the response has no choices")
-        choice = response.choices[0]
-        if choice.finish_reason == "content_filter":
+        if assembler.finish_reason == "content_filter":
             raise make_failure("content_filter", self.name, "the answer was withheld")
-        message = choice.message
+        response = assembler.chunk_with_usage
+        if response is None:  # nobody has counted the tokens; litellm estimates how many they are
+            response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
         return ModelAnswer(
-            content=message.content,
-            thinking=getattr(message, "reasoning_content", None) or "",
+            content=assembler.text,
+            thinking=assembler.thinking,
             opaque=assembler.thinking_blocks(),
             tool_calls=assembler.tool_calls(),
-            finish_reason=choice.finish_reason or "stop",
-            usage=read_usage(response, self._cost(response)),
+            finish_reason=assembler.finish_reason or "stop",
+            usage=read_usage(response, self._costs.cost_of(response, self._litellm)),
             model=request.model,
         )
-
-    def _cost(self, response: Any) -> float | None:
-        try:
-            return float(self._litellm.completion_cost(completion_response=response, model=self.name))
-        except Exception:  # litellm raises a plain Exception if it has no price for the model
-            return None
 
     def _secrets(self) -> list[str]:
         return [
