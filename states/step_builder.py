@@ -19,7 +19,7 @@ from .values.inbox import Waiting, first_batch
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
 from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord
-from .values.value import make_part
+from .values.value import changed, make_part
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
@@ -100,7 +100,7 @@ class StepBuilder(Generic[S_co]):
 
     def change_turn(self, **changes: object) -> None:
         """Change these fields of the turn's record."""
-        self.turn = self.turn.replace(**changes)
+        self.turn = changed(self.turn, changes)
 
     def reset_limits(self, at: datetime) -> None:
         """Count the limits of the turn from here, because a person acted."""
@@ -249,13 +249,16 @@ class StepBuilder(Generic[S_co]):
     @property
     def book(self) -> Book:
         """The book of the next state. Read it last: an effect that is added afterwards would not be counted."""
-        return self.state.book.replace(
-            seq=self.seq,
-            turn=self.turns,
-            next_effect=self._next_effect,
-            window_used=self.window_used,
-            wake=self.wake,
-            profile=self.profile,
+        return changed(
+            self.state.book,
+            {
+                "seq": self.seq,
+                "turn": self.turns,
+                "next_effect": self._next_effect,
+                "window_used": self.window_used,
+                "wake": self.wake,
+                "profile": self.profile,
+            },
         )
 
     @property

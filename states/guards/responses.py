@@ -39,7 +39,7 @@ def fills_window_again(step: StepBuilder[LlmRequesting], event: LlmResponse, con
 
 def asks_beside_others(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The response holds a question beside other calls, and the policy wants a question alone."""
-    if context.policy.questions.alongside != "alone" or len(event.tool_calls) < 2:
+    if len(event.tool_calls) < 2 or context.policy.questions.alongside != "alone":
         return False
     return any("question" in call.acts for call in event.tool_calls)
 
@@ -52,14 +52,15 @@ def wants_tools(step: StepBuilder[LlmRequesting], event: LlmResponse, context: C
 def only_thinks(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The response holds only thinking, and the model is not done: it was not cut off, did not do the same in the
     response before, and has not yet said by tool everything that is wanted."""
+    if event.content.strip() or not event.thinking.strip():
+        return False
     is_done = bool(step.turn.said) and not wants_text(step.turn, context)
-    goes_on = event.finish_reason != "length" and not step.turn.only_thought and not is_done
-    return goes_on and not event.content.strip() and bool(event.thinking.strip())
+    return event.finish_reason != "length" and not step.turn.only_thought and not is_done
 
 
 def says_nothing(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The response has no text for people, although one is wanted."""
-    return wants_text(step.turn, context) and not text_of_reply(event.content, context.policy).strip()
+    return not text_of_reply(event.content, context.policy).strip() and wants_text(step.turn, context)
 
 
 def must_be_nudged(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:

@@ -12,9 +12,9 @@ def words(said: Said, events: Mapping[int, Event]) -> str:
     """Return the text that `said` refers to, given the events by their steps. Raises LookupError if there is no such
     text. `Pure.`"""
     match said:
+        case Heard(seq=seq, index=index):  # first, because most references are of this type
+            return events[seq].texts[index]
         case Made(text=text):
             return text
-        case Heard(seq=seq, index=index):
-            return events[seq].texts[index]
         case Joined() | Outcomes():
             return said.text_of(words(part, events) for part in said.parts)

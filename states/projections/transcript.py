@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from ..effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
+from ..effects import CompactHistory, DeliverToUser, Effect, PersistMessage, PersistToolResults, SettledCall
 from ..events import (
     AgentMessage,
     DeadlineReached,
@@ -37,23 +37,15 @@ from ..values.images import Image
 from ..values.mail import imitates_mail
 from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stopped, ToolCall
 from ..values.turn import TurnEnded
+from .condensed import Condensed as Condensed
 from .given_messages import given_messages
 from .heard_texts import words
 
-
-@dataclass(frozen=True)
-class Condensed:
-    """The summary that replaces the messages up to the step `up_to`, except for what people said since the turn
-    `turn`."""
-
-    summary: str
-    up_to: int
-    turn: int | None
-
-    def covers(self, message: Message) -> bool:
-        """Whether the summary replaces this message. `Pure.`"""
-        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
-        return message.seq <= self.up_to and not began_this_turn
+# Looked up for each step: an instance check of pydantic's models that fails costs many times as much.
+_NOTED = frozenset(
+    (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested)
+)
+_ADDED = frozenset((PersistMessage, PersistToolResults, CompactHistory))
 
 
 @dataclass
@@ -106,10 +98,14 @@ class Transcript:
 
     def images(self, said: Said) -> tuple[Image, ...]:
         """The images that belong to the text of a result. `Pure.`"""
-        if isinstance(said, Joined | Outcomes):
-            return tuple(image for part in said.parts for image in self.images(part))
-        event = self._heard[said.seq] if isinstance(said, Heard) and said.index == 0 else None
-        return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
+        match said:
+            case Heard(seq=seq, index=0):
+                event = self._heard[seq]
+                return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
+            case Joined(parts=parts) | Outcomes(parts=parts):
+                return tuple(image for part in parts for image in self.images(part))
+            case _:
+                return ()
 
     def origin(self, said: Said) -> str:
         """The agent that said this, or an empty text if it was no agent. `Pure.`"""
@@ -160,33 +156,39 @@ class Transcript:
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Add the next entry, and return the messages that it brought, each of which now has its place."""
-        self._note_event(entry)
+        if entry.event.texts:
+            self._heard[entry.seq] = entry.event
+        if type(entry.event) in _NOTED:
+            self._note_event(entry)
         brought: list[Message] = []
-        if isinstance(entry.event, Opened):
+        if type(entry.event) is Opened:
             brought += given_messages(entry.event.messages, entry.seq)
             self.messages += brought
         for effect in entry.effects:
-            if isinstance(effect, PersistMessage):
-                brought.append(self._add_message(entry, effect.said))
-            elif isinstance(effect, PersistToolResults):
-                brought += [self._add_result(entry, result) for result in effect.results]
-            elif isinstance(effect, CompactHistory):
-                self._condensing = (effect.up_to, effect.turn)
-        self._note_deliveries([effect.said for effect in entry.effects if isinstance(effect, DeliverToUser)])
+            if type(effect) in _ADDED:
+                brought += self._added_by(entry, effect)
+        if delivered := [effect.said for effect in entry.effects if type(effect) is DeliverToUser]:
+            self._note_deliveries(delivered)
         self.is_verbatim = self.is_verbatim and not any(map(imitates_mail, brought))
         if entry.ended is not None:
             self._end_turn(entry.ended)
         return tuple(brought)
 
+    def _added_by(self, entry: LogEntry, effect: Effect) -> Iterator[Message]:
+        if isinstance(effect, PersistMessage):
+            yield self._add_message(entry, effect.said)
+        elif isinstance(effect, PersistToolResults):
+            for result in effect.results:
+                yield self._add_result(entry, result)
+        elif isinstance(effect, CompactHistory):
+            self._condensing = (effect.up_to, effect.turn)
+
     def _note_event(self, entry: LogEntry) -> None:
-        event = entry.event
-        if event.texts:
-            self._heard[entry.seq] = event
-        match event:
+        match entry.event:
             case WakeUp() if any(isinstance(waiting, WakeUp) for waiting in self._waiting.values()):
                 pass  # the one that waits stands for this one
-            case UserMessage() | AgentMessage() | WakeUp():
-                self._waiting[entry.seq] = event
+            case UserMessage() | AgentMessage() | WakeUp() as waiting:
+                self._waiting[entry.seq] = waiting
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):
@@ -258,7 +260,8 @@ class Transcript:
             seq=entry.seq,
         )
         self.messages.insert(place, message)
-        if result.said == Heard(seq=entry.seq) and not result.error:
+        said = result.said
+        if isinstance(said, Heard) and (said.seq, said.index) == (entry.seq, 0) and not result.error:
             self._results[entry.seq] = result.call_id
             self._undelivered.update(_speeches_in(entry))
         return message

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
@@ -47,7 +47,7 @@ class Value(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
-        return _filled(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
+        return changed(self, changes)
 
     def __eq__(self, other: object) -> bool:
         """Whether the other value is of the same class and has equal fields. A value has nothing else to compare: that
@@ -102,14 +102,14 @@ def _filled(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
     return value
 
 
-class _Layout(NamedTuple):
-    """The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is
-    read back has them too; those that must be given; and the names of all."""
+def changed(value: V, changes: dict[str, Any]) -> V:
+    """Return the value with these fields changed, as `Value.replace` does. `Pure.`"""
+    return _filled(type(value), {**value.__dict__, **changes}, value.__pydantic_fields_set__)
 
-    defaults: dict[str, Any]
-    required: frozenset[str]
-    names: set[str]
 
+_Layout = tuple[dict[str, Any], frozenset[str], set[str]]
+"""The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is read
+back has them too; those that must be given; and the names of all."""
 
 _LAYOUTS: dict[type, _Layout] = {}
 """The layout of each class of parts. It is no attribute of the class, because the metaclass of pydantic's models finds
@@ -151,7 +151,7 @@ class Part(Value, metaclass=_MadeUnchecked):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """Note the layout of the class."""
         fields = cls.__pydantic_fields__
-        _LAYOUTS[cls] = _Layout(
+        _LAYOUTS[cls] = (
             {name: None if field.is_required() else field.default for name, field in fields.items()},
             frozenset(name for name, field in fields.items() if field.is_required()),
             set(fields),

@@ -1,0 +1,22 @@
+"""What a summary stands for, once the history was compacted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..values.messages import Message
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """The summary that replaces the messages up to the step `up_to`, except for what people said since the turn
+    `turn`."""
+
+    summary: str
+    up_to: int
+    turn: int | None
+
+    def covers(self, message: Message) -> bool:
+        """Whether the summary replaces this message. `Pure.`"""
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
