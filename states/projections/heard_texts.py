@@ -1,10 +1,11 @@
-"""The texts that references mean, looked up in the events that brought them."""
+"""The texts that references mean, and the images of such a text, looked up in the events that brought them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..events import Event
+from ..events import Event, ToolComplete, ToolReconciled
+from ..values.images import Image
 from ..values.messages import Heard, Joined, Made, Outcomes, Said
 
 
@@ -18,3 +19,15 @@ def words(said: Said, events: Mapping[int, Event]) -> str:
             return text
         case Joined() | Outcomes():
             return said.text_of(words(part, events) for part in said.parts)
+
+
+def images(said: Said, events: Mapping[int, Event]) -> tuple[Image, ...]:
+    """Return the images that belong to the text of a result. `Pure.`"""
+    match said:
+        case Heard(seq=seq, index=0):
+            event = events[seq]
+            return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
+        case Joined(parts=parts) | Outcomes(parts=parts):
+            return tuple(image for part in parts for image in images(part, events))
+        case _:
+            return ()

@@ -39,7 +39,7 @@ from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stop
 from ..values.turn import TurnEnded
 from .condensed import Condensed as Condensed
 from .given_messages import given_messages
-from .heard_texts import words
+from .heard_texts import images, words
 
 # Looked up for each step: an instance check of pydantic's models that fails costs many times as much.
 _NOTED = frozenset(
@@ -98,14 +98,7 @@ class Transcript:
 
     def images(self, said: Said) -> tuple[Image, ...]:
         """The images that belong to the text of a result. `Pure.`"""
-        match said:
-            case Heard(seq=seq, index=0):
-                event = self._heard[seq]
-                return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
-            case Joined(parts=parts) | Outcomes(parts=parts):
-                return tuple(image for part in parts for image in self.images(part))
-            case _:
-                return ()
+        return images(said, self._heard)
 
     def origin(self, said: Said) -> str:
         """The agent that said this, or an empty text if it was no agent. `Pure.`"""
