@@ -1,47 +1,68 @@
 """Decides which steps are committed on the event loop's own thread.
 
-To hand a step to the writing thread and to come back takes two changes of threads. On a quick disk that is longer than
-the commit: 0.2 ms to commit a step of one conversation inline, 0.5 ms through the thread. Where many conversations
-write it is the other way round: their steps share one wait for the disk in the thread, and would each have one of their
-own here. Where the disk is slow, the event loop must not wait for it.
+To hand a step to the writing thread and to come back takes two changes of threads, and while both threads run Python
+they wait for each other's turn at the interpreter. On a quick disk that costs more than the commit itself: 100
+conversations at once took 2.0 ms of processor time a turn through the thread, and 1.4 ms without it. Where the disk is
+slow, the event loop must not wait for it.
 
-So a step is committed inline if its conversation has had the store to itself for a while and recent commits were
-quick. A database in memory has no disk to wait for.
+So where recent commits were quick, the event loop's thread makes them. A step of a conversation that has had the store
+to itself for a while is committed at once, within the call that hands it in. The steps of many conversations are
+gathered during one iteration of the event loop and committed together, because a commit waits as long for one step as
+for a hundred. A database in memory has no disk to wait for.
 """
 
 from __future__ import annotations
 
 LONE = 4
-"""How many steps in a row a conversation hands in before its steps are committed inline. Chosen as long as a turn with
+"""How many steps in a row a conversation hands in before its steps are committed at once. Chosen as long as a turn with
 one tool, so that conversations that take turns share their commits."""
 
 LONGEST = 0.002
-"""The mean duration of a commit, in seconds, up to which the disk counts as quick. Chosen as a quarter of the time for
-which a model client holds up the event loop for one request."""
+"""The mean wait for the disk, in seconds, up to which it counts as quick. Chosen as a quarter of the time for which a
+model client holds up the event loop for one request."""
+
+WORK = 0.000_05
+"""Seconds of a commit that each step adds as work of the processor, which is no wait for the disk."""
 
 _WEIGHT = 1 / 8
 """The share of the newest commit in the mean. One hiccup of the disk is forgotten after ten to twenty commits."""
 
 
 class InlineCommits:
-    """Which conversation hands in steps, and how long their commits take. With `always`, every step is inline."""
+    """Which conversation hands in steps, and how long their commits take. With `always`, each is committed at once."""
 
-    __slots__ = ("_always", "_conversation", "_in_a_row", "_mean")
+    __slots__ = ("_always", "_conversation", "_in_a_row", "_mean", "_undisturbed")
 
     def __init__(self, *, always: bool = False) -> None:
         self._always = always
         self._conversation: int | None = None
         self._in_a_row = 0
+        self._undisturbed = 0
+        """How many steps were handed in since the thread did something else."""
         self._mean: float | None = None
 
     def allow(self, conversation: int) -> bool:
-        """Note that a step of this conversation is handed in. Returns whether it may be committed inline."""
+        """Note that a step of this conversation is handed in. Returns whether it may be committed at once."""
         if conversation != self._conversation:
             self._conversation, self._in_a_row = conversation, 0
         self._in_a_row += 1
-        return self._always or (self._in_a_row > LONE and self._mean is not None and self._mean <= LONGEST)
+        self._undisturbed += 1
+        return self._always or (self._in_a_row > LONE and self.is_worthwhile)
 
-    def measured(self, seconds: float) -> None:
-        """Note how long a commit took, wherever it was made."""
-        mean = seconds if self._mean is None else self._mean
-        self._mean = mean + _WEIGHT * (seconds - mean)
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether the event loop may commit what it gathers: recent commits were quick, and the thread is left alone.
+
+        The connection is set for one thread or the other (`commit_mode`), which costs as much as a commit.
+        """
+        return self._undisturbed > LONE and self._mean is not None and self._mean <= LONGEST
+
+    def disturb(self) -> None:
+        """Note that the thread does something else than to store steps."""
+        self._undisturbed = 0
+
+    def measured(self, seconds: float, steps: int) -> None:
+        """Note how long a commit of so many steps took, wherever it was made."""
+        wait = max(seconds - steps * WORK, 0.0)
+        mean = wait if self._mean is None else self._mean
+        self._mean = mean + _WEIGHT * (wait - mean)

@@ -67,9 +67,10 @@ class Worker:
         ended = False
         while not ended:
             self.queue.wait(self.pause)
-            with self.lock:
-                ended = self.handle_next()
-            self.report()
+            if self.queue.items or self.pause == 0:
+                with self.lock:
+                    ended = self.handle_next()
+                self.report()
         with suppress(Exception):
             self.close()
 

@@ -1,21 +1,22 @@
 """The thread that writes: steps that wait at the same time are committed together.
 
 A commit waits for the disk, and waits as long for one step as for a hundred. So the steps that arrive during one commit
-are the batch of the next one, with one statement for each table. A step that arrives alone never waits for others.
+are the batch of the next one, with one statement for each table.
 
 Batches change the speed only. A batch that cannot be stored is rolled back, and its steps are stored one by one, so
 that only a step that is in conflict, or too large for the disk, fails.
 
 Receipts of deliveries are stored with a commit, or in a commit of their own when they have waited long enough.
 
-A step may also be committed by the thread that hands it in, if `inline_commits` finds that this pays. Such a commit
-waits for nothing but the disk: if another program holds the file, or anything else fails, the step goes to the writing
-thread, which tries again, may wait, and finds out what became of a commit in doubt. Checkpoints, which copy the
+Where `inline_commits` finds that it pays, the thread of the event loop commits what it hands in by itself. Such a
+commit waits for nothing but the disk: if another program holds the file, or anything else fails, the steps go to the
+writing thread, which tries again, may wait, and finds out what became of a commit in doubt. Checkpoints, which copy the
 write-ahead log into the file, are left to the writing thread as well.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 import time
@@ -34,6 +35,7 @@ from ..tables.recorder import Advance
 from .commit_mode import CommitMode
 from .inline_commits import InlineCommits
 from .log_position import Append, LogPosition
+from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
 from .thread import ConnectionThread, Opening, Worker
 
@@ -54,6 +56,8 @@ class Writer(Worker):
         self._driver: sqlite3.Connection
         self.inline = InlineCommits(always=in_memory)
         """Decides which steps are committed by the thread that hands them in."""
+        self._gathering: asyncio.AbstractEventLoop | None = None
+        """The event loop that stores the steps of this iteration in its next one."""
         self._receipts = PendingReceipts(monotonic)
         self.follower = Follower(monotonic)
         """What makes the index of texts follow the logs."""
@@ -85,6 +89,7 @@ class Writer(Worker):
             self._store(self._batch(item))
         else:
             self._wait()
+            self.inline.disturb()
             super().handle(item)
         self.follower.postpone()
 
@@ -133,39 +138,78 @@ class Writer(Worker):
         if not self.inline.allow(position.head.key) or not self.lock.acquire(blocking=False):
             return False
         try:
-            return not self._take_receipts() and self._commit_now(position, position.advance(step, outgoing))
+            return not self._take_receipts() and self._commit_now([(position, position.advance(step, outgoing))])
         finally:
             self.lock.release()
 
-    def _commit_now(self, position: LogPosition, step: Advance) -> bool:
-        try:
-            self._mode.stop_waiting(self._driver)
-            self._commit_together([step])
-        except Exception as error:
-            if _may_have_stored(error):
-                position.in_doubt = step.following.chain
-            return False
-        position.move(step)
-        self._mode.count(step)
-        self._follow(step.head.key)
-        return True
+    def hand_in(self, append: Append) -> None:
+        """Have a step stored with those that are handed in during the same iteration of the event loop, or by the
+        thread if the disk is slow. To be called in the event loop."""
+        self.queue.items.append(append)
+        loop = asyncio.get_running_loop()
+        if not self.inline.is_worthwhile:
+            self.queue.wake()
+        elif self._gathering is not loop:
+            self._gathering = loop
+            loop.call_soon(self._commit_gathered)
 
-    def _follow(self, conversation: int) -> None:
-        """Have the texts of a step that was committed inline indexed by the thread, which may be waiting."""
-        had_nothing_to_do = not self.follower
-        self.follower.note(conversation)
-        self.follower.postpone()
-        if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
+    def _commit_gathered(self) -> None:
+        self._gathering = None
+        if not self.commit_queued():
             self.queue.wake()
 
-    def _store(self, batch: list[Append]) -> None:
-        self._wait()
+    def commit_queued(self) -> bool:
+        """Store the steps at the head of the queue in the caller's thread, if that is possible at once. Returns whether
+        the queue is empty then; otherwise the thread is to go on."""
+        items, results = self.queue.items, list[PendingResult]()
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            while self._take_receipts() and isinstance(items[0], Append):
+                batch = self._batch(items.popleft())
+                steps = self._linked(batch)
+                if not self._commit_now([(append.position, step) for append, step in steps]):
+                    items.extendleft(reversed(batch))
+                    break
+                results += [append.result for append in batch]
+        finally:
+            self.lock.release()
+        PendingResult.report(results)
+        return not items
+
+    def _commit_now(self, steps: list[tuple[LogPosition, Advance]]) -> bool:
+        """Store steps without waiting for anything but the disk. Returns whether that succeeded."""
+        try:
+            self._mode.stop_waiting(self._driver)
+            self._commit_together([step for _, step in steps])
+        except Exception as error:
+            if _may_have_stored(error):
+                for position, step in steps:
+                    position.in_doubt = step.following.chain
+            return False
+        had_nothing_to_do = not self.follower
+        for position, step in steps:
+            position.move(step)
+            self._mode.count(step)
+            self.follower.note(step.head.key)
+        self.follower.postpone()
+        if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
+            self.queue.wake()  # the thread may be waiting
+        return True
+
+    def _linked(self, batch: list[Append]) -> list[tuple[Append, Advance]]:
+        """Return the steps of a batch that follow the newest ones. The results of the others are conflicts."""
         steps: list[tuple[Append, Advance]] = []
         for append in batch:
             try:
                 steps.append((append, append.advance()))
             except StoreConflict as conflict:
                 append.result.error = conflict
+        return steps
+
+    def _store(self, batch: list[Append]) -> None:
+        self._wait()
+        steps = self._linked(batch)
         for (append, step), error in zip(steps, self._commit(steps), strict=True):
             if error is None:
                 append.position.move(step)
@@ -177,8 +221,7 @@ class Writer(Worker):
     def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
         """Store the steps, all together if possible. Returns for each of them why it could not be stored."""
         try:
-            if steps:
-                self._commit_together([step for _, step in steps])
+            self._commit_together([step for _, step in steps])
             return [None] * len(steps)
         except Exception as error:
             errors: list[Exception | None] = []
@@ -192,13 +235,15 @@ class Writer(Worker):
             return errors
 
     def _commit_together(self, steps: list[Advance]) -> None:
+        if not steps:
+            return
         begun = self._monotonic()
         with transaction.writing(self._driver):
             if not recorder.advance(self._driver, steps):
                 raise MovedOn
             self._receipts.write(self._driver)
         self._receipts.clear()
-        self.inline.measured(self._monotonic() - begun)
+        self.inline.measured(self._monotonic() - begun, len(steps))
 
     def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
         """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
@@ -277,7 +322,7 @@ class WritingThread(ConnectionThread):
         self.check_open()
         if not self._worker.commit_inline(position, step, outgoing):
             append = Append(position, step, outgoing)
-            self._worker.queue.put(append)
+            self._worker.hand_in(append)
             await append.result.future
 
     async def index(self, scope: MemoryScope | None) -> bool:

@@ -205,10 +205,18 @@ class _ObservedWriter(Writer):
         self._after = after
 
     def commit_inline(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> bool:
-        """Store a step inline, if that is possible, and look at the file. Otherwise the thread tries."""
+        """Store a step inline, if that is possible, and look at the file."""
+        return self._observe(partial(super().commit_inline, position, step, outgoing))
+
+    def commit_queued(self) -> bool:
+        """Store the steps that wait inline, if that is possible, and look at the file."""
+        return self._observe(super().commit_queued)
+
+    def _observe(self, commit: Callable[[], bool]) -> bool:
+        """Call `commit`. What it does not store is tried again by the thread, in the same batch."""
         self._before()
         try:
-            stored = super().commit_inline(position, step, outgoing)
+            stored = commit()
         finally:
             self._after()
         if not stored:

@@ -25,13 +25,13 @@ from turnwise.persistence.sqlite.opening import open_for_reading, open_for_writi
 from turnwise.persistence.sqlite.search import follower
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.threads import commit_mode
-from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, InlineCommits
+from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, WORK, InlineCommits
 from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.threads.writer import Writer, WritingThread
 from turnwise.states import LlmResponse, StoreError
 from turnwise.states.values.memory import MemoryQuery, MemoryScope
 
-from ....support.store_internals import query, statements_of, without_repeats
+from ....support.store_internals import NAMES, query, statements_of, without_repeats
 from ....support.walks import Walk
 
 BUSY_TIMEOUT = 5.0
@@ -78,9 +78,13 @@ class Talk:
     async def alone(cls, store: SqliteStore, name: str = "walk") -> Talk:
         """Begin a conversation, and store so many steps that the next one is inline."""
         talk = cls(await Walk(name).into(store, name), Walk(name))
-        for _ in range(LONE):
-            await talk.append()
+        await talk.settle()
         return talk
+
+    async def settle(self) -> None:
+        """Store so many steps that the next one is inline, whatever the thread did before."""
+        for _ in range(LONE):
+            await self.append()
 
     def append(self, *targets: Outgoing) -> Any:
         """The coroutine that stores the next step: a message, or its answer."""
@@ -113,7 +117,7 @@ class TestTheDecision:
     def test_a_conversation_that_is_alone_for_a_turn_is_inline(self) -> None:
         """And no longer when another one comes."""
         inline = InlineCommits()
-        inline.measured(LONGEST / 2)
+        inline.measured(LONGEST / 2, 1)
 
         alone = [inline.allow(1) for _ in range(LONE + 2)]
         other = [inline.allow(2), inline.allow(1)]
@@ -124,7 +128,7 @@ class TestTheDecision:
     def test_a_crowd_is_never_inline(self) -> None:
         """Its steps are stored together by the thread."""
         inline = InlineCommits()
-        inline.measured(0.0)
+        inline.measured(0.0, 1)
 
         assert not any(inline.allow(number % 3) for number in range(30))
 
@@ -138,15 +142,37 @@ class TestTheDecision:
         """One slow commit among quick ones is a hiccup; a few of them are a slow disk, which may recover."""
         inline = InlineCommits()
         for _ in range(2 * LONE):
-            inline.measured(LONGEST / 10)
+            inline.measured(LONGEST / 10, 1)
             inline.allow(1)
         allowed = []
         for seconds in [LONGEST * 2] + [LONGEST * 10] * 3 + [LONGEST / 10] * 30:
-            inline.measured(seconds)
+            inline.measured(seconds, 1)
             allowed.append(inline.allow(1))
 
         assert allowed[:4] == [True, False, False, False]
         assert allowed[-1]
+
+    def test_a_large_batch_may_take_longer(self) -> None:
+        """The work of its steps is no wait for the disk."""
+        inline = InlineCommits()
+        for number in range(2 * LONE):
+            inline.allow(number)
+        inline.measured(LONGEST + 99 * WORK, 100)
+        quick = inline.is_worthwhile
+        for _ in range(10):
+            inline.measured(LONGEST + 199 * WORK, 100)
+
+        assert (quick, inline.is_worthwhile) == (True, False)
+
+    def test_other_work_of_the_thread_goes_first(self) -> None:
+        """The connection is not set back and forth for every step."""
+        inline = InlineCommits()
+        inline.measured(0.0, 1)
+        before = [inline.allow(1) for _ in range(LONE + 1)]
+        inline.disturb()
+        after = [inline.allow(1) for _ in range(LONE + 1)]
+
+        assert before == after == [False] * LONE + [True]
 
     def test_a_memory_has_no_disk(self) -> None:
         """Every step is inline."""
@@ -183,6 +209,8 @@ class TestACommit:
         """In the thread of the caller, behind those by which the connection stops waiting."""
         talk = await Talk.alone(store)
         words = await statements_of(store)
+        await talk.settle()
+        words.clear()
 
         await talk.append()
         await talk.append(Outgoing(2, "screen"))
@@ -228,6 +256,8 @@ class TestACommit:
         before = await store.outbox(["walk"])
 
         words = await statements_of(store)
+        await talk.settle()
+        words.clear()
         talk.log.acknowledge(2, "screen")
         await talk.append()
 
@@ -245,6 +275,72 @@ class TestACommit:
             await talk.append()
 
         assert [path.name for path in database.parent.glob("*-wal")] == []
+
+
+class TestStepsOfManyConversations:
+    """What is handed in during one iteration of the event loop is one commit, in its thread."""
+
+    async def test_are_stored_together_by_their_own_thread(self, store: SqliteStore) -> None:
+        """One transaction, and the writing thread sleeps on."""
+        talks = [await Talk.alone(store, name) for name in NAMES]
+        committed: list[threading.Thread] = []
+
+        def note(statement: str) -> None:
+            if statement == "COMMIT":
+                committed.append(threading.current_thread())
+
+        await store.database.writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
+        await talks[0].settle()
+        committed.clear()
+        await asyncio.gather(*(talk.append() for talk in reversed(talks)))
+
+        assert committed == [threading.current_thread()]
+        assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
+
+    async def test_of_which_one_lost_its_race_are_stored_without_it(self, store: SqliteStore) -> None:
+        """The thread finds out which one."""
+        talks = [await Talk.alone(store, name) for name in NAMES]
+        ahead = (await store.load(NAMES[3])).log
+        await ahead.append(*talks[3].walk.say("first").steps.pop())
+        talks[3].walk.say("first")
+
+        outcomes = await asyncio.gather(*(talk.append() for talk in talks), return_exceptions=True)
+
+        assert [type(outcome) for outcome in outcomes if outcome is not None] == [StoreConflict]
+        assert isinstance(outcomes[3], StoreConflict)
+
+    @pytest.mark.parametrize("mishap", ["lied", "broken"])
+    async def test_are_stored_once_though_a_commit_fails(
+        self, mishap: str, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whether the disk has stored them or not."""
+        talks = [await Talk.alone(store, name) for name in NAMES]
+        with monkeypatch.context() as patch:
+            patch.setattr(transaction, "commit", fails_once({"lied": lied, "broken": broken}[mishap]))
+            await asyncio.gather(*(talk.append() for talk in talks))
+
+        assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
+
+    async def test_keep_their_order_among_other_work(self, store: SqliteStore) -> None:
+        """A deletion that was handed in before a step is done before it."""
+        talks = [await Talk.alone(store, name) for name in NAMES[:3]]
+
+        outcomes = await asyncio.gather(
+            talks[0].append(), store.delete(NAMES[1]), talks[1].append(), talks[2].append(), return_exceptions=True
+        )
+
+        assert [type(outcome) for outcome in outcomes] == [type(None), type(None), StoreConflict, type(None)]
+
+    async def test_are_stored_though_nobody_waits_any_more(self, store: SqliteStore) -> None:
+        """Callers that are cancelled before the commit."""
+        talks = [await Talk.alone(store, name) for name in NAMES]
+        tasks = [asyncio.ensure_future(talk.append()) for talk in talks]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
 
 
 def lied(driver: sqlite3.Connection) -> None:
@@ -330,6 +426,8 @@ class TestTheThread:
                 loop.call_soon_threadsafe(made.set)
 
         await store.database.writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
+        await talk.settle()
+        by.clear()
         for _ in range(10):
             await talk.append()
         await made.wait()
