@@ -46,7 +46,7 @@ class MessageOrder:
         if len(sent) == first:
             if message["role"] == "assistant" and self._needs_user_first:
                 sent.append({"role": "user", "content": BEGINNING})
-        elif _can_merge(sent[-1], message):
+        elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
             sent[-1] = {**sent[-1], **message, "content": _join(sent[-1]["content"], message["content"])}
             return
         elif self._needs_separator:
@@ -76,10 +76,6 @@ def parts_of(content: Content) -> list[WireMessage]:
 
 def _separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
     return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
-
-
-def _can_merge(first: WireMessage, second: WireMessage) -> bool:
-    return first["role"] == second["role"] and may_be_merged(first) and may_be_merged(second)
 
 
 def _join(first: Content, second: Content) -> Content:

@@ -69,13 +69,14 @@ class CachedPrompt:
 
     def _prepare(self, model: str, system: str, wording: Wording | None) -> None:
         """Keep what was written, unless the messages would be written differently now."""
+        is_same_dialogue = model == self._model and wording == self._wording
+        if is_same_dialogue and system == self._system:
+            return
         before, now = write_system(self._system), write_system(system)
-        if (model, wording, len(now)) != (self._model, self._wording, len(before)):
-            self._written = WrittenMessages(model, now, None if wording is None else wording.read)
-        elif system != self._system:
+        if is_same_dialogue and len(now) == len(before):
             self._written.replace_system(now)
         else:
-            return
+            self._written = WrittenMessages(model, now, None if wording is None else wording.read)
         self._model, self._wording = model, wording
         self._system = intern(system)  # most conversations of an engine have one of a few
 

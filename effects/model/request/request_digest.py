@@ -49,7 +49,7 @@ class RequestDigest:
         """The digest of the request, whose messages were all added. `tools` is the canonical JSON of its tools, if that
         is already written. `Pure.`"""
         complete = self._hash.copy()
-        complete.update(f"],{tools or canonical_json(request.tools)},{canonical_json(request.tool_choice)}]".encode())
+        complete.update(f'],{tools or canonical_json(request.tools)},"{request.tool_choice}"]'.encode())
         if request.settings != DEFAULT_SETTINGS:  # a request without settings has the digest that it always had
             complete.update(canonical_json(request.settings.model_dump(exclude_none=True)).encode())
         return complete.hexdigest()

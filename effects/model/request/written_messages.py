@@ -138,7 +138,9 @@ class WrittenMessages:
         if self._turn_start is not None:
             return True
         new = messages[len(self._messages) :]
-        finished = next((place for place, message in enumerate(new) if message.turn >= self._turn), len(new))
+        finished = 0
+        while finished < len(new) and new[finished].turn < self._turn:
+            finished += 1
         if not self._write(new[:finished]):
             return False
         if finished < len(new):
@@ -159,11 +161,14 @@ class WrittenMessages:
     def _settled(self, messages: Sequence[Message]) -> tuple[list[MessageWithResults], int]:
         """The messages with their results, except from the first one whose results may still come, and how many of the
         messages these are. No result of theirs stands behind these."""
-        entries = pair_results(messages)
-        is_open = (None in entry.results and entry.message.turn >= self._turn for entry in entries)
-        first = next(compress(count(), is_open), None)
+        entries = settled = pair_results(messages)
+        end = len(messages)
+        first: int | None = None
+        for number, entry in enumerate(entries):
+            if None in entry.results and entry.message.turn >= self._turn:
+                first = number
+                break
         places = [] if first is None else [place for place, one in enumerate(messages) if one.role != "tool"]
-        settled, end = entries, len(messages)
         while first is not None:
             end = places[first]
             settled = pair_results(messages[:end])
@@ -196,15 +201,14 @@ class WrittenMessages:
             self._order.append(sent, self._sent, first=len(self._system))
         for call in message.tool_calls:
             self._called[legal_name(call.name)] = None
-        self._note_unanswered(entry)
+        if self._unanswered or None in entry.results:
+            self._note_unanswered(entry)
 
     def _note_unanswered(self, entry: MessageWithResults) -> None:
         calls = entry.message.tool_calls
-        if self._unanswered:
-            self._unanswered.difference_update(call.call_id for call in calls)
-        if None in entry.results:
-            pairs = zip(calls, entry.results, strict=True)
-            self._unanswered.update(call.call_id for call, result in pairs if result is None)
+        self._unanswered.difference_update(call.call_id for call in calls)
+        pairs = zip(calls, entry.results, strict=True)
+        self._unanswered.update(call.call_id for call, result in pairs if result is None)
 
     # --- a request
 

@@ -42,11 +42,12 @@ class TypedArguments(Arguments):
         self.docstring: Docstring = read_docstring(docstring_of(function), [parameter.name for parameter in given])
         self._model, schema = _describe(name_of(function), given, self.docstring.parameters)
         super().__init__(schema, [parameter.name for parameter in given], context_names)
+        self._fields = tuple((name, _field(place)) for place, name in enumerate(self.names))
 
     def values(self, text: str) -> dict[str, Any]:
         """The keyword arguments in the types of the function, with its defaults. Raises InvalidArguments."""
-        validated = self._validate(text)
-        return {name: getattr(validated, _field(i)) for i, name in enumerate(self.names)}
+        validated = vars(self._validate(text))
+        return {name: validated[field] for name, field in self._fields}
 
     def check(self, text: str) -> None:
         """Raise InvalidArguments if a call with these arguments could not run."""
