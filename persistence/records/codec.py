@@ -30,7 +30,13 @@ VERSION = 1
 """The version of the format in which events are written. A reader may have to convert older ones."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OWN_COLUMNS = {"at", "event_id"}
+_MICROSECOND = timedelta(microseconds=1)
+_HAVE_COLUMNS = {
+    event: {"type", "at", "event_id", *(("effect_id",) if issubclass(event, Answer) else ())} for event in EVENTS
+}
+"""For each type of event the fields that have a column of their own. A report may name an effect repeatedly, so its
+effect is no column. Kept by type, because to ask pydantic for the classes of an event takes as long as to write it."""
+
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
 _VALIDATORS = {name: event.__pydantic_validator__ for name, event in _EVENT_TYPES.items()}
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
@@ -55,7 +61,7 @@ class EncodedStep(NamedTuple):
     def linked_to(self, previous: bytes) -> tuple[EventRow, HeadRow]:
         """Return the rows with their link; `previous` is the link of the step before. `Pure.`"""
         chain = link(previous, self.content)
-        return self.row._replace(chain=chain), self.head._replace(chain=chain)
+        return EventRow._make((*self.row[:-1], chain)), HeadRow._make((self.head[0], chain, *self.head[2:]))
 
 
 def encode(event: Event, step: Step, previous: bytes) -> tuple[EventRow, HeadRow]:
@@ -133,12 +139,12 @@ def _lean(state: AnyState) -> AnyState:
 
 def next_timer(state: State) -> datetime | None:
     """Return when the first of the state's timers is due. `Pure.`"""
-    return min((value.due for value in vars(state).values() if isinstance(value, Timer)), default=None)
+    return min([value.due for value in vars(state).values() if type(value) is Timer], default=None)
 
 
 def to_microseconds(at: datetime) -> int:
     """Return a moment as microseconds since 1970. `Pure.`"""
-    return (at - _EPOCH) // timedelta(microseconds=1)
+    return (at - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(at: int) -> datetime:
@@ -148,15 +154,16 @@ def from_microseconds(at: int) -> datetime:
 
 def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     """Return the row of a step without its link."""
+    book, fields, columns = step.state.book, vars(event), _HAVE_COLUMNS[type(event)]
     return EventRow(
-        seq=step.state.book.seq,
-        event_id=getattr(event, "event_id", None),
-        effect_id=event.effect_id if isinstance(event, Answer) else None,  # a report may name an effect repeatedly
+        seq=book.seq,
+        event_id=fields.get("event_id"),
+        effect_id=fields["effect_id"] if "effect_id" in columns else None,
         type=event.type,
         version=VERSION,
         at=to_microseconds(event.at),
-        turn=step.state.book.turn,
-        payload=_payload(event),
+        turn=book.turn,
+        payload=_payload(event, columns),
         effects=effects_text(step.effects),
         ended=step.ended.to_json() if step.ended else None,
         state=state,
@@ -179,14 +186,11 @@ def head_row(state: State, text: str, row: EventRow) -> HeadRow:
     )
 
 
-def _payload(event: Event) -> str:
-    """Return the event as JSON, without what has a column of its own. pydantic writes the type first, always."""
-    given = event.messages if isinstance(event, Opened) else ()
-    own = {*_OWN_COLUMNS, "effect_id"} if isinstance(event, Answer) else _OWN_COLUMNS
-    excluded = {*own, "messages"} if given else own
-    text = event.model_dump_json(exclude_defaults=True, exclude=excluded)
-    payload = "{" + text[len(f'{{"type":"{event.type}"') :].removeprefix(",")
-    return with_given_messages(payload, given) if given else payload
+def _payload(event: Event, columns: set[str]) -> str:
+    """Return the event as JSON, without what has a column of its own."""
+    if type(event) is Opened and event.messages:
+        return with_given_messages(event.to_json(columns | {"messages"}), event.messages)
+    return event.to_json(columns)
 
 
 def effects_text(effects: tuple[Effect, ...]) -> str | None:

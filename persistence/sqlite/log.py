@@ -41,7 +41,7 @@ class SqliteLog:
         A disk that reports a failed commit may have stored the step. The same step may be appended again; if it is
         found in the log then, it is not stored a second time.
         """
-        outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets))
+        outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets)) if targets else ()
         await self._database.append(self._position, EncodedStep.of(event, step), outgoing)
 
     async def request(self, event_id: str) -> StoredEntry | None:

@@ -241,7 +241,8 @@ class Writer(Worker):
         with transaction.writing(self._driver):
             if not recorder.advance(self._driver, steps):
                 raise MovedOn
-            self._receipts.write(self._driver)
+            if self._receipts:
+                self._receipts.write(self._driver)
         self._receipts.clear()
         self.inline.measured(self._monotonic() - begun, len(steps))
 
