@@ -9,7 +9,7 @@ from threading import Thread
 
 from ...effects.model.litellm.llm import LiteLlm
 from ...effects.model.port import Llm, name_of
-from ...effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
+from ...effects.model.rehearsal import REHEARSAL
 from ...effects.text import is_encodable
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import ModelSpec, Policy
@@ -121,8 +121,12 @@ class Models:
 
 
 def _make_model(name: str, window: int | None = None) -> Llm:
-    """The model of this name: the rehearsal model, or one of litellm's."""
-    return RehearsalLlm(window=window) if name == REHEARSAL else LiteLlm(name, window=window)
+    """The model of this name: the rehearsal model, which is imported only where it is asked, or one of litellm's."""
+    if name != REHEARSAL:
+        return LiteLlm(name, window=window)
+    from ...effects.model.rehearsal.llm import RehearsalLlm
+
+    return RehearsalLlm(window=window)
 
 
 def _checked(what: str, given: Iterable[GivenModel]) -> Iterable[GivenModel]:

@@ -2,3 +2,6 @@
 
 Nothing here knows litellm or who asks.
 """
+
+REHEARSAL = "rehearsal"
+"""The name under which an engine, a policy and the log know the model."""

@@ -16,12 +16,10 @@ from typing import Any, Final
 from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ..port import ModelAnswer, ModelCall, ModelRequest, Purpose, Token
+from . import REHEARSAL
 from .dialogue import CONDENSED, Reply
 from .preparation import choose_profile, search_terms
 from .rules import reply_to
-
-REHEARSAL = "rehearsal"
-"""The name under which an engine, a policy and the log know the model."""
 
 DELAY = 0.015
 """Seconds before each word, so that a reader can watch the answer come in."""
