@@ -10,9 +10,9 @@ What a conversation asks for in return is in `effects`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from ..values.value import members
 from .answers import (
@@ -111,7 +111,7 @@ ANSWERS = members(AnyEvent, Answer)
 REPORTS = members(AnyEvent, Report)
 EVENTS = members(AnyEvent, Event)
 
-_ANY_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
+_KNOWN = frozenset(EVENTS)
 
 
 def exact(event: Event) -> Event:
@@ -120,6 +120,9 @@ def exact(event: Event) -> Event:
     Call this where foreign code hands in an event, since a pydantic model can be constructed without validation. Raises
     `ValueError` (pydantic's errors are such) for an event that does not hold what it declares. `Pure.`
     """
-    if type(event) not in EVENTS:
+    kind = type(event)
+    if kind not in _KNOWN:
         raise ValueError("this is not an event that a conversation knows")
-    return _ANY_EVENT.validate_json(event.model_dump_json(exclude_defaults=True, warnings="error"))
+    # Each answer comes through here, so pydantic-core is called without what `model_dump_json` and a union add to it.
+    written = event.__pydantic_serializer__.to_json(event, exclude_defaults=True, warnings="error")
+    return cast(Event, kind.__pydantic_validator__.validate_json(written))
