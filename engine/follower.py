@@ -53,7 +53,7 @@ class Follower:
         """A step is stored. `effects` are those that another loop carries out."""
         if effects:
             self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
-        if self._waiting:
+        if self._elsewhere or self._waiting_for_people:
             self._begin()
 
     def take_over(self) -> None:

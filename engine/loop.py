@@ -150,7 +150,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            if self._services.tree.is_watched:
+            if not self.projection.is_read:
                 await self._services.tree.prepare(self.projection)
             if (policy := self.projection.context.policy).redact:
                 event = await self._services.redactor.redacted(event, policy)

@@ -15,7 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from itertools import count
 from typing import Any, TypeAlias
 
 from ...persistence.errors import StorageFailed
@@ -170,12 +169,13 @@ class Mailbox:
             self._draining = self._start(self._drain())
 
     async def _drain(self) -> None:
-        handled = count(1)
+        handled = 0
         try:
             while self._items:
                 await self._handle(self._items[0])
                 self._items.popleft()
-                if not next(handled) % BURST:
+                handled += 1
+                if handled % BURST == 0:
                     await asyncio.sleep(0)
         finally:
             self._is_handling = False

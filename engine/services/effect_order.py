@@ -14,14 +14,12 @@ def dispatch_in_order(
 ) -> None:
     """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
     ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
-    started: list[Effect] = []
-    for effect in effects:
-        if not isinstance(effect, ControlEffect):
-            started.append(effect)
-            continue
-        if started:
-            dispatcher.dispatch(tuple(started), context())
-            started = []
-        dispatcher.abort(conversation_id, effect.effect_id)
-    if started:
-        dispatcher.dispatch(tuple(started), context())
+    begin = 0
+    for end, effect in enumerate(effects):
+        if isinstance(effect, ControlEffect):
+            if begin < end:
+                dispatcher.dispatch(tuple(effects[begin:end]), context())
+            dispatcher.abort(conversation_id, effect.effect_id)
+            begin = end + 1
+    if begin < len(effects):
+        dispatcher.dispatch(tuple(effects[begin:]), context())
