@@ -18,7 +18,7 @@ from ...states.events import ScheduleChanged
 from ...states.machine import transition
 from ...states.states import Failed, Idle, State
 from ..ports import Store
-from ..records.codec import decode, head_row, to_microseconds
+from ..records.codec import head_row, to_microseconds
 from ..records.origin import Origin
 from ..records.rows import EventRow
 from .replay import Fold
@@ -83,7 +83,7 @@ def last_rest(steps: tuple[EventRow, ...]) -> ForkPoint:
     fold = Fold()
     landing: ForkPoint | None = None
     for row in steps:
-        divergence = fold.take(decode(row))
+        divergence = fold.take_row(row)
         if divergence is not None:
             raise StoreError(f"The conversation cannot be forked there: {divergence.reason}")
         if isinstance(fold.state, RESTS):
