@@ -112,7 +112,9 @@ class WrittenMessages:
     def _take_back_changes(self, messages: list[Message]) -> None:
         """Take back what was written of messages that are not the same in this history. Lists are compared by the
         identity of their items first, so this costs next to nothing where nothing has changed."""
-        if messages[: len(self._messages)] == self._messages:
+        beginning = messages[: len(self._messages)]
+        if beginning == self._messages:
+            self._messages = beginning  # equal messages that were read again from the log are the same ones next time
             return
         changed = next(self._changes(messages), None)
         if changed is None and len(messages) >= len(self._messages):

@@ -77,6 +77,17 @@ def assert_same(
     assert digest == request_digest(request)
 
 
+COMPARED: list[str] = []
+
+
+class ComparedMessage(Message):
+    """A message that notes when it is compared."""
+
+    def __eq__(self, other: object) -> bool:
+        COMPARED.append(self.text)
+        return super().__eq__(other)
+
+
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages were written, each time that some were."""
@@ -262,6 +273,20 @@ class TestOneConversation:
             ask(prompt, said, 1)
 
         assert sum(written) == len(said)
+
+    def test_messages_that_were_read_again_are_compared_once(self) -> None:
+        """A conversation may drop its transcript and read it again from the log. The messages are equal then, and from
+        the next request on the same objects."""
+        prompt, said = CachedPrompt(), [ComparedMessage(role="user", text=str(n), turn=1) for n in range(100)]
+        ask(prompt, [*said], 1)
+        read_again = [message.replace() for message in said]
+        COMPARED.clear()
+
+        ask(prompt, read_again, 1)
+        compared = len(COMPARED)
+        ask(prompt, [*read_again, user("Well?")], 1)
+
+        assert compared == len(COMPARED) == 100
 
     @pytest.mark.parametrize("is_lost", [False, True])
     def test_what_a_turn_has_changed_is_written_again(self, written: list[int], is_lost: bool) -> None:
