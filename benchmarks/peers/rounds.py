@@ -33,11 +33,11 @@ class Sizes:
     """How much of everything is done."""
 
     rounds: int = 5
-    slow: float = 8.0
+    slow: float = 5.0
     """Seconds: a system of which a round takes longer has two rounds."""
     turns: int = 200
     long_turns: int = 1000
-    seconds: float = 25.0
+    seconds: float = 15.0
     """How long the conversation of `long_turns` may take; the turns that were held by then count."""
     conversations: int = 100
     turns_each: int = 10
