@@ -63,7 +63,7 @@ def alone(results: Results) -> str:
             else:
                 verdict = ", met" if figure["met"] else ", **missed**"
                 aim = f"{figure['aim']}{verdict}" if figure["aim"] else ""
-                rows.append(f"| {figure['what'].strip()} | {figure['value']} | {aim} |")
+                rows.append(f"| {_title(figure['what'])} | {figure['value']} | {aim} |")
     return _lines(rows)
 
 
@@ -74,12 +74,7 @@ def profile(results: Results) -> str:
         if "not measured" in figure:
             rows.append("| the profile | not measured |")
         else:
-            total = figure["name"].startswith("calls-")
-            rows.append(
-                f"| **{figure['what']}** | {figure['value']} |"
-                if total
-                else f"| {figure['what'].strip()} | {figure['value']} |"
-            )
+            rows.append(f"| {_title(figure['what'])} | {figure['value']} |")
     return _lines(rows)
 
 
@@ -120,6 +115,11 @@ def summary(results: Results) -> str:
         f"next message {ready:.0f} ms after its database is opened. [docs/benchmarks.md](docs/benchmarks.md) has every "
         "figure, those that miss their aim too, and `make bench` measures them again.\n"
     )
+
+
+def _title(what: str) -> str:
+    """A figure that belongs to the one before it is indented where it is printed, and has a dash in a table."""
+    return f"– {what.strip()}" if what.startswith(" ") else what
 
 
 def _floor(results: Results) -> list[str]:
