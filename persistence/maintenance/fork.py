@@ -83,7 +83,7 @@ def last_rest(steps: tuple[EventRow, ...]) -> ForkPoint:
     fold = Fold()
     landing: ForkPoint | None = None
     for row in steps:
-        divergence = fold.take_row(row)
+        divergence = fold.take_rows((row,))
         if divergence is not None:
             raise StoreError(f"The conversation cannot be forked there: {divergence.reason}")
         if isinstance(fold.state, RESTS):

@@ -5,13 +5,15 @@ rules have changed since or the file is damaged. A database of real conversation
 the rules.
 
 Equal texts are equal values. So only the event of a row is decoded: what it leads to is written as JSON and compared
-with the row. Only where that differs is the rest of the row decoded, compared as values, and reported.
+with the row. This is done stage by stage for a page of rows, so that the code of a stage stays in the caches of the
+processor, which takes a sixth less time. Only a page that differs is taken step by step: its rows are decoded in full,
+compared as values, and the first one that differs is reported.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...states.context import Context
@@ -32,6 +34,10 @@ from ..records.digests import GENESIS, digest, link
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_link
 from ..records.rows import EventRow, HeadRow
+
+PAGE = 32
+"""How many rows are taken together. Chosen by measurement: from 30 to 130 rows take the same time, fewer and more take
+longer."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ async def replay_conversation(store: Store, conversation_id: str) -> ReplayRepor
 
 @dataclass(slots=True)
 class Fold:
-    """A replay under way. `take` or `take_row` must be given every step, in order."""
+    """A replay under way. `take` or `take_rows` must be given every step, in order."""
 
     seq: int = 0
     chain: bytes = GENESIS
@@ -100,17 +106,17 @@ class Fold:
     _events: dict[int, Event] = field(default_factory=dict)
     """The events, by step, whose texts may still be delivered. A conversation in `Idle` refers to none."""
 
-    def take_row(self, row: EventRow) -> Divergence | None:
-        """Take one step as it is stored, unless it comes out differently. Returns the divergence. Raises `Damaged` if
-        the row cannot be read."""
-        event = decode_event(row)
-        try:
-            step = self._step(event)
-        except Refused:
-            step = None
-        if step is None or step.ignored or not self._is_stored_as(row, step):
-            return self.take(decode(row))
-        self._advance(event, step, row.chain)
+    def take_rows(self, rows: Sequence[EventRow]) -> Divergence | None:
+        """Take steps as they are stored, up to the first that comes out differently. Returns that divergence.
+
+        Raises `Damaged` at a row that cannot be read; the steps before it are taken then. The rows are in memory
+        together with what they lead to, so a long log is to be given page by page.
+        """
+        steps = self._steps(rows)
+        if steps is None or not _are_stored(rows, [step for _, step in steps]):
+            return next(filter(None, map(self.take, map(decode, rows))), None)
+        for row, (event, step) in zip(rows, steps, strict=True):
+            self._advance(event, step, row.chain)
         return None
 
     def take(self, entry: StoredEntry) -> Divergence | None:
@@ -145,15 +151,32 @@ class Fold:
         """Return the report of the steps so far."""
         return ReplayReport(self.seq, divergence, tuple(self.deliveries))
 
-    def _is_stored_as(self, row: EventRow, step: Step) -> bool:
-        """Whether the row is the next one of the log, undamaged, and says the same as this step, in the same words."""
-        return (
-            row.seq == self.seq + 1
-            and row.effects == effects_text(step.effects)
-            and row.ended == (None if step.ended is None else step.ended.to_json())
-            and row.state == digest(step.state.to_json())
-            and row.chain == link(self.chain, content_of(row))
-        )
+    def _steps(self, rows: Sequence[EventRow]) -> list[tuple[Event, Step]] | None:
+        """Return the events of rows that follow this step, and what they lead to. None if a row is missing, damaged or
+        cannot be read, or if one leads to nothing."""
+        if not self._are_linked(rows):
+            return None
+        steps: list[tuple[Event, Step]] = []
+        state, context = self.state, self.context
+        try:
+            for event in list(map(decode_event, rows)):
+                step = _step(state, event, context)
+                if step is None or step.ignored:
+                    return None
+                steps.append((event, step))
+                state, context = step.state, context.after(event)
+        except (Damaged, Refused):
+            return None
+        return steps
+
+    def _are_linked(self, rows: Sequence[EventRow]) -> bool:
+        """Whether these are the next rows of the log, undamaged."""
+        seq, chain = self.seq, self.chain
+        for row, content in zip(rows, list(map(content_of, rows)), strict=True):
+            seq, chain = seq + 1, link(chain, content)
+            if row.seq != seq or row.chain != chain:
+                return False
+        return True
 
     def _advance(self, event: Event, step: Step, chain: bytes) -> None:
         self.seq, self.chain, self.state = self.seq + 1, chain, step.state
@@ -168,7 +191,7 @@ class Fold:
     def _outcome(self, entry: StoredEntry) -> tuple[Step | None, str | None]:
         """Return what the event leads to now, or why it leads to nothing."""
         try:
-            step = self._step(entry.event)
+            step = _step(self.state, entry.event, self.context)
         except Refused as refused:
             return None, f"Step {entry.seq} is refused now, with the code {refused.code}."
         if step is None:
@@ -177,10 +200,21 @@ class Fold:
             return None, f"Step {entry.seq} is ignored now."
         return step, None
 
-    def _step(self, event: Event) -> Step | None:
-        if self.state is not None:
-            return transition(self.state, event, self.context)
-        return begin(event) if isinstance(event, Opened) else None
+
+def _step(state: State | None, event: Event, context: Context) -> Step | None:
+    """Return what an event leads to; None for a first event that does not open a conversation. Raises `Refused`."""
+    if state is not None:
+        return transition(state, event, context)
+    return begin(event) if isinstance(event, Opened) else None
+
+
+def _are_stored(rows: Sequence[EventRow], steps: Sequence[Step]) -> bool:
+    """Whether the rows say the same as these steps, in the same words."""
+    return (
+        [row.effects for row in rows] == [effects_text(step.effects) for step in steps]
+        and [row.ended for row in rows] == [None if step.ended is None else step.ended.to_json() for step in steps]
+        and [row.state for row in rows] == list(map(digest, [step.state.to_json() for step in steps]))
+    )
 
 
 def _run(fold: Fold, divergences: Iterable[Divergence | None]) -> ReplayReport:
@@ -193,7 +227,8 @@ def _run(fold: Fold, divergences: Iterable[Divergence | None]) -> ReplayReport:
 def replay_record(record: ConversationRecord) -> ReplayReport:
     """Replay a conversation by its rows, as `replay_conversation` does. `Pure.`"""
     fold = Fold()
-    report = _run(fold, map(fold.take_row, record.steps))
+    pages = (record.steps[start : start + PAGE] for start in range(0, len(record.steps), PAGE))
+    report = _run(fold, map(fold.take_rows, pages))
     if report.divergence is None:
         return fold.report(fold.end(record.head))
     return fold.report(_in_full(report.divergence, record.head))

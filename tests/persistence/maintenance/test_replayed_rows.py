@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from turnwise.persistence.maintenance import replay as replays
-from turnwise.persistence.maintenance.replay import Divergence, Fold, ReplayReport, replay, replay_record
+from turnwise.persistence.maintenance.replay import PAGE, Divergence, Fold, ReplayReport, replay, replay_record
 from turnwise.persistence.records.codec import content_of, decode, encode
 from turnwise.persistence.records.conversation_record import ConversationRecord
 from turnwise.persistence.records.digests import GENESIS, link
@@ -175,6 +175,47 @@ class TestDivergences:
         assert report.divergence == by_values(record).divergence
 
 
+LONG = turns(20)
+AROUND_PAGES = (1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 1, len(LONG.steps) - 1)
+"""Steps at the ends of pages, and next to them."""
+
+
+@pytest.mark.parametrize("seq", AROUND_PAGES)
+class TestPages:
+    """Rows are taken page by page; where a page begins and ends makes no difference."""
+
+    def test_a_divergence_is_found_at_its_step(self, seq: int) -> None:
+        """The steps before it in its page are taken."""
+        record = changed(LONG, seq, lambda row: row._replace(state=b"another digest.."))
+
+        report = replay_record(record)
+
+        assert (report.events, _found(report).reason) == (seq - 1, f"Step {seq} leads to another state now.")
+        assert _found(report).actual.state == LONG.steps[seq - 1][1].state
+        assert report == by_values(record)
+
+    @pytest.mark.parametrize("change", [{"at": 0}, {"type": "no such thing"}, {"payload": "not JSON"}, {"turn": 9}])
+    def test_damage_is_found_at_its_step(self, seq: int, change: dict[str, object]) -> None:
+        """A row that was changed, also into one that cannot be read."""
+        rows, head = rows_of(LONG.steps)
+        rows[seq - 1] = rows[seq - 1]._replace(**change)
+        record = record_of(rows, head)
+
+        report = replay_record(record)
+
+        assert (report.events, _found(report).seq) == (seq - 1, seq)
+        assert report == by_values(record)
+
+    def test_a_missing_step_is_found(self, seq: int) -> None:
+        """The page is one row longer than the log has."""
+        rows, head = rows_of(LONG.steps)
+        del rows[seq - 1]
+
+        report = replay_record(record_of(rows, head))
+
+        assert (report.events, _found(report).reason) == (seq - 1, f"Step {seq} is missing: the file is damaged.")
+
+
 def _found(report: ReplayReport) -> Divergence:
     assert report.divergence is not None
     return report.divergence
@@ -202,7 +243,7 @@ class TestCost:
         before, most, fold = _events_in_memory(), 0, Fold()
 
         for row in rows:
-            assert fold.take_row(row) is None
+            assert fold.take_rows((row,)) is None
             if row.seq % 20 == 0:
                 most = max(most, _events_in_memory() - before)
 
