@@ -47,8 +47,9 @@ _ROLE: TypeAdapter[Role] = TypeAdapter(Role)
 class SqliteStore:
     """One database of conversations. Made by `open`; whoever opens it must `close` it.
 
-    Every method leaves the disk to a thread and never blocks the event loop. Besides what each of them says, all raise
-    `StorageFailed` if the disk fails, and `StoreError` once the store is closed.
+    Every method leaves the disk to a thread and does not block the event loop. One thing is an exception: a step is
+    committed in the event loop's thread where the disk is so quick that a change of threads would take longer. Besides
+    what each of them says, all raise `StorageFailed` if the disk fails, and `StoreError` once the store is closed.
     """
 
     def __init__(self, database: Database) -> None:

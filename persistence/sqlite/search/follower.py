@@ -36,7 +36,8 @@ WHERE conversations.seq > coalesce(text_positions.seq, 0)
 
 
 class Follower:
-    """Which conversations are ahead of the index. Only the writing thread uses it, apart from `is_current`."""
+    """Which conversations are ahead of the index. Only the holder of the writer's lock uses it, apart from
+    `is_current`."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

@@ -143,19 +143,17 @@ class Writer(Worker):
             self.lock.release()
 
     def hand_in(self, append: Append) -> None:
-        """Have a step stored with those that are handed in during the same iteration of the event loop, or by the
-        thread if the disk is slow. To be called in the event loop."""
+        """Have a step stored with those that are handed in during the same iteration of the event loop. To be called in
+        the event loop."""
         self.queue.items.append(append)
         loop = asyncio.get_running_loop()
-        if not self.inline.is_worthwhile:
-            self.queue.wake()
-        elif self._gathering is not loop:
+        if self._gathering is not loop:
             self._gathering = loop
-            loop.call_soon(self._commit_gathered)
+            loop.call_soon(self._store_gathered)
 
-    def _commit_gathered(self) -> None:
+    def _store_gathered(self) -> None:
         self._gathering = None
-        if not self.commit_queued():
+        if not (self.inline.is_worthwhile and self.commit_queued()):
             self.queue.wake()
 
     def commit_queued(self) -> bool:
