@@ -153,7 +153,11 @@ class Fold:
 
     def _steps(self, rows: Sequence[EventRow]) -> list[tuple[Event, Step]] | None:
         """Return the events of rows that follow this step, and what they lead to. None if a row is missing, damaged or
-        cannot be read, or if one leads to nothing."""
+        cannot be read, or if one leads to nothing.
+
+        Behind a step that differs, events meet states that they do not belong to. Whatever is raised there must not
+        hide that step.
+        """
         if not self._are_linked(rows):
             return None
         steps: list[tuple[Event, Step]] = []
@@ -165,7 +169,7 @@ class Fold:
                     return None
                 steps.append((event, step))
                 state, context = step.state, context.after(event)
-        except (Damaged, Refused):
+        except Exception:
             return None
         return steps
 

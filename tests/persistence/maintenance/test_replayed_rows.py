@@ -17,7 +17,7 @@ from turnwise.persistence.records.conversation_record import ConversationRecord
 from turnwise.persistence.records.digests import GENESIS, link
 from turnwise.persistence.records.entry import StoredEntry
 from turnwise.persistence.records.rows import EventRow, HeadRow
-from turnwise.states import DeliverToUser, Event, Step, Transcript
+from turnwise.states import Context, DeliverToUser, Event, ModelSpec, Policy, State, Step, Transcript, transition
 from turnwise.states.log import LogEntry
 from turnwise.states.replies.reply_text import text_of_reply
 from turnwise.testing import strategies
@@ -221,6 +221,21 @@ def _found(report: ReplayReport) -> Divergence:
     return report.divergence
 
 
+def test_a_fault_behind_a_divergence_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that differ at step 2 may fail at step 3, whose event belongs to another state: step 2 is reported."""
+    rows, head = rows_of(turns(2).steps)
+
+    def changed_rules(state: State, event: Event, context: Context) -> Step:
+        if state.book.seq > 1:
+            raise LookupError(event.type)
+        return transition(state, event, context.replace(policy=Policy(models=(ModelSpec(name="another"),))))
+
+    monkeypatch.setattr(replays, "transition", changed_rules)
+    report = replay_record(record_of(rows, head))
+
+    assert (report.events, _found(report).seq, _found(report).reason) == (1, 2, "Step 2 has other effects now.")
+
+
 class TestCost:
     """What a step that comes out as it was stored does not cost."""
 
@@ -268,7 +283,7 @@ def test_rows_replay_whatever_happened(trace: Trace) -> None:
 
 def _delivered(steps: Iterable[tuple[Event, Step]]) -> Iterator[str]:
     """The texts of the deliveries, each under the rules that held then."""
-    transcript, context = Transcript(), replays.Context()
+    transcript, context = Transcript(), Context()
     for event, step in steps:
         transcript.add(LogEntry.of(event, step))
         context = context.after(event)
