@@ -85,7 +85,7 @@ class Tagged(Value):
         return schema
 
 
-# The four slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
+# The slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
 _put_values, _put_fields_set, _put_extra, _put_private = (
     BaseModel.__dict__[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
@@ -93,18 +93,16 @@ _put_values, _put_fields_set, _put_extra, _put_private = (
 _new = object.__new__
 
 
-def _filled(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
-    value = _new(cls)
-    _put_values(value, values)
-    _put_fields_set(value, fields_set)
-    _put_extra(value, None)
-    _put_private(value, None)
-    return value
-
-
 def changed(value: V, changes: dict[str, Any]) -> V:
     """Return the value with these fields changed, as `Value.replace` does. `Pure.`"""
-    return _filled(type(value), {**value.__dict__, **changes}, value.__pydantic_fields_set__)
+    cls = type(value)
+    other = _new(cls)
+    _put_values(other, {**value.__dict__, **changes})
+    if cls not in _LAYOUTS:
+        _put_fields_set(other, value.__pydantic_fields_set__)
+        _put_extra(other, None)
+        _put_private(other, None)
+    return other
 
 
 _Layout = tuple[dict[str, Any], frozenset[str], set[str]]
@@ -122,11 +120,13 @@ def make_part(cls: type[V], fields: dict[str, Any]) -> V:
     The fields must be valid: they come out of values that were validated. The part is always written in the declared
     order of its fields. Raises TypeError if a required field is missing, or one is unknown.
     """
-    defaults, required, names = _LAYOUTS[cls]
+    defaults, required, _ = _LAYOUTS[cls]
     values = {**defaults, **fields}
     if len(values) != len(defaults) or not required <= fields.keys():
         raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
-    return _filled(cls, values, names)
+    part = _new(cls)
+    _put_values(part, values)
+    return part
 
 
 if TYPE_CHECKING:
@@ -145,7 +145,17 @@ class Part(Value, metaclass=_MadeUnchecked):
 
     Validating them again would be most of the cost of a transition. So the constructor takes its arguments, by keyword,
     as they are. A part that is read back from JSON is validated like everything from outside.
+
+    Only the fields of a part are written when the machine makes it. What pydantic keeps beside the fields of a model is
+    the same for all such parts, so it is returned when somebody asks for it.
     """
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("__pydantic_extra__", "__pydantic_private__"):
+                return None
+            return _LAYOUTS[type(self)][2] if name == "__pydantic_fields_set__" else super().__getattr__(name)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:

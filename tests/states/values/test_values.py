@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import cProfile
 import json
+import pickle
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -315,6 +317,10 @@ class TestParts:
         assert made.to_json() == Late.model_validate_json(made.to_json()).to_json() == '{"left":1,"right":5,"last":3}'
 
 
+PARTS = (Heard(seq=3), Heard.model_validate({"seq": 3}), Heard(seq=3, index=9).replace(index=0))
+"""A part that the machine made, the same one as it was read, and as it came out of a change."""
+
+
 def python_calls(action: Callable[[], object]) -> int:
     """How many functions written in Python this action calls, with itself."""
     profile = cProfile.Profile(builtins=False)
@@ -384,6 +390,37 @@ class TestEquality:
         """An object that equals everything equals a value, on either side."""
         assert Heard(seq=3) == ANY
         assert Heard(seq=3) == ANY
+
+
+@pytest.mark.parametrize("part", PARTS, ids=["made", "read", "changed"])
+class TestWhatPydanticKeeps:
+    """A part that the machine made has everything that a model of pydantic has."""
+
+    def test_it_has_the_attributes_of_a_model(self, part: Heard) -> None:
+        """It has no extra fields and no private attributes, and an unknown attribute is an error."""
+        assert (part.model_extra, part.__pydantic_private__) == (None, None)
+        assert dict(part) == {"type": "heard", "seq": 3, "index": 0}
+        with pytest.raises(AttributeError, match="'Heard' object has no attribute 'text'"):
+            part.text  # type: ignore[attr-defined]  # noqa: B018
+
+    def test_it_is_frozen(self, part: Heard) -> None:
+        """A field cannot be set, and neither can anything else."""
+        for name in ("seq", "text"):
+            with pytest.raises(ValidationError, match="frozen"):
+                setattr(part, name, 4)
+
+    def test_it_is_copied(self, part: Heard) -> None:
+        """It can be copied, deeply copied, pickled, and copied with a change; copies are equal and written alike."""
+        copies = (copy.copy(part), copy.deepcopy(part), pickle.loads(pickle.dumps(part)), part.model_copy())
+
+        assert all(one == part and one.to_json() == part.to_json() for one in copies)
+        assert {hash(one) for one in copies} == {hash(part)}
+        assert part.model_copy(update={"index": 7}) == Heard(seq=3, index=7)
+
+    def test_it_is_written_without_the_fields_that_were_not_given(self, part: Heard) -> None:
+        """The machine gives a part all its fields; one that was read has those that were written."""
+        assert part.model_dump(exclude_unset=True) == {name: getattr(part, name) for name in part.model_fields_set}
+        assert part.model_fields_set in ({"seq"}, {"type", "seq", "index"})
 
 
 def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> None:
