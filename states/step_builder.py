@@ -98,7 +98,7 @@ class StepBuilder(Generic[S_co]):
         if self.is_handed_over:
             self.change_turn(profile=self.profile, model=0)
 
-    def change_turn(self, **changes: object) -> None:
+    def change_turn(self, /, **changes: object) -> None:
         """Change these fields of the turn's record."""
         self.turn = changed(self.turn, changes)
 
@@ -109,7 +109,8 @@ class StepBuilder(Generic[S_co]):
     def spend(self, usage: Usage) -> None:
         """Add the cost of something that was done for the turn."""
         if usage.is_anything:
-            self.change_turn(spent=self.turn.spent + usage, usage=self.turn.usage + usage)
+            turn = self.turn
+            self.change_turn(spent=turn.spent + usage, usage=turn.usage + usage)
 
     def set_nudge(self, nudge: Made) -> None:
         """Remind the model of this in the next request."""
@@ -266,11 +267,11 @@ class StepBuilder(Generic[S_co]):
         """All effects: first those that enter the transcript, then the others."""
         return (*self._persisting, *self._acting)
 
-    def within_turn(self, kind: type[T], **fields: object) -> T:
+    def within_turn(self, kind: type[T], /, **fields: object) -> T:
         """Create a state of this type, within the turn under way."""
         common = {"book": self.book, "turn": self.turn, "inbox": self.inbox, "resumes": self.resumes}
         return make_part(kind, common | fields)
 
-    def same(self, **changes: object) -> S_co:
+    def same(self, /, **changes: object) -> S_co:
         """The state as it was, one step later, with these fields changed."""
         return self.state.replace(book=self.book, **changes)

@@ -20,22 +20,23 @@ from ..values.value import later
 def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
     """Take over what every response brings: its text enters the transcript, its cost is counted, and the nudge of its
     request is used up."""
-    step.window_used = event.usage.tokens
-    step.spend(event.usage)
+    usage, calls, policy, said = event.usage, event.tool_calls, context.policy, step.heard()
+    step.window_used = usage.tokens
+    step.spend(usage)
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
     changes["cut_off"] = event.finish_reason == "length"
     changes["condensed"] = step.turn.condensed and is_full(step, context, step.window_used)
-    has_text = bool(text_of_reply(event.content, context.policy).strip())
+    has_text = bool(text_of_reply(event.content, policy).strip())
     if has_text:
-        changes["final"] = step.heard()
-    if has_text or event.tool_calls:
+        changes["final"] = said
+    if has_text or calls:
         changes["empties"] = 0
-    if window := context.policy.repeats.window:
+    if window := policy.repeats.window:
         changes["earlier_calls"] = remember(step.turn.earlier_calls, (), window)
     step.change_turn(**changes)
-    step.persist(step.heard())
-    if event.tool_calls:
-        step.set_round(Round(calls=tuple(RoundCall.of(call, step.seq) for call in event.tool_calls)))
+    step.persist(said)
+    if calls:
+        step.set_round(Round(calls=tuple(RoundCall.of(call, step.seq) for call in calls)))
 
 
 # --- calls

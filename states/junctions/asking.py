@@ -51,16 +51,17 @@ def send(step: StepBuilder[State], at: datetime, context: Context, *, attempt: i
 def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context) -> RequestLlm:
     """The request that this turn wants now. The last one of its budget goes out without tools, if the policy says so.
     `Pure.`"""
-    limits = context.policy.limits
-    is_last = limits.last == "answer_now" and turn.requests >= limits.requests
+    policy, profile, is_plain = context.policy, turn.profile, turn.plain
+    limits = policy.limits
+    is_last = turn.requests >= limits.requests and limits.last == "answer_now"
     return RequestLlm(
         effect_id=effect_id,
-        model=models_of(context.policy, turn.profile)[turn.model].name,
-        profile=turn.profile,
+        model=models_of(policy, profile)[turn.model].name,
+        profile=profile,
         memory=turn.memory,
         nudge=_nudge_of(turn),
-        plain=turn.plain,
-        tool_choice="none" if is_last or turn.plain else "auto",
+        plain=is_plain,
+        tool_choice="none" if is_last or is_plain else "auto",
         at=at,
     )
 

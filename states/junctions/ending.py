@@ -88,12 +88,12 @@ def leave_turn(step: StepBuilder[State], context: Context) -> None:
     """The turn is over: record its outcome, in the log of a sub-agent also for its parent."""
     ending = step.ending
     assert ending is not None, "a handler that ends a turn has called `conclude`"
-    turn = step.turn
+    turn, deliveries = step.turn, step.turn.deliveries
     step.ended = ending.replace(
         usage=turn.usage,
-        deliveries=turn.deliveries,
+        deliveries=deliveries,
         user_response=spoken_and_delivered(turn),
-        silent=not turn.deliveries,
+        silent=not deliveries,
         profile=turn.profile if context.revision >= NAMES_PROFILES else "",
     )
     if context.role == "sub_agent":

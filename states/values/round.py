@@ -120,12 +120,13 @@ class Round(Part):
     @property
     def queued(self) -> tuple[RoundCall, ...]:
         """The calls that do not run, have no result and are not in doubt, in order."""
-        if not (self.running or self.settled or self.doubtful):
-            return self.calls
-        begun = {running.call_id for running in self.running}.union(self.settled, self.doubtful)
-        if len(begun) == len(self.calls):
+        calls, running, settled, doubtful = self.calls, self.running, self.settled, self.doubtful
+        if not (running or settled or doubtful):
+            return calls
+        begun = {one.call_id for one in running}.union(settled, doubtful)
+        if len(begun) == len(calls):
             return ()
-        return tuple(call for call in self.calls if call.call_id not in begun)
+        return tuple(call for call in calls if call.call_id not in begun)
 
     @property
     def unfinished(self) -> tuple[Child, ...]:
@@ -140,10 +141,10 @@ class Round(Part):
 
     def next_to_start(self, parallel: int) -> RoundCall | None:
         """The call that may start now, or None. `Pure.`"""
-        waiting = self.queued
-        if not waiting or len(self.running) >= parallel or self._needs_approval(waiting[0]):
+        running, waiting = self.running, self.queued
+        if not waiting or len(running) >= parallel or self._needs_approval(waiting[0]):
             return None
-        if self.running and (waiting[0].runs_alone or self._runs_exclusively):
+        if running and (waiting[0].runs_alone or self._runs_exclusively):
             return None
         return waiting[0]
 
@@ -200,12 +201,11 @@ class Round(Part):
 
     def settle(self, call_id: str, *, failed: bool = False) -> Round:
         """This round, done with the call."""
-        settled = self.settled if call_id in self.settled else (*self.settled, call_id)
-        doubtful = tuple(one for one in self.doubtful if one != call_id)
+        settled = self.settled
         return self.replace(
             running=self._without(call_id),
-            settled=settled,
-            doubtful=doubtful,
+            settled=settled if call_id in settled else (*settled, call_id),
+            doubtful=tuple(one for one in self.doubtful if one != call_id),
             failed=self.failed or failed,
         )
 

@@ -45,7 +45,7 @@ class Value(BaseModel):
         frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
     )
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, /, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
         return changed(self, changes)
 
@@ -136,7 +136,7 @@ else:
     class _MadeUnchecked(ModelMetaclass):
         """The metaclass of parts: calling a class does not validate the arguments."""
 
-        def __call__(cls, **fields: Any) -> Any:
+        def __call__(cls, /, **fields: Any) -> Any:
             return make_part(cls, fields)
 
 
