@@ -279,8 +279,9 @@ class Loop:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
             dispatch_in_order(effects, self._services.dispatcher, self.conversation_id, self.effect_context)
-        except Exception:
-            # The step is stored. Its effects are asked for again when the conversation is taken over.
+        except (Exception, asyncio.CancelledError):
+            # The step is stored. Its effects are asked for again when the conversation is taken over. Nothing here
+            # waits, so a CancelledError is the dispatcher's own, and would leave the event in the mailbox.
             logger.exception("The dispatcher failed.")
             self._fail(StoreError(_BROKEN))
 

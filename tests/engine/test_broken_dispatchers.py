@@ -142,10 +142,11 @@ class TestAnswers:
 class TestFailures:
     """Dispatchers that raise."""
 
-    async def test_the_conversation_is_taken_over_when_dispatch_raises(self) -> None:
+    @pytest.mark.parametrize("failure", [OSError("no broker"), asyncio.CancelledError()])
+    async def test_the_conversation_is_taken_over_when_dispatch_raises(self, failure: BaseException) -> None:
         """The step is stored. The caller gets an error instead of waiting for ever, and whoever asks next finds the
         effect asked for again."""
-        failures = [OSError("no broker")]
+        failures = [failure]
 
         def started(self: HostDispatcher, effect: AwaitedEffect, context: EffectContext) -> None:
             if failures:
