@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
@@ -24,28 +25,24 @@ SENDING_GRACE = 5.0
 that hang."""
 
 
+@dataclass(eq=False, slots=True)
 class _Queued:
     """An effect that waits for its turn."""
 
-    __slots__ = ("context", "effect")
-
-    def __init__(self, effect: Any, context: EffectContext) -> None:
-        self.effect = effect
-        self.context = context
+    effect: Any
+    context: EffectContext
 
 
+@dataclass(eq=False, slots=True)
 class _Running:
     """An effect that was started, and whether somebody has aborted it, or its conversation closes. `aborting` tells its
     performer to stop."""
 
-    __slots__ = ("aborting", "is_aborted", "is_stopping", "queued", "task")
-
-    def __init__(self, queued: _Queued) -> None:
-        self.queued = queued
-        self.task: asyncio.Task[Answer | None]
-        self.aborting: asyncio.Task[None] | None = None
-        self.is_aborted = False
-        self.is_stopping = False
+    queued: _Queued
+    task: asyncio.Task[Answer | None] = field(init=False)
+    aborting: asyncio.Task[None] | None = None
+    is_aborted: bool = False
+    is_stopping: bool = False
 
     def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]) -> None:
         """Start the task. `then` is called when it has ended, also if it was cancelled before it began."""

@@ -30,10 +30,8 @@ class AnswerIntake:
         """Hand in an answer, and return at once. Raises `InvalidInput` for what is not an answer."""
         asyncio.get_running_loop()  # raises RuntimeError in another thread
         checked_answer(answer)
-        if type(conversation_id) is str and self._registry.answer(conversation_id, answer):
-            return
         checked_id(conversation_id)
-        if not self._is_closing():
+        if not self._registry.answer(conversation_id, answer) and not self._is_closing():
             task = asyncio.ensure_future(self._load_and_answer(conversation_id, answer))
             self._loading.add(task)
             task.add_done_callback(self._loading.discard)

@@ -8,6 +8,9 @@
 
 Because of this order nothing is lost in a crash. If the append fails, memory and store both stay as they were.
 
+All of this happens in the call that brings the event in, until something has to be waited for: `intake` says how. What
+only some conversations need (updates, redaction, observers of requests) is not begun where nobody needs it.
+
 Another loop, in this process or in another one, may drive the same conversation over the same store. The log decides
 between them: an append to a log that has moved on is a conflict. The loop then follows the steps that it missed, shows
 them to its watchers, and puts its event to the machine again.
@@ -27,15 +30,7 @@ from ..persistence.errors import Damaged, StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
-from ..states.events import (
-    AgentMessage,
-    CompactionRequested,
-    Event,
-    Request,
-    RetryRequested,
-    UserMessage,
-    WakeUp,
-)
+from ..states.events import AgentMessage, CompactionRequested, Event, Request, RetryRequested, UserMessage, WakeUp
 from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import Policy
@@ -91,8 +86,9 @@ class Loop:
         self._history = history
         self._services = services
         self._suspended = SuspendedCalls()
-        needs_task = not getattr(type(log), "NEEDS_NO_TASK", False)
-        self._mailbox = Mailbox(self._take, asyncio.ensure_future if needs_task else services.immediately.start)
+        needs_task = not getattr(type(log), "NEEDS_NO_TASK", False)  # see `Log`
+        start = asyncio.ensure_future if needs_task else services.immediately.start
+        self._mailbox = Mailbox(self._take, start)
         self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: tuple[Event, ...] = ()
         self._failure: TurnwiseError | None = None
@@ -162,7 +158,7 @@ class Loop:
             raise
 
     def _fail_after(self, error: Exception, event: Event | None) -> None:
-        """Fail for good where an event could not be taken for a reason that will not pass."""
+        """Fail for good if `error` is a reason that will not pass. Otherwise a request only fails itself."""
         if isinstance(error, Refused | StorageFailed):
             return
         if isinstance(error, StoreError | UnknownConversation):
@@ -259,10 +255,11 @@ class Loop:
         self.follower.note(() if is_own else step.effects)
         if isinstance(step.state, Closed):
             self.projection.release()
-        if self._failure is None and not self._is_closing:
+        if not self.has_ended:
             self._services.owner.moved(self.conversation_id)
 
     def _publish(self, entry: LogEntry, state: AnyState) -> None:
+        """Move the projection on, and show the step to those who watch or wait."""
         tree, projection = self._services.tree, self.projection
         is_tree_watched = tree.is_watched
         updates = projection.advance(entry, state, is_watched=is_tree_watched or self.feed.is_watched)

@@ -129,8 +129,9 @@ class RecentRequests:
         return self._remembered(event_id)
 
     def _remembered(self, event_id: str) -> HandledRequest | None:
-        handled = self._recent.get(event_id)
-        return self._no_ops.get(event_id) if handled is None and self._no_ops is not None else handled
+        if (handled := self._recent.get(event_id)) is None and self._no_ops:
+            return self._no_ops.get(event_id)
+        return handled
 
     def _same(self, request: Request, filled: Filled, handled: HandledRequest | None) -> HandledRequest | None:
         if handled is not None:

@@ -192,7 +192,7 @@ def _origin(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _advice(name: str, kind: type[Settings]) -> str:
-    from difflib import get_close_matches  # nobody else needs it
+    from difflib import get_close_matches  # only this sentence needs it
 
     own = [name for name in kind.__annotations__ if name in kind.model_fields]
     known = list(dict.fromkeys((*own, *kind.model_fields)))

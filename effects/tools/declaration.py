@@ -141,7 +141,7 @@ def check_options(options: Mapping[str, object], known: type[Any], function: str
     names = known.__annotations__.keys()
     for option in options:
         if option not in names:
-            from difflib import get_close_matches  # nobody else needs it
+            from difflib import get_close_matches  # only this error needs it
 
             close = get_close_matches(option, sorted(names), n=1)
             hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(names))}."

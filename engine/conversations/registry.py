@@ -127,7 +127,7 @@ class ConversationRegistry:
 
     def moved(self, conversation_id: str) -> None:
         """Hold on to a loop while it waits for something. Called after every step."""
-        loop = self._waiting.get(conversation_id) or self._loops.get(conversation_id)
+        loop = self._loop_of(conversation_id)
         if loop is None:
             return
         state = loop.projection.state
@@ -142,6 +142,10 @@ class ConversationRegistry:
             self._ended[loop] = None
             self._hold_until(loop, loop.sent())
 
+    def _loop_of(self, conversation_id: str) -> Loop | None:
+        # Those that wait are asked first: a dictionary of weak references calls Python to look something up.
+        return self._waiting.get(conversation_id) or self._loops.get(conversation_id)
+
     def failed(self, conversation_id: str, why: TurnwiseError) -> None:
         """Close a loop that cannot go on; whoever asks for the conversation next gets what is stored, taken over."""
         loop = self._loops.get(conversation_id)
@@ -154,7 +158,7 @@ class ConversationRegistry:
     def answer(self, conversation_id: str, answer: Answer) -> bool:
         """Hand an answer to the loop of this conversation, also to one that is being closed. Returns whether there is
         one."""
-        loop = self._waiting.get(conversation_id) or self._loops.get(conversation_id)
+        loop = self._loop_of(conversation_id)
         if loop is None and self._closing:
             closing = (loop for loop in self._closing.values() if loop.conversation_id == conversation_id)
             loop = next(closing, None)

@@ -106,8 +106,8 @@ class TurnWaiters:
         waits = self._stops.note()
         if self._waiters:
             # An answer within a turn that goes on stops no turn, and no message is withdrawn or refused by it.
-            goes_on = entry.ended is None and not waits and isinstance(self._projection.state, InTurn)
-            goes_on = goes_on and isinstance(entry.event, Answer)
+            stops = entry.ended is not None or waits or not isinstance(self._projection.state, InTurn)
+            goes_on = not stops and isinstance(entry.event, Answer)
             self._waiters = [one for one in self._waiters if (goes_on and one.for_stop) or not one.is_served()]
 
     def close(self, why: TurnwiseError) -> None:

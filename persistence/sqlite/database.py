@@ -1,7 +1,8 @@
 """An open database: one thread that writes, and one that reads beside it.
 
 SQLite lets one writer work at a time and any number of readers beside it, so a list of conversations does not wait for
-a commit, and a commit does not wait for a long read. A database in memory has one connection, which does both.
+a commit, and a commit does not wait for a long read. Where the disk is quick, the event loop's thread commits steps
+itself, over the connection of the thread that writes. A database in memory has one connection, which does everything.
 """
 
 from __future__ import annotations

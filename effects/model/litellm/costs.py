@@ -17,7 +17,7 @@ class Costs:
     def __init__(self, model: str) -> None:
         self._model = model
         self._prices_without_it = -1
-        """How many models litellm had prices of when it had none of this model."""
+        """How many models litellm had prices for when this one was not among them; -1 if that has not happened."""
 
     def cost_of(self, response: Any, litellm: Any) -> float | None:
         """The cost of a response of litellm in US dollars; None if the price is not known."""

@@ -13,7 +13,7 @@ costs. A request also takes back what it holds besides the history, such as a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, count
 from operator import is_not, ne
@@ -116,23 +116,25 @@ class WrittenMessages:
         if beginning == self._messages:
             self._messages = beginning  # equal messages that were read again from the log are the same ones next time
             return
-        changed = next(self._changes(messages), None)
+        changed = self._first_change(messages)
         if changed is None and len(messages) >= len(self._messages):
             return
         start = self._turn_start
-        if start is None or min(len(messages), len(messages) if changed is None else changed) < start.messages:
+        if start is None or (len(messages) if changed is None else changed) < start.messages:
             self._clear()
         else:
             self._take_back(start)
 
-    def _changes(self, messages: list[Message]) -> Iterator[int]:
-        """Yield the places of the messages that differ in what is sent of them. What was delivered is not sent."""
+    def _first_change(self, messages: list[Message]) -> int | None:
+        """Return the place of the first message that differs in what is sent of it, and take over those before it that
+        differ only in what was delivered, which is not sent. None if no message differs."""
         for place in compress(count(), map(is_not, self._messages, messages)):
             before, now = self._messages[place], messages[place]
             if before.replace(deliveries=()) == now.replace(deliveries=()):
                 self._messages[place] = now
             else:
-                yield place
+                return place
+        return None
 
     def _write_finished_turns(self, messages: list[Message]) -> bool:
         """Write what is new of the turns before the one under way, and note where that one begins. Returns what

@@ -57,7 +57,7 @@ class StepUpdates:
         policy = context.policy
         was = self._view_of(before, transcript, policy)
         messages = transcript.add(entry)
-        self._state = None  # it may be the same state, of a call with other arguments
+        self._state = None  # the entry may change the arguments of a call that the same state shows
         now = self._view_of(after, transcript, policy)
         change: list[_Shown] = [partial(StateChangeUpdate, state=now)] if now != was else []
         if entry.ended is None:
@@ -79,13 +79,6 @@ class StepUpdates:
             self._state, self._viewed_under = state, policy
             self._view = view_of(state, transcript, policy)
         return self._view
-
-
-def updates_of(
-    entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
-) -> tuple[Update, ...]:
-    """Return the updates of one step, as `StepUpdates.add` does."""
-    return StepUpdates().add(entry, before, after, transcript, context)
 
 
 def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:

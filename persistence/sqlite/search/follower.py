@@ -1,7 +1,7 @@
 """Makes the index follow the logs, without a share in any commit of a step.
 
 The index is built when it is first asked for: a database whose texts nobody searches has none, and pays nothing. From
-then on it follows: the writing thread notes which conversations have moved, and indexes them in its idle moments. A
+then on it follows: the writer notes which conversations have moved, and its thread indexes them in its idle moments. A
 search first has the conversations of its own scope indexed, so it finds what was stored before it began.
 
 Each piece of work is one short transaction, so a step never waits long behind it.

@@ -41,7 +41,7 @@ class CommitMode:
         """Whether inline commits have made the log so long that the thread should make a checkpoint."""
         return self._pages >= LONGEST_LOG
 
-    def stop_waiting(self, driver: sqlite3.Connection) -> None:
+    def set_inline(self, driver: sqlite3.Connection) -> None:
         """Set the connection for an inline commit."""
         if self._has_log and self._busy_timeout is None:
             (self._busy_timeout,) = driver.execute("PRAGMA busy_timeout").fetchone()
@@ -49,11 +49,11 @@ class CommitMode:
             driver.execute("PRAGMA wal_autocheckpoint = 0")
 
     @property
-    def waits(self) -> bool:
+    def is_for_thread(self) -> bool:
         """Whether the connection is set for the writing thread."""
         return self._busy_timeout is None
 
-    def wait(self, driver: sqlite3.Connection) -> None:
+    def set_for_thread(self, driver: sqlite3.Connection) -> None:
         """Set the connection for the writing thread."""
         with suppress(sqlite3.Error):  # what is committed then is as safe, and the next time tries again
             driver.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")

@@ -25,7 +25,7 @@ WORK = 0.000_05
 """Seconds of a commit that each step adds as work of the processor, which is no wait for the disk."""
 
 _WEIGHT = 1 / 8
-"""The share of the newest commit in the mean. One hiccup of the disk is forgotten after ten to twenty commits."""
+"""The share of the newest commit in the mean. One slow commit counts no more after ten to twenty quick ones."""
 
 
 class InlineCommits:

@@ -88,7 +88,7 @@ class Writer(Worker):
         elif isinstance(item, Append):
             self._store(self._batch(item))
         else:
-            self._wait()
+            self._set_for_thread()
             self.inline.disturb()
             super().handle(item)
         self.follower.postpone()
@@ -115,10 +115,10 @@ class Writer(Worker):
             batch[item.position.head.key] = items.popleft()
         return list(batch.values())
 
-    def _wait(self) -> None:
+    def _set_for_thread(self) -> None:
         """Let the connection wait for other programs and for checkpoints, as it may in the writing thread."""
-        if not self._mode.waits:
-            self._mode.wait(self._driver)
+        if not self._mode.is_for_thread:
+            self._mode.set_for_thread(self._driver)
 
     def _take_receipts(self) -> bool:
         """Take the receipts that are next in the queue. Returns whether anything is left."""
@@ -178,7 +178,7 @@ class Writer(Worker):
     def _commit_now(self, steps: list[tuple[LogPosition, Advance]]) -> bool:
         """Store steps without waiting for anything but the disk. Returns whether that succeeded."""
         try:
-            self._mode.stop_waiting(self._driver)
+            self._mode.set_inline(self._driver)
             self._commit_together([step for _, step in steps])
         except Exception as error:
             if _may_have_stored(error):
@@ -206,7 +206,7 @@ class Writer(Worker):
         return steps
 
     def _store(self, batch: list[Append]) -> None:
-        self._wait()
+        self._set_for_thread()
         steps = self._linked(batch)
         for (append, step), error in zip(steps, self._commit(steps), strict=True):
             if error is None:
@@ -268,7 +268,7 @@ class Writer(Worker):
         """Store the receipts. If the disk does not take them they are tried again later."""
         if not self._receipts:
             return
-        self._wait()
+        self._set_for_thread()
         try:
             with transaction.writing(self._driver):
                 self._receipts.write(self._driver)
@@ -290,7 +290,7 @@ class Writer(Worker):
 
     def _index(self) -> None:
         """Index some texts. If that fails the index is behind until somebody searches, who is told why."""
-        self._wait()
+        self._set_for_thread()
         try:
             self.follower.follow(self.connection)
         except Exception as error:

@@ -14,7 +14,7 @@ from turnwise import Update, update_schema
 from turnwise.engine.projections.updates.live import live_update
 from turnwise.engine.projections.updates.snapshot import snapshot
 from turnwise.engine.projections.updates.state_view import StateType
-from turnwise.engine.projections.updates.step_updates import updates_of
+from turnwise.engine.projections.updates.step_updates import StepUpdates
 from turnwise.engine.projections.updates.streamed_text import Streaming
 from turnwise.states import Context, LogEntry, State
 from turnwise.states.projections.transcript import Transcript
@@ -67,7 +67,7 @@ def all_updates(trace: Trace) -> Iterator[Update]:
     for one in trace:
         if one.step is not None:
             entry = LogEntry.of(one.event, one.step)
-            yield from updates_of(entry, one.before, one.after, transcript, one.context)
+            yield from StepUpdates().add(entry, one.before, one.after, transcript, one.context)
             state, context = one.after, one.context.after(one.event)
             yield from live_updates(state)
     for request in (None, *pending(state)):

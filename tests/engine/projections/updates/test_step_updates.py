@@ -10,7 +10,7 @@ from hypothesis import given
 
 from turnwise import Conversation, Engine, Update, tool
 from turnwise.engine.projections.projection import ConversationProjection
-from turnwise.engine.projections.updates.step_updates import StepUpdates, updates_of
+from turnwise.engine.projections.updates.step_updates import StepUpdates
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Context, LogEntry, Opened, UserMessage, begin, transition
 from turnwise.states.projections.transcript import Transcript
@@ -60,7 +60,7 @@ def test_those_of_steps_that_follow_each_other_are_those_of_each_step(trace: Tra
     for one in trace:
         if one.step is not None and not one.step.ignored:
             entry = LogEntry.of(one.event, one.step)
-            expected = updates_of(entry, one.before, one.after, other, one.context)
+            expected = StepUpdates().add(entry, one.before, one.after, other, one.context)
             assert updates.add(entry, one.before, one.after, transcript, one.context) == expected
 
 
