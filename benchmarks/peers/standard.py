@@ -12,10 +12,8 @@ SAID = "A table for two, tonight at half past seven, somewhere Japanese and not 
 ASKED = {"cuisine": "japanese", "time": "19:30", "party": 2}
 FOUND = "Kikunoi, Japanese, two at 6:30 PM; Nobu, Japanese, two at 8:15 PM. ".ljust(201, ".")
 REPLIED = "There are two tables: Kikunoi at 6:30 PM, or Nobu at 8:15 PM. Which one shall I book? ".ljust(200, ".")
-PAYLOAD = 573
-"""Bytes that are said in a turn, in its four texts."""
-
 TEXTS = (SAID, json.dumps(ASKED), FOUND, REPLIED)
+"""What is said in a turn: 573 bytes."""
 
 QUESTION = "Which of the two shall I book?"
 OPTIONS = ("Kikunoi", "Nobu")

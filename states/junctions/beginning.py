@@ -24,8 +24,7 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     profiles = context.policy.profiles
     step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
     batch = step.take_batch()
-    if step.inbox:
-        step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
+    step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
     if relay and context.role == "foreground":
         step.change_turn(relay=relay)

@@ -106,9 +106,8 @@ class Usage(Value):
     @property
     def is_anything(self) -> bool:
         """Whether any cost is known."""
-        if self.input_tokens or self.output_tokens or self.cost is not None:
-            return True
-        return bool(self.cached_tokens or self.reasoning_tokens)
+        counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.reasoning_tokens)
+        return any(counts) or self.cost is not None
 
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
