@@ -16,7 +16,6 @@ write-ahead log into the file, are left to the writing thread as well.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 import time
@@ -33,6 +32,7 @@ from ..search.follower import Follower
 from ..tables import recorder
 from ..tables.recorder import Advance
 from .commit_mode import CommitMode
+from .gathering import Gathering
 from .inline_commits import InlineCommits
 from .log_position import Append, LogPosition
 from .pending_result import PendingResult
@@ -56,8 +56,8 @@ class Writer(Worker):
         self._driver: sqlite3.Connection
         self.inline = InlineCommits(always=in_memory)
         """Decides which steps are committed by the thread that hands them in."""
-        self._gathering: asyncio.AbstractEventLoop | None = None
-        """The event loop that stores the steps of this iteration in its next one."""
+        self._gathering = Gathering(self._store_gathered, self.queue.wake)
+        """Has the event loop store the steps of this iteration in its next one."""
         self._receipts = PendingReceipts(monotonic)
         self.follower = Follower(monotonic)
         """What makes the index of texts follow the logs."""
@@ -146,13 +146,9 @@ class Writer(Worker):
         """Have a step stored with those that are handed in during the same iteration of the event loop. To be called in
         the event loop."""
         self.queue.items.append(append)
-        loop = asyncio.get_running_loop()
-        if self._gathering is not loop:
-            self._gathering = loop
-            loop.call_soon(self._store_gathered)
+        self._gathering.ask()
 
     def _store_gathered(self) -> None:
-        self._gathering = None
         if not (self.inline.is_worthwhile and self.commit_queued()):
             self.queue.wake()
 
