@@ -65,7 +65,7 @@ class Loop:
 
     `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, `steps`
     what people look back at, `recent_requests` what was handled. `follower` looks at the store for those who wait where
-    another loop drives the conversation.
+    another loop drives the conversation. `sends`: something went out, to a channel or to another agent.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Loop:
         self._uncertain: tuple[Event, ...] = ()
         self._failure: TurnwiseError | None = None
         self._is_closing = False
+        self.sends = False
         if isinstance(projection.state, Closed):
             self.feed.close()
 
@@ -215,8 +216,10 @@ class Loop:
                 log_ignored(event, step.state)
                 self._suspended.follow(step.state)
                 return step
+            outgoing = self._services.outbox.of(step.effects)
+            self.sends = self.sends or bool(outgoing)
             try:
-                await self._log.append(event, step, self._services.outbox.of(step.effects))
+                await self._log.append(event, step, outgoing)
             except StorageFailed:
                 self._uncertain = (*self._uncertain, event)[-UNCERTAIN:]
                 raise

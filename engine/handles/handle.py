@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import aclosing
 from copy import deepcopy
 from datetime import datetime
@@ -15,17 +15,23 @@ from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
 from ...states.states import AnyState, Cancelling
 from ..choices.choices import Choices
+from ..intake.iterations import iterations_until_done
 from ..loop import Loop
 from ..projections.turn import Turn
 from ..projections.updates.update import Update
 from ..projections.watcher import Watcher
 from ..recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome
 from ..requests import make
+from ..services.dispatcher_failures import dispatcher_failures_logged
 from .last_seen import LastSeen
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
     from ...persistence.records.entry import StoredEntry
+
+ITERATIONS_TO_SEND = 32
+"""For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times
+as many as a channel in the same process needs for a few texts; one that waits for a network is not waited for."""
 
 
 class HandleHost(Protocol):
@@ -160,8 +166,17 @@ class Handle:
         """Wait for the turn that this request belongs to: until it stops for the first time after the request. Unless
         `wait`, return it as it is now."""
         turns = self._loop.turns
-        found = await (turns.after(handled.seq, handled.turn) if wait else turns.current(handled.turn))
-        return self._note_seen(found)
+        if wait:
+            return await self._stopped_turn(turns.after(handled.seq, handled.turn))
+        return self._note_seen(await turns.current(handled.turn))
+
+    async def _stopped_turn(self, stopped: Awaitable[Turn]) -> Turn:
+        """Wait for this turn, and let channels that are quick take what was said in it."""
+        turn = await stopped
+        if self._loop.sends:
+            with dispatcher_failures_logged():
+                await iterations_until_done(self._loop.sent(), ITERATIONS_TO_SEND)
+        return self._note_seen(turn)
 
     async def _stopped(self, handled: HandledRequest) -> None:
         """Wait while the turn of this request is being cancelled."""

@@ -67,7 +67,7 @@ class TurnRequests(Handle):
         async with self._sending:
             step = (await self._ask(message)).step
         if wait:
-            return self._note_seen(await self._loop.turns.of_message(message.event_id))
+            return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
             return self._note_seen(await self._loop.turns.now(message.event_id))
         if is_queued(message.event_id, step.state):

@@ -65,7 +65,7 @@ class TurnStreams(TurnRequests):
         """
         with suppress(Refused):  # the store takes nothing at the moment; what is known here is as it was stored
             await self._loop.catch_up()
-        return self._note_seen(await self._loop.turns.newest())
+        return await self._stopped_turn(self._loop.turns.newest())
 
     async def turn_after(self, request_id: str) -> Turn:
         """Wait until the turn of this request ends or waits for a person for the first time after it, and return it as
@@ -81,4 +81,4 @@ class TurnStreams(TurnRequests):
         number = await self._loop.turns.taken(request_id) if is_message else handled.turn
         if not number:
             raise InvalidInput("This request belongs to no turn.")
-        return self._note_seen(await self._loop.turns.after(handled.seq, number))
+        return await self._stopped_turn(self._loop.turns.after(handled.seq, number))

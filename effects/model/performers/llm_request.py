@@ -9,7 +9,6 @@ from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
-from ....states.values.messages import ToolCall
 from ....states.values.surrogates import encodable
 from ...clock import Clock
 from ...context import EffectContext
@@ -74,15 +73,6 @@ class LlmRequestPerformer:
             _log_request(context.turn, transcript, len(offered_to(effect, offer).definitions))
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
-    def _resolve(
-        self, effect: RequestLlm, answer: ModelAnswer, context: Context, offer: ToolOffer
-    ) -> tuple[ToolCall, ...]:
-        if not answer.tool_calls:
-            return ()
-        return self._tools.resolve_calls(
-            effect.effect_id, answer.tool_calls, context.policy, offer.allowed, context.caller
-        )
-
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: Context, offer: ToolOffer
     ) -> LlmResponse:
@@ -93,7 +83,9 @@ class LlmRequestPerformer:
             thinking=encodable(answer.thinking),
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if not answer.opaque or is_encodable(answer.opaque) else (),
-            tool_calls=self._resolve(effect, answer, context, offer),
+            tool_calls=self._tools.resolve_calls(
+                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, context.caller
+            ),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,
