@@ -26,7 +26,7 @@ from .opening import open_for_reading, open_for_writing
 from .threads.log_position import LogPosition
 from .threads.receipts import Receipt
 from .threads.thread import ConnectionThread, Opening, Worker
-from .threads.writer import WritingThread
+from .threads.writing_thread import WritingThread
 
 T = TypeVar("T")
 

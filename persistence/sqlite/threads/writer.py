@@ -1,10 +1,6 @@
 """The thread that writes: steps that wait at the same time are committed together.
 
-A commit waits for the disk, and waits as long for one step as for a hundred. So the steps that arrive during one commit
-are the batch of the next one, with one statement for each table.
-
-Batches change the speed only. A batch that cannot be stored is rolled back, and its steps are stored one by one, so
-that only a step that is in conflict, or too large for the disk, fails.
+The steps that arrive during one commit are the batch of the next one; `commits` says how a batch is stored.
 
 Receipts of deliveries are stored with a commit, or in a commit of their own when they have waited long enough.
 
@@ -19,31 +15,26 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....states.values.memory import MemoryScope
 from ...errors import StoreConflict
 from ...records.codec import EncodedStep
 from ...records.outbox import Outgoing
 from ..file import transaction
-from ..file.failures import as_storage_failure, is_locked
+from ..file.failures import as_storage_failure
 from ..search.follower import Follower
-from ..tables import recorder
 from ..tables.recorder import Advance
 from .commit_mode import CommitMode
+from .commits import Commits, LinkedStep
 from .gathering import Gathering
 from .inline_commits import InlineCommits
 from .log_position import Append, LogPosition
 from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
-from .thread import ConnectionThread, Opening, Worker
+from .thread import Opening, Worker
 
 logger = logging.getLogger("turnwise.store")
-
-
-class MovedOn(Exception):
-    """A conversation is not at the step that a new step follows."""
 
 
 class Writer(Worker):
@@ -54,9 +45,10 @@ class Writer(Worker):
         self._monotonic = monotonic
         self._mode = CommitMode(has_log=not in_memory)
         self._driver: sqlite3.Connection
+        self._commits: Commits
         self.inline = InlineCommits(always=in_memory)
         """Decides which steps are committed by the thread that hands them in."""
-        self._gathering = Gathering(self._store_gathered, self.queue.wake)
+        self._gathering = Gathering(self._store_gathered, self._wake)
         """Has the event loop store the steps of this iteration in its next one."""
         self._receipts = PendingReceipts(monotonic)
         self.follower = Follower(monotonic)
@@ -97,6 +89,7 @@ class Writer(Worker):
         """Open the connection, or leave nothing open."""
         super().open(opening)
         self._driver = transaction.driver_of(self.connection)
+        self._commits = Commits(self._driver, self._receipts, self.inline, self._monotonic)
 
     def close(self) -> None:
         """Store the receipts that still wait, if the disk takes them, and close the connection."""
@@ -150,7 +143,11 @@ class Writer(Worker):
 
     def _store_gathered(self) -> None:
         if not (self.inline.is_worthwhile and self.commit_queued()):
-            self.queue.wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have the thread look whether there is something to do."""
+        self.queue.wake()
 
     def commit_queued(self) -> bool:
         """Store the steps at the head of the queue in the caller's thread, if that is possible at once. Returns whether
@@ -171,16 +168,13 @@ class Writer(Worker):
         PendingResult.report(results)
         return not items
 
-    def _commit_now(self, steps: list[tuple[LogPosition, Advance]]) -> bool:
+    def _commit_now(self, steps: Sequence[LinkedStep]) -> bool:
         """Store steps without waiting for anything but the disk. Returns whether that succeeded."""
         try:
             self._mode.set_inline(self._driver)
-            self._commit_together([step for _, step in steps])
-        except Exception as error:
-            if _may_have_stored(error):
-                for position, step in steps:
-                    position.in_doubt = step.following.chain
-            return False
+            self._commits.commit(steps)
+        except Exception:
+            return False  # whatever it was, the thread tries again and tells the caller
         had_nothing_to_do = not self.follower
         for position, step in steps:
             position.move(step)
@@ -188,10 +182,11 @@ class Writer(Worker):
             self.follower.note(step.head.key)
         self.follower.postpone()
         if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
-            self.queue.wake()  # the thread may be waiting
+            self._wake()
         return True
 
-    def _linked(self, batch: list[Append]) -> list[tuple[Append, Advance]]:
+    @staticmethod
+    def _linked(batch: Sequence[Append]) -> list[tuple[Append, Advance]]:
         """Return the steps of a batch that follow the newest ones. The results of the others are conflicts."""
         steps: list[tuple[Append, Advance]] = []
         for append in batch:
@@ -204,59 +199,14 @@ class Writer(Worker):
     def _store(self, batch: list[Append]) -> None:
         self._set_for_thread()
         steps = self._linked(batch)
-        for (append, step), error in zip(steps, self._commit(steps), strict=True):
+        errors = self._commits.commit_each([(append.position, step) for append, step in steps])
+        for (append, step), error in zip(steps, errors, strict=True):
             if error is None:
                 append.position.move(step)
                 self.follower.note(step.head.key)
             else:
                 append.result.error = as_storage_failure(self.name, error)
         self.finish(append.result for append in batch)
-
-    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
-        """Store the steps, all together if possible. Returns for each of them why it could not be stored."""
-        try:
-            self._commit_together([step for _, step in steps])
-            return [None] * len(steps)
-        except Exception as error:
-            errors: list[Exception | None] = []
-            locked = error if is_locked(error) else None
-            for append, step in steps:
-                if _may_have_stored(error):
-                    append.position.in_doubt = step.following.chain
-                failed = locked or self._commit_alone(append.position, step)
-                locked = failed if failed is not None and is_locked(failed) else None
-                errors.append(failed)
-            return errors
-
-    def _commit_together(self, steps: list[Advance]) -> None:
-        if not steps:
-            return
-        begun = self._monotonic()
-        with transaction.writing(self._driver):
-            if not recorder.advance(self._driver, steps):
-                raise MovedOn
-            if self._receipts:
-                self._receipts.write(self._driver)
-        self._receipts.clear()
-        self.inline.measured(self._monotonic() - begun, len(steps))
-
-    def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
-        """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
-        following = step.following
-        try:
-            with transaction.writing(self._driver):
-                stored = recorder.advance(self._driver, [step])
-                if not stored and position.in_doubt == following.chain:
-                    stored = recorder.write_again(self._driver, following)
-        except sqlite3.IntegrityError as error:
-            conflict = StoreConflict("The request, or the answer to the effect, is already in the log.")
-            conflict.__cause__ = error
-            return conflict
-        except Exception as error:
-            if _may_have_stored(error):
-                position.in_doubt = following.chain
-            return error
-        return None if stored else StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
 
     # --- receipts
 
@@ -292,50 +242,3 @@ class Writer(Worker):
         except Exception as error:
             logger.warning("What was said could not be indexed: %s", as_storage_failure(self.name, error))
             self.follower.forget()
-
-
-def _may_have_stored(error: Exception) -> bool:
-    """Whether the disk may have stored a transaction that failed with this error."""
-    return not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error))
-
-
-class WritingThread(ConnectionThread):
-    """The thread that writes, as its callers use it."""
-
-    _worker: Writer
-
-    @classmethod
-    def start(cls, name: str, *, in_memory: bool) -> WritingThread:
-        """Start a thread for the database that is called `name` in errors."""
-        return cls(Writer(name, in_memory=in_memory))
-
-    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
-        """Store a step behind `position`, which moves on. A cancelled caller stops waiting, but the step is stored.
-
-        Raises `StoreConflict` and `StorageFailed`; then nothing of the step is stored.
-        """
-        self.check_open()
-        if not self._worker.commit_inline(position, step, outgoing):
-            append = Append(position, step, outgoing)
-            self._worker.hand_in(append)
-            await append.result.future
-
-    async def index(self, scope: MemoryScope | None) -> bool:
-        """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""
-        worker = self._worker
-        return bool(await self._done(lambda: worker.follower.follow(worker.connection, scope)))
-
-    @property
-    def follower(self) -> Follower:
-        """What makes the index follow the logs. To be used in the thread only, within the work that is handed in, apart
-        from `is_current`."""
-        return self._worker.follower
-
-    def note(self, receipt: Receipt) -> None:
-        """Store a receipt with the next commit, or soon. Returns at once."""
-        self.check_open()
-        self._worker.queue.put(receipt)
-
-    async def flush(self) -> None:
-        """Return when the receipts that were handed in are stored, or could not be stored for now."""
-        await self._done(self._worker.flush)

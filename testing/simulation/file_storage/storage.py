@@ -30,7 +30,8 @@ from ....persistence.sqlite.tables import conversation_records
 from ....persistence.sqlite.tables.migrate import migrate
 from ....persistence.sqlite.threads.log_position import LogPosition
 from ....persistence.sqlite.threads.thread import ConnectionThread, Worker
-from ....persistence.sqlite.threads.writer import Writer, WritingThread
+from ....persistence.sqlite.threads.writer import Writer
+from ....persistence.sqlite.threads.writing_thread import WritingThread
 from ..environment.clock import VirtualClock
 from ..storage.disk import Disk, Row
 from ..storage.storage import Delivered

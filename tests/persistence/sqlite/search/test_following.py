@@ -21,7 +21,8 @@ from turnwise.persistence.sqlite.file.transaction import driver_of
 from turnwise.persistence.sqlite.opening import open_for_reading, open_for_writing
 from turnwise.persistence.sqlite.search.text_index import NAME
 from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
-from turnwise.persistence.sqlite.threads.writer import Writer, WritingThread
+from turnwise.persistence.sqlite.threads.writer import Writer
+from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
 from turnwise.states import HistoryMessage, LlmResponse
 from turnwise.states.values.memory import MemoryQuery, MemoryScope
 

@@ -27,7 +27,8 @@ from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.threads import commit_mode
 from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, WORK, InlineCommits
 from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
-from turnwise.persistence.sqlite.threads.writer import Writer, WritingThread
+from turnwise.persistence.sqlite.threads.writer import Writer
+from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
 from turnwise.states import LlmResponse, StoreError
 from turnwise.states.values.memory import MemoryQuery, MemoryScope
 

@@ -1,0 +1,107 @@
+"""Commits steps over the connection that writes.
+
+A commit waits for the disk, and waits as long for one step as for a hundred. So a batch is one transaction, with one
+statement for each table. Batches change the speed only: one that cannot be stored is rolled back, and its steps are
+stored one by one, so that only a step that is in conflict, or too large for the disk, fails.
+
+A disk that reports a failed commit may have stored it. Such a step is in doubt, until the next attempt to store it
+finds out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ...errors import StoreConflict
+from ..file import transaction
+from ..file.failures import is_locked
+from ..tables import recorder
+from ..tables.recorder import Advance
+from .inline_commits import InlineCommits
+from .log_position import LogPosition
+from .receipts import PendingReceipts
+
+LinkedStep: TypeAlias = tuple[LogPosition, Advance]
+"""A step that is linked to the newest one of its log, and the position of that log, which moves once it is stored."""
+
+
+class MovedOn(Exception):
+    """A conversation is not at the step that a new step follows."""
+
+
+class Commits:
+    """Commits steps, together with the `receipts` that wait. Only the holder of the writer's lock uses it. `inline` is
+    told how long each batch took."""
+
+    __slots__ = ("_driver", "_inline", "_monotonic", "_receipts")
+
+    def __init__(
+        self,
+        driver: sqlite3.Connection,
+        receipts: PendingReceipts,
+        inline: InlineCommits,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._driver = driver
+        self._receipts = receipts
+        self._inline = inline
+        self._monotonic = monotonic
+
+    def commit(self, steps: Sequence[LinkedStep]) -> None:
+        """Commit steps of different conversations, all or none. Raises `MovedOn` if one of them does not follow the
+        newest step of its conversation, and what the driver raises."""
+        if not steps:
+            return
+        begun = self._monotonic()
+        try:
+            with transaction.writing(self._driver):
+                if not recorder.advance(self._driver, [step for _, step in steps]):
+                    raise MovedOn
+                if self._receipts:
+                    self._receipts.write(self._driver)
+        except Exception as error:
+            for position, step in steps:
+                _note_doubt(error, position, step)
+            raise
+        self._receipts.clear()
+        self._inline.measured(self._monotonic() - begun, len(steps))
+
+    def commit_each(self, steps: Sequence[LinkedStep]) -> list[Exception | None]:
+        """Commit steps of different conversations, all together if possible. Returns for each of them why it could not
+        be stored, or None."""
+        try:
+            self.commit(steps)
+            return [None] * len(steps)
+        except Exception as error:
+            errors: list[Exception | None] = []
+            locked = error if is_locked(error) else None
+            for position, step in steps:
+                failed = locked or self._commit_alone(position, step)
+                locked = failed if failed is not None and is_locked(failed) else None
+                errors.append(failed)
+            return errors
+
+    def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
+        """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
+        following = step.following
+        try:
+            with transaction.writing(self._driver):
+                stored = recorder.advance(self._driver, [step])
+                if not stored and position.in_doubt == following.chain:
+                    stored = recorder.write_again(self._driver, following)
+        except sqlite3.IntegrityError as error:
+            conflict = StoreConflict("The request, or the answer to the effect, is already in the log.")
+            conflict.__cause__ = error
+            return conflict
+        except Exception as error:
+            _note_doubt(error, position, step)
+            return error
+        return None if stored else StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
+
+
+def _note_doubt(error: Exception, position: LogPosition, step: Advance) -> None:
+    """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
+    if not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error)):
+        position.in_doubt = step.following.chain

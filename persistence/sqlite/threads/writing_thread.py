@@ -1,0 +1,54 @@
+"""The thread that writes, as its callers use it."""
+
+from __future__ import annotations
+
+from ....states.values.memory import MemoryScope
+from ...records.codec import EncodedStep
+from ...records.outbox import Outgoing
+from ..search.follower import Follower
+from .log_position import Append, LogPosition
+from .receipts import Receipt
+from .thread import ConnectionThread
+from .writer import Writer
+
+
+class WritingThread(ConnectionThread):
+    """The thread of a `Writer`. The caller of `append` may commit the step itself instead of the thread."""
+
+    _worker: Writer
+
+    @classmethod
+    def start(cls, name: str, *, in_memory: bool) -> WritingThread:
+        """Start a thread for the database that is called `name` in errors."""
+        return cls(Writer(name, in_memory=in_memory))
+
+    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+        """Store a step behind `position`, which moves on. A cancelled caller stops waiting, but the step is stored.
+
+        Raises `StoreConflict` and `StorageFailed`; then nothing of the step is stored.
+        """
+        self.check_open()
+        if not self._worker.commit_inline(position, step, outgoing):
+            append = Append(position, step, outgoing)
+            self._worker.hand_in(append)
+            await append.result.future
+
+    async def index(self, scope: MemoryScope | None) -> bool:
+        """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""
+        worker = self._worker
+        return bool(await self._done(lambda: worker.follower.follow(worker.connection, scope)))
+
+    @property
+    def follower(self) -> Follower:
+        """What makes the index follow the logs. To be used in the thread only, within the work that is handed in, apart
+        from `is_current`."""
+        return self._worker.follower
+
+    def note(self, receipt: Receipt) -> None:
+        """Store a receipt with the next commit, or soon. Returns at once."""
+        self.check_open()
+        self._worker.queue.put(receipt)
+
+    async def flush(self) -> None:
+        """Return when the receipts that were handed in are stored, or could not be stored for now."""
+        await self._done(self._worker.flush)
