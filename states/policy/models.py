@@ -9,9 +9,10 @@ from .policy import ModelSpec, Policy
 def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
     """Return the models that a turn with this profile asks, in order: the profile's own model, if it has one, then the
     policy's others. `Pure.`"""
-    own = next((one.model for one in policy.profiles if one.name == profile), None) if policy.profiles else None
-    if own is None:
+    chosen = policy.find_profile(profile)
+    if chosen is None or chosen.model is None:
         return policy.models
+    own = chosen.model
     same = next((model for model in policy.models if model.name == own.name), own)
     first = same if own.window is None else own
     return (first, *(model for model in policy.models if model.name != own.name))
@@ -19,7 +20,8 @@ def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
 
 def settings_of(policy: Policy, profile: str) -> ModelSettings:
     """Return the parameters of model requests in turns with this profile. `Pure.`"""
-    return next((one.settings for one in policy.profiles if one.name == profile), DEFAULT_SETTINGS)
+    chosen = policy.find_profile(profile)
+    return DEFAULT_SETTINGS if chosen is None else chosen.settings
 
 
 def named_models(policy: Policy) -> tuple[ModelSpec, ...]:

@@ -336,4 +336,11 @@ class Policy(Rules):
 
     def has_profile(self, name: str) -> bool:
         """Whether there is a profile of this name. `Pure.`"""
-        return any(profile.name == name for profile in self.profiles)
+        return self.find_profile(name) is not None
+
+    def find_profile(self, name: str) -> Profile | None:
+        """Return the profile of this name, or None. `Pure.`"""
+        for profile in self.profiles:
+            if profile.name == name:
+                return profile
+        return None

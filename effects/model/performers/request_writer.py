@@ -47,7 +47,7 @@ class RequestWriter:
             prompt = CachedPrompt(prompt.conversation_id)
         tools = offered_to(effect, offer)
         assembled = assemble_context(
-            effect, context, transcript, turn, offer.explained, tools.listed, prompt.write_system
+            effect, context, transcript, turn, offer.explained, tools.listed, prompt.system_message.write
         )
         return prompt.request(
             effect,

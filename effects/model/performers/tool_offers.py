@@ -57,11 +57,8 @@ class ToolOffers:
         """What this request offers in this turn. It stays the same within a turn, also after a crash: tools that a
         conversation chooses during a turn are those of the next one. Only the tools of sources come and go within a
         turn."""
-        chosen, of_profile = context.tools_in(turn), None
-        for profile in context.policy.profiles:
-            if profile.name == effect.profile:
-                of_profile = profile.tools
-                break
+        chosen, profile = context.tools_in(turn), context.policy.find_profile(effect.profile)
+        of_profile = None if profile is None else profile.tools
         return self._offer(self._tools.version, chosen, of_profile, context.caller)
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:

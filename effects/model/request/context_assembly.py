@@ -8,7 +8,7 @@ the transcript. None of it is stored, so it does not accumulate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ....states.context import Context
@@ -20,7 +20,7 @@ from ....states.projections.transcript import Transcript
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Joined, Made, Message
 from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
-from .system_message import NOTHING_RECALLED, Recalled, WriteSystem, write_system_message
+from .system_message import NOTHING_RECALLED, Recalled, SystemSource, write_system_message
 from .wording import Wording
 
 SUMMARY_TITLE = "Summary of the conversation so far:"
@@ -59,19 +59,22 @@ def assemble_context(
     turn: int,
     tools: ExplainedTools = NO_EXPLAINED_TOOLS,
     listed_tools: str = "",
-    write_system: WriteSystem = write_system_message,
+    write_system: Callable[[SystemSource], str] = write_system_message,
 ) -> AssembledContext:
     """The content of the request that `effect` asks for, in the turn under way.
 
     The system message explains `tools` and, by the rules, says which tools there are (`listed_tools`, written by
-    `list_tools`); `write_system` writes it, or returns what was written from the same arguments. A plain request holds
+    `list_tools`); `write_system` writes it, or returns what was written from an equal source. A plain request holds
     the system prompt and the user's messages of this turn, and nothing else; the caller sends it without tools.
     `Pure.`
     """
     found = transcript.found(effect.memory)
     recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
+    source = SystemSource(
+        context, effect.profile, effect.plain, recalled, tools, listed_tools, holds_mail=transcript.holds_mail
+    )
     return AssembledContext(
-        system=write_system(effect, context, recalled, tools, listed_tools, holds_mail=transcript.holds_mail),
+        system=write_system(source),
         history=_history(effect, context, transcript, turn, found),
         closing=tuple(_nudge(effect, transcript, tools)),
         # Where no message needs other words, none is looked at.

@@ -32,11 +32,11 @@ request anew, from the transcript in memory."""
 
 
 class CachedPrompt:
-    """The written requests of one conversation, and the system message of the last one, which `write_system` writes."""
+    """The written requests of one conversation; `system_message` keeps the system message of the last one."""
 
     def __init__(self, conversation_id: str = "") -> None:
         self.conversation_id = conversation_id
-        self.write_system = KeptSystemMessage()
+        self.system_message = KeptSystemMessage()
         self._model = ""
         self._system = ""
         self._wording: Wording | None = None

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 from ....states.context import Context
-from ....states.effects import RequestLlm
 from ....states.policy.policy import Profile
 from ....states.policy.texts import Texts
 from .agent_guidance import write_agent_guidance
-from .explained_tools import ExplainedTools
+from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
 
 MEMORY_TITLE = "Relevant conversation history:"
 """The title above what was found in older conversations."""
@@ -39,48 +38,40 @@ class Recalled:
 NOTHING_RECALLED = Recalled()
 
 
-def write_system_message(
-    effect: RequestLlm,
-    context: Context,
-    recalled: Recalled,
-    tools: ExplainedTools,
-    listed_tools: str,
-    *,
-    holds_mail: bool = False,
-) -> str:
+class SystemSource(NamedTuple):
+    """What the system message of a request is written from.
+
+    `profile` and `plain` are those of the request. `tools` are the tools to explain, and `listed_tools` is the list of
+    the tools that are offered, written by `list_tools`. `holds_mail` says that the conversation holds a message of
+    another agent.
+    """
+
+    context: Context
+    profile: str = ""
+    plain: bool = False
+    recalled: Recalled = NOTHING_RECALLED
+    tools: ExplainedTools = NO_EXPLAINED_TOOLS
+    listed_tools: str = ""
+    holds_mail: bool = False
+
+
+def write_system_message(source: SystemSource) -> str:
     """The system message of a request; empty if there is nothing to say.
 
     In this order: the general instructions, those of the profile, that messages were spoken, how to reach the user by
-    the `tools` for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
-    are offered, written by `list_tools`. Empty parts are left out, and so is each part that no rule asks for.
-    `holds_mail` says that the conversation holds a message of another agent. A plain request has only the
+    the tools for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
+    are offered. Empty parts are left out, and so is each part that no rule asks for. A plain request has only the
     instructions, the general ones and those of the profile. `Pure.`
     """
-    profiles = [profile for profile in context.policy.profiles if profile.name == effect.profile]
-    parts = [context.system, *(profile.prompt for profile in profiles)]
-    if not effect.plain:
-        parts += _explanations(context, profiles, tools, listed_tools, holds_mail=holds_mail)
+    policy, recalled = source.context.policy, source.recalled
+    profiles = [profile for profile in policy.profiles if profile.name == source.profile]
+    parts = [source.context.system, *(profile.prompt for profile in profiles)]
+    if not source.plain:
+        parts += _explanations(source, profiles)
         parts += (_titled(MEMORY_TITLE, recalled.conversations), _titled(DOCUMENTS_TITLE, recalled.documents))
-        if context.policy.describe_tools:
-            parts += _tools(context.policy.texts, listed_tools)
+        if policy.describe_tools:
+            parts += _tools(policy.texts, source.listed_tools)
     return "\n\n".join(part for part in parts if part.strip())
-
-
-class WriteSystem(Protocol):
-    """Writes system messages as `write_system_message` does."""
-
-    def __call__(
-        self,
-        effect: RequestLlm,
-        context: Context,
-        recalled: Recalled,
-        tools: ExplainedTools,
-        listed_tools: str,
-        *,
-        holds_mail: bool = False,
-    ) -> str:
-        """Return the system message."""
-        ...
 
 
 class KeptSystemMessage:
@@ -88,39 +79,26 @@ class KeptSystemMessage:
     written from, which is mostly so within a turn."""
 
     def __init__(self) -> None:
-        self._written_from: tuple[object, ...] = ()
+        self._source: SystemSource | None = None
         self._text = ""
 
-    def __call__(
-        self,
-        effect: RequestLlm,
-        context: Context,
-        recalled: Recalled,
-        tools: ExplainedTools,
-        listed_tools: str,
-        *,
-        holds_mail: bool = False,
-    ) -> str:
+    def write(self, source: SystemSource) -> str:
         """Return what `write_system_message` returns."""
         # Tuples are compared by the identity of their items first, and most of these are the same objects.
-        written_from = (context, effect.profile, effect.plain, recalled, tools, listed_tools, holds_mail)
-        if written_from != self._written_from:
-            self._text = write_system_message(effect, context, recalled, tools, listed_tools, holds_mail=holds_mail)
-            self._written_from = written_from
+        if source != self._source:
+            self._text, self._source = write_system_message(source), source
         return self._text
 
 
-def _explanations(
-    context: Context, profiles: list[Profile], tools: ExplainedTools, listed_tools: str, *, holds_mail: bool
-) -> Iterator[str]:
+def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str]:
     """What the model is told about the messages that it reads and the ways in which it can act."""
-    policy = context.policy
+    context, policy = source.context, source.context.policy
     if policy.transcription_note:
         yield policy.texts.transcription_note
     if all(profile.guidance for profile in profiles):
-        yield from _guidance(tools, policy.texts)
-    yield from write_agent_guidance(context, tools, holds_mail=holds_mail)
-    if policy.describe_tools and listed_tools:
+        yield from _guidance(source.tools, policy.texts)
+    yield from write_agent_guidance(context, source.tools, holds_mail=source.holds_mail)
+    if policy.describe_tools and source.listed_tools:
         yield policy.texts.tool_protocol
 
 

@@ -38,11 +38,6 @@ class Arguments(ABC):
         self.names = tuple(names)
         self._context_names = tuple(context_names)
 
-    @property
-    def takes_context(self) -> bool:
-        """Whether the function has a parameter of type ToolContext."""
-        return bool(self._context_names)
-
     def under(self, policy: Policy) -> Arguments:
         """The arguments as read under this policy. Only those of speaking tools depend on it."""
         return self

@@ -13,18 +13,22 @@ from typing import Any
 
 import pytest
 
+from turnwise.effects.model.request.context_assembly import assemble_context
 from turnwise.effects.model.request.explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
 from turnwise.effects.model.request.system_message import (
     DOCUMENTS_TITLE,
     MEMORY_TITLE,
     NOTHING_RECALLED,
     TOOLS_TITLE,
+    KeptSystemMessage,
     Recalled,
+    SystemSource,
     write_system_message,
 )
 from turnwise.effects.model.request.tool_list import list_tools
 from turnwise.states import Context, Policy, Profile, RequestLlm, Texts
 from turnwise.states.policy import presets
+from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.revision import AGENTS
 from turnwise.testing.strategies import NOON
 
@@ -41,13 +45,14 @@ TEXTS = Texts()
 
 def message(policy: Policy, **given: Any) -> str:
     """The system message of a request under these rules, with everything that it can have unless it is given."""
-    effect = RequestLlm(effect_id=1, model="m", at=NOON, profile=given.pop("profile", "guide"), plain="plain" in given)
+    profile, plain = given.pop("profile", "guide"), "plain" in given
     known = {name: given.pop(name) for name in ("role", "revision") if name in given}
     context = Context(system=given.pop("system", "You are kind."), policy=policy, **known)
     recalled = given.pop("recalled", RECALLED)
     tools = given.pop("tools", ExplainedTools("respond_to_user", "talk"))
     listed = given.pop("listed", list_tools(TOOLS))
-    return write_system_message(effect, context, recalled, tools, listed, holds_mail=given.pop("holds_mail", False))
+    holds_mail = given.pop("holds_mail", False)
+    return write_system_message(SystemSource(context, profile, plain, recalled, tools, listed, holds_mail))
 
 
 def rules(policy: Policy | None = None, **changes: Any) -> Policy:
@@ -303,6 +308,42 @@ def test_time_is_no_part_of_it() -> None:
     late = early.replace(at=datetime(2030, 1, 1, tzinfo=UTC))
     context = Context(policy=presets.reply_flow())
 
-    messages = {write_system_message(one, context, RECALLED, NO_EXPLAINED_TOOLS, "- a") for one in (early, late)}
+    messages = {assemble_context(one, context, Transcript(), 1, listed_tools="- a").system for one in (early, late)}
 
     assert len(messages) == 1
+
+
+class TestAKeptSystemMessage:
+    """It is written once while it stays the same."""
+
+    SOURCE = SystemSource(
+        Context(system="You are kind.", policy=rules(describe_tools=True)), "guide", listed_tools="- a"
+    )
+
+    def test_an_equal_source_gives_the_same_text(self) -> None:
+        """It is not written again."""
+        kept = KeptSystemMessage()
+        again = self.SOURCE._replace(context=self.SOURCE.context.replace())
+
+        assert kept.write(self.SOURCE) is kept.write(again)
+        assert kept.write(again) == write_system_message(self.SOURCE)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"context": Context(system="You are quick.")},
+            {"profile": "cook"},
+            {"plain": True},
+            {"recalled": RECALLED},
+            {"tools": ExplainedTools(talk="talk")},
+            {"listed_tools": "- b"},
+            {"holds_mail": True},
+        ],
+    )
+    def test_whatever_changes_it_is_written_again(self, changes: dict[str, Any]) -> None:
+        """And again when the change is undone."""
+        kept, changed = KeptSystemMessage(), self.SOURCE._replace(**changes)
+        sources = (self.SOURCE, changed, self.SOURCE)
+
+        assert [kept.write(source) for source in sources] == [write_system_message(source) for source in sources]
+        assert kept.write(changed) != kept.write(self.SOURCE)
