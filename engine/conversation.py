@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..states.openai_format.messages import openai_messages, repairs_of
@@ -45,7 +45,9 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         super().__init__(host, loop)
         self._get = host.get
 
-    def updates(self, after: str | None = None) -> AsyncGenerator[Update, None]:
+    def updates(
+        self, after: str | None = None, *, caught_up: Callable[[int], object] | None = None
+    ) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates as they happen: first a snapshot, or with `after` (the id of an update)
         all updates since then.
 
@@ -57,8 +59,12 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         discards them at a token of another `(request, attempt)`, and at a `state_change` whose state has another one.
         In the middle of an answer a snapshot has the text so far as `streaming`; with `after` it comes as one token of
         each kind, `from_start`, which replaces what is shown.
+
+        A step may have no updates. A client that has to know whether it shows everything passes `caught_up`: it is
+        called in the event loop, with the number of the newest step (`state.book.seq`), each time the client has taken
+        the updates of all steps and asks for more.
         """
-        return self._noted(self._watcher(after).updates())
+        return self._noted(self._watcher(after, caught_up).updates())
 
     async def transcript(self) -> tuple[Message, ...]:
         """Return what was said, oldest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from copy import deepcopy
 from datetime import datetime
@@ -187,9 +187,9 @@ class Handle:
     def _note_seen(self, turn: Turn) -> Turn:
         return self._seen.note_turn(turn, self._loop.state.book.seq)
 
-    def _watcher(self, after: str | None = None) -> Watcher:
+    def _watcher(self, after: str | None = None, caught_up: Callable[[int], object] | None = None) -> Watcher:
         """Return a watcher that begins after this update, or now. Raises `InvalidInput`."""
-        return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after)
+        return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after, caught_up)
 
     async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
         """Yield these updates, and note that this handle has shown them."""

@@ -21,14 +21,21 @@ class Watcher:
     """
 
     def __init__(
-        self, projection: ConversationProjection, feed: Feed, read_entries: ReadEntries, after: str | None = None
+        self,
+        projection: ConversationProjection,
+        feed: Feed,
+        read_entries: ReadEntries,
+        after: str | None = None,
+        caught_up: Callable[[int], object] | None = None,
     ) -> None:
-        """`after` is the id of the update after which the watcher begins; None gives it a snapshot instead. Raises
-        `InvalidInput` for what is no id."""
+        """`after` is the id of the update after which the watcher begins; None gives it a snapshot instead. `caught_up`
+        is called with the number of the newest step whenever the reader has taken the updates of all steps and asks for
+        more. Raises `InvalidInput` for what is no id."""
         self._projection = projection
         self._feed = feed
         self._read_entries = read_entries
         self._after = None if after is None else parse_id(after)
+        self._caught_up = caught_up
         self._position = feed.end
         self._made_at = projection.seq
         self._last: Position = self._after or (0, 0)
@@ -55,9 +62,12 @@ class Watcher:
                     raise
                 for update in updates:
                     yield update
-                if self._feed.has_ended_at(self._position):
-                    return
-                await self._feed.beyond(self._position)
+                while self._feed.end <= self._position:
+                    if self._caught_up is not None:
+                        self._caught_up(self._projection.seq)
+                    if self._feed.closed:
+                        return
+                    await self._feed.changed()  # also by a step that has no updates
                 read = self._next
 
     async def _begin(self) -> tuple[Update, ...]:

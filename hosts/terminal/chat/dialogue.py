@@ -13,7 +13,6 @@ from typing import Any
 
 from ....effects.channels.speech.channel import SpeechChannel
 from ....engine.conversation import Conversation
-from ....engine.projections.updates.stored import StateChangeUpdate
 from ....states.errors import TurnwiseError
 from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, InDoubt, State
 from ....states.values.messages import ToolCall
@@ -71,9 +70,8 @@ class Dialogue:
         self._cancelling: asyncio.Task[None] | None = None
         self._partial_answers: dict[str, dict[str, Answer]] = {}
         self._shown_seq = -1
-        self._shown_question: tuple[str | None, tuple[UserQuestion, ...]] | None = None
-        """What the newest state asks that was shown since the last request, and in which call."""
-        self._progress = asyncio.Condition()
+        """The newest step of which, and of all before it, everything is shown."""
+        self._progress = asyncio.Event()
 
     @property
     def waits_for_user(self) -> bool:
@@ -106,7 +104,6 @@ class Dialogue:
 
         Raises what the request raises.
         """
-        self._shown_question = None
         with self._interrupted_by(self._cancel):
             try:
                 await request
@@ -149,36 +146,25 @@ class Dialogue:
 
     async def show_updates(self) -> None:
         """Show what happens, until the conversation ends or this is cancelled."""
-        async for update in self.conversation.updates():
+        async for update in self.conversation.updates(caught_up=self._note_shown):
             self.screen.show(update)
-            if isinstance(update, StateChangeUpdate):
-                self._shown_question = update.state.call_id, update.state.questions
-            if update.position is not None:
-                await self._set_shown(update.position[0])
 
     async def wait_for_snapshot(self) -> None:
         """Return when the state in which the conversation was opened is shown."""
         await self._until(lambda: self._shown_seq >= 0)
 
-    async def _set_shown(self, seq: int) -> None:
-        async with self._progress:
-            self._shown_seq = seq
-            self._progress.notify_all()
+    def _note_shown(self, seq: int) -> None:
+        self._shown_seq = seq
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
 
     async def _until_all_is_shown(self) -> None:
-        await self._until(lambda: not self._is_working and self._is_all_shown)
-
-    @property
-    def _is_all_shown(self) -> bool:
-        """Whether the newest step is shown, or what it asks. A step has no updates if it changes nothing that a user
-        sees: a second sub-agent asks while the question of the first one is open."""
-        asked = self.conversation.state.open_question
-        is_question_shown = asked is not None and self._shown_question == (asked.call_id, asked.questions)
-        return is_question_shown or self._shown_seq >= self.conversation.state.book.seq
+        await self._until(lambda: not self._is_working and self._shown_seq >= self.conversation.state.book.seq)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        async with self._progress:
-            await self._progress.wait_for(condition)
+        """Return once the condition holds when everything is shown."""
+        while not condition():
+            await self._progress.wait()
 
     @property
     def _is_working(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -121,3 +121,42 @@ def with_update(shown: str, update: Update) -> str:
             return text if from_start else shown + text
         case _:
             return shown
+
+
+class TestCatchingUp:
+    """`Conversation.updates(caught_up=…)`."""
+
+    async def test_is_told_after_the_updates_of_each_step_also_of_one_that_has_none(self, database: Path) -> None:
+        """The title of a conversation is no update; its reader is told of that step all the same."""
+        taken: list[Update] = []
+        told: list[tuple[int, int]] = []
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello!")])) as engine:
+            conversation = await engine.create()
+            updates = conversation.updates(caught_up=lambda seq: told.append((seq, len(taken))))
+            reading = asyncio.create_task(collect(updates, taken))
+            await conversation.send("Hi")
+            await until(lambda: told[-1:] == [(conversation.state.book.seq, len(taken))])
+            before = len(taken)
+            await conversation.set_title("Greetings")
+            await until(lambda: told[-1] == (conversation.state.book.seq, before))
+            await conversation.close()
+            await reading
+            last = conversation.state.book.seq
+
+        assert taken[before:] != []
+        assert told[-1] == (last, len(taken))
+        for seq, count in told:
+            assert all(one.position is None or one.position[0] > seq for one in taken[count:])
+
+
+async def collect(updates: AsyncIterable[Update], taken: list[Update]) -> None:
+    """Take all updates, to the end of the conversation."""
+    async for update in updates:
+        taken.append(update)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let everything else run until the condition holds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)

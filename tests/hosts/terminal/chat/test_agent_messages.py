@@ -156,6 +156,19 @@ class TestAQuestionThatIsNoLongerAsked:
         assert sorted(capsys.readouterr().out.splitlines()) == ["  This is no longer asked.", "I choose myself."]
 
 
+async def test_a_request_that_shows_nothing_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """A new title changes nothing that is shown, also while a question waits, and the chat goes on."""
+    async with asyncio.timeout(20), chatting(ScriptedLlm([ASKS, reply("Now, then.")])) as chat:
+        await chat.dialogue.perform(chat.conversation.set_title("Tables"))
+        await chat.dialogue.send("Hello")
+        await chat.dialogue.perform(chat.conversation.set_title("Chairs"))
+        chat.user.lines.put_nowait("Now")
+        await chat.dialogue.ask()
+
+        assert chat.conversation.title == "Chairs"
+    assert capsys.readouterr().out == "Now, then.\n"
+
+
 @tool(crash="pure")
 async def find_paper(topic: str) -> list[str]:
     """Look for papers on a topic."""
