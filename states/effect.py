@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from .events import Answer, AnswerTypes
-from .values.value import TaggedPart
+from .values.part import TaggedPart
 
 
 class Effect(TaggedPart):

@@ -50,7 +50,8 @@ from .values.acts import Audience
 from .values.messages import Heard, Reminder, Said
 from .values.round import RoundCall
 from .values.turn import EndedStatus
-from .values.value import Instant, Part, Seconds, Text, members
+from .values.part import Part
+from .values.value import Instant, Seconds, Text, members
 
 
 class PersistMessage(PersistingEffect):

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, TypeAlias
 from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, ResumeTool, SpawnSubAgent, StartTimer
 from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolInterrupted
 from .values.inbox import Waiting
+from .values.part import Part, TaggedPart
 from .values.questions import OpenQuestion
 from .values.round import Round, RoundCall, Running
 from .values.turn import TurnRecord
-from .values.value import Instant, Part, TaggedPart, Text
+from .values.value import Instant, Text
 
 InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
 """The effects in flight: the type of each, by its id."""

@@ -17,9 +17,9 @@ from .state import Book, InTurn, State, Timer
 from .values.failures import FailureKind
 from .values.inbox import Waiting, first_batch
 from .values.messages import Heard, Made, Said, Usage
+from .values.part import changed, make_part
 from .values.round import Round, RoundCall
 from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord
-from .values.value import changed, make_part
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
@@ -30,9 +30,9 @@ class StepBuilder(Generic[S_co]):
 
     __slots__ = (
         "_acting",
+        "_first_text",
         "_next_effect",
         "_persisting",
-        "_text",
         "closing",
         "ended",
         "ending",
@@ -75,7 +75,7 @@ class StepBuilder(Generic[S_co]):
             """The turn under way. Without one, a read of this raises AttributeError."""
         self.round: Round | None = fields.get("round")
         """The round under way, or None between rounds."""
-        self._text: Heard | None = None
+        self._first_text: Heard | None = None
         self._next_effect = book.next_effect
         self._persisting: list[Effect] = []
         self._acting: list[Effect] = []
@@ -164,19 +164,15 @@ class StepBuilder(Generic[S_co]):
         assert self.round is not None, "this row has no round, and its handler needs one"
         return self.round
 
-    def set_round(self, round_: Round | None) -> None:
-        """Replace the round under way; None ends it."""
-        self.round = round_
-
     # --- what is said
 
     def heard(self, index: int = 0) -> Heard:
         """A reference to the `index`-th text of the event."""
         if index:
             return Heard(seq=self.seq, index=index)
-        if self._text is None:  # most handlers refer to the first text several times
-            self._text = Heard(seq=self.seq)
-        return self._text
+        if self._first_text is None:  # most handlers refer to the first text several times
+            self._first_text = Heard(seq=self.seq)
+        return self._first_text
 
     def persist(self, said: Said) -> None:
         """Let a message enter the transcript."""

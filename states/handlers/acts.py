@@ -72,7 +72,7 @@ def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -
             if spoken.now:
                 step.deliver(said)
         elif isinstance(act, WorkComplete):
-            step.set_round(step.open_round.with_claim(said))
+            step.round = step.open_round.with_claim(said)
         elif isinstance(act, AgentMail):
             post(step, act, index)
         elif isinstance(act, Transfer):

@@ -39,7 +39,7 @@ def take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFail
     status = event.status if isinstance(event, SubAgentFinished) else "failed"
     if isinstance(event, SubAgentFinished):
         step.spend(event.usage)
-    step.set_round(step.open_round.finish(event.effect_id, status, step.heard()))
+    step.round = step.open_round.finish(event.effect_id, status, step.heard())
 
 
 def keep_outcome(

@@ -36,7 +36,7 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     step.change_turn(**changes)
     step.persist(said)
     if calls:
-        step.set_round(Round(calls=tuple(RoundCall.of(call, step.seq) for call in calls)))
+        step.round = Round(calls=tuple(RoundCall.of(call, step.seq) for call in calls))
 
 
 # --- calls
@@ -96,7 +96,7 @@ def refuse_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: 
     """Take the response, and give each of its calls this text as an error result."""
     take_response(step, event, context)
     step.settle_queued(text)
-    step.set_round(None)
+    step.round = None
 
 
 # --- text, or none

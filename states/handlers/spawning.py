@@ -28,7 +28,7 @@ def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Contex
     children = _children(step, call, act, event.at, context)
     for child in children:
         step.add_effect(spawn_effect(child))
-    step.set_round(step.open_round.spawn(call.call_id, children))
+    step.round = step.open_round.spawn(call.call_id, children)
     seconds = context.policy.sub_agent_deadline
     deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(AwaitingSubAgents, call=call, round=step.open_round, deadline=deadline)

@@ -69,7 +69,7 @@ def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context
     if event.suspends:
         suspend(step, call)
     else:
-        step.set_round(step.open_round.settle(call.call_id))
+        step.round = step.open_round.settle(call.call_id)
     seconds = context.policy.questions.deadline
     deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(
@@ -84,14 +84,14 @@ def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context
 
 def suspend(step: StepBuilder[InRound], call: RoundCall) -> None:
     """The call has asked a person, and waits."""
-    step.set_round(step.open_round.suspend(call.call_id))
+    step.round = step.open_round.suspend(call.call_id)
 
 
 def resume(step: StepBuilder[Interruptible], call: RoundCall, reply: Reply, said: Heard | None = None) -> None:
     """The call that has asked a person goes on with this reply."""
     effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
     step.add_effect(ResumeTool(effect_id=effect_id, call=call, started_as=started_as, reply=reply, said=said))
-    step.set_round(step.open_round.resume(call.call_id, effect_id))
+    step.round = step.open_round.resume(call.call_id, effect_id)
 
 
 # --- after a crash
@@ -99,12 +99,12 @@ def resume(step: StepBuilder[Interruptible], call: RoundCall, reply: Reply, said
 
 def doubt_interrupted(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> None:
     """The call must not run twice, and it is unknown whether it ran: a person has to decide."""
-    step.set_round(step.open_round.mark_doubtful(event.call_id))
+    step.round = step.open_round.mark_doubtful(event.call_id)
 
 
 def doubt(step: StepBuilder[InRound], event: ToolReconciled | EffectFailed, context: Context) -> None:
     """The tool does not know whether its call ran: a person has to decide."""
-    step.set_round(step.open_round.mark_doubtful(step.open_round.call(event.effect_id).call_id))
+    step.round = step.open_round.mark_doubtful(step.open_round.call(event.effect_id).call_id)
 
 
 def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> None:
@@ -114,7 +114,7 @@ def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: C
         return _execute_again(step, call.call_id)
     effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
     step.add_effect(ReconcileTool(effect_id=effect_id, call=call, started_as=started_as))
-    step.set_round(step.open_round.ask_about(call.call_id, effect_id))
+    step.round = step.open_round.ask_about(call.call_id, effect_id)
 
 
 def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
@@ -126,7 +126,7 @@ def _execute_again(step: StepBuilder[Interruptible], call_id: str) -> None:
     """Run the call under the id that it had, or, if that effect is answered because the call has asked a person, under
     a new one."""
     before = step.open_round.running_call(call_id)
-    step.set_round(step.open_round.restart(call_id, step.next_id() if before.asked else before.effect_id))
+    step.round = step.open_round.restart(call_id, step.next_id() if before.asked else before.effect_id)
     again, call = step.open_round.running_call(call_id), step.open_round.named(call_id)
     step.add_effect(ExecuteTool(effect_id=again.effect_id, call=call, started_as=again.started_as))
 

@@ -25,7 +25,7 @@ def start_tools(step: StepBuilder[State], event: Event, context: Context) -> Too
     while (call := call_to_start(step, event, context)) is not None:
         effect_id = step.next_id()
         step.add_effect(ExecuteTool(effect_id=effect_id, call=call))
-        step.set_round(step.open_round.start(call, effect_id))
+        step.round = step.open_round.start(call, effect_id)
         step.change_turn(tool_calls=step.turn.tool_calls + 1)
     return step.within_turn(ToolExecuting, round=step.open_round)
 
@@ -46,7 +46,7 @@ def leave_round(step: StepBuilder[State], event: Event, context: Context) -> Non
     round_, turn = step.open_round, step.turn
     claim = turn.claim if round_.failed else round_.claim or turn.claim
     step.change_turn(worked=True, claim=claim)
-    step.set_round(None)
+    step.round = None
 
 
 def settle_children(step: StepBuilder[State], context: Context, unfinished: str) -> None:
@@ -59,7 +59,7 @@ def settle_children(step: StepBuilder[State], context: Context, unfinished: str)
     texts = tuple(child.outcome or Made(text=unfinished) for child in children)
     failed = any(status != "completed" for status in statuses)
     step.settle(children[0].call_id, _result_of(statuses, texts, context), error=failed)
-    step.set_round(step.open_round.replace(children=()))
+    step.round = step.open_round.replace(children=())
 
 
 def _result_of(statuses: tuple[str, ...], texts: tuple[Heard | Made, ...], context: Context) -> Joined | Outcomes:
@@ -84,4 +84,4 @@ def close_round(step: StepBuilder[State], context: Context, *, running: str, unr
     step.refuse_calls([step.round.named(call_id) for call_id in step.round.doubtful], texts.in_doubt)
     settle_children(step, context, texts.child_cancelled)
     step.settle_queued(unrun)
-    step.set_round(None)
+    step.round = None

@@ -7,8 +7,9 @@ everything that the effect says.
 from __future__ import annotations
 
 from .messages import Heard, Made
+from .part import Part
 from .questions import QuestionSet
-from .value import Instant, Part
+from .value import Instant
 
 
 class Share(Part):

@@ -8,7 +8,7 @@ whatever comes next. A message leaves the inbox by entering the transcript or by
 from __future__ import annotations
 
 from .acts import Audience
-from .value import Part
+from .part import Part
 
 MAX_INBOX = 100
 """How many messages may wait at once. Chosen so that no person reaches it by typing during a turn."""

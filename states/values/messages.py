@@ -15,7 +15,8 @@ from pydantic import Field
 
 from .acts import Act, ActKind, Audience
 from .images import Image, Images
-from .value import Part, TaggedPart, Text, Value, json_object
+from .part import Part, TaggedPart
+from .value import Text, Value, json_object
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 

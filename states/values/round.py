@@ -10,7 +10,7 @@ from __future__ import annotations
 from .acts import ActKind
 from .children import Child
 from .messages import CrashContract, Heard, Made, ToolCall
-from .value import Part
+from .part import Part
 
 
 class RoundCall(Part):

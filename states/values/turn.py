@@ -10,7 +10,8 @@ from typing import Literal
 
 from .failures import FailureKind
 from .messages import Heard, Made, Said, Usage
-from .value import Instant, Part, Text
+from .part import Part
+from .value import Instant, Text
 
 EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a

@@ -15,15 +15,10 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
-
-if TYPE_CHECKING:
-    from pydantic._internal._model_construction import ModelMetaclass
-else:
-    ModelMetaclass = type(BaseModel)
 
 V = TypeVar("V", bound=BaseModel)
 
@@ -38,6 +33,13 @@ MAX_QUOTED = 200
 """The most characters of a text that such a sentence quotes, so that the explanation itself is not cut off."""
 
 
+# The slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
+_put_fields, _put_fields_set, _put_extra, _put_private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+
+
 class Value(BaseModel):
     """Frozen, closed, exact data."""
 
@@ -47,7 +49,12 @@ class Value(BaseModel):
 
     def replace(self, /, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
-        return changed(self, changes)
+        other = object.__new__(type(self))
+        _put_fields(other, {**self.__dict__, **changes})
+        _put_fields_set(other, self.__pydantic_fields_set__)
+        _put_extra(other, None)
+        _put_private(other, None)
+        return other
 
     def __eq__(self, other: object) -> bool:
         """Whether the other value is of the same class and has equal fields. A value has nothing else to compare: that
@@ -83,93 +90,6 @@ class Tagged(Value):
             inner = inner["schema"]
         inner["fields"]["type"]["schema"]["serialization"] = core_schema.simple_ser_schema("str")
         return schema
-
-
-# The slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
-_put_values, _put_fields_set, _put_extra, _put_private = (
-    BaseModel.__dict__[slot].__set__
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
-_new = object.__new__
-
-
-def changed(value: V, changes: dict[str, Any]) -> V:
-    """Return the value with these fields changed, as `Value.replace` does. `Pure.`"""
-    cls = type(value)
-    other = _new(cls)
-    _put_values(other, {**value.__dict__, **changes})
-    if cls not in _LAYOUTS:
-        _put_fields_set(other, value.__pydantic_fields_set__)
-        _put_extra(other, None)
-        _put_private(other, None)
-    return other
-
-
-_Layout = tuple[dict[str, Any], frozenset[str], set[str]]
-"""The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is read
-back has them too; those that must be given; and the names of all."""
-
-_LAYOUTS: dict[type, _Layout] = {}
-"""The layout of each class of parts. It is no attribute of the class, because the metaclass of pydantic's models finds
-an attribute of a class many times as slowly as a dictionary does."""
-
-
-def make_part(cls: type[V], fields: dict[str, Any]) -> V:
-    """Return a part with these fields, as they are, and with the defaults of the others. `Pure.`
-
-    The fields must be valid: they come out of values that were validated. The part is always written in the declared
-    order of its fields. Raises TypeError if a required field is missing, or one is unknown.
-    """
-    defaults, required, _ = _LAYOUTS[cls]
-    values = {**defaults, **fields}
-    if len(values) != len(defaults) or not required <= fields.keys():
-        raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
-    part = _new(cls)
-    _put_values(part, values)
-    return part
-
-
-if TYPE_CHECKING:
-    _MadeUnchecked = ModelMetaclass  # to a type checker, a part is made like any other value
-else:
-
-    class _MadeUnchecked(ModelMetaclass):
-        """The metaclass of parts: calling a class does not validate the arguments."""
-
-        def __call__(cls, /, **fields: Any) -> Any:
-            return make_part(cls, fields)
-
-
-class Part(Value, metaclass=_MadeUnchecked):
-    """A value that the machine makes out of values that were validated when they came in.
-
-    Validating them again would be most of the cost of a transition. So the constructor takes its arguments, by keyword,
-    as they are. A part that is read back from JSON is validated like everything from outside.
-
-    Only the fields of a part are written when the machine makes it. What pydantic keeps beside the fields of a model is
-    the same for all such parts, so it is returned when somebody asks for it.
-    """
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in ("__pydantic_extra__", "__pydantic_private__"):
-                return None
-            return _LAYOUTS[type(self)][2] if name == "__pydantic_fields_set__" else super().__getattr__(name)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note the layout of the class."""
-        fields = cls.__pydantic_fields__
-        _LAYOUTS[cls] = (
-            {name: None if field.is_required() else field.default for name, field in fields.items()},
-            frozenset(name for name, field in fields.items() if field.is_required()),
-            set(fields),
-        )
-
-
-class TaggedPart(Part, Tagged):
-    """A part of a family whose members are told apart by their `type`."""
 
 
 _ANY_VALUES = SchemaSerializer(core_schema.tuple_variable_schema(core_schema.any_schema()))

@@ -34,9 +34,10 @@ from turnwise.states import (
 from turnwise.states.effects import EFFECTS, PersistMessage
 from turnwise.states.events import EVENTS, exact
 from turnwise.states.states import STATES
+from turnwise.states.values.part import Part
 from turnwise.states.values.questions import UserQuestion, answers_as_json
 from turnwise.states.values.repeats import fingerprint
-from turnwise.states.values.value import Block, Instant, Part, RequestText, Tagged, Text, json_array, later, shortened
+from turnwise.states.values.value import Block, Instant, RequestText, Tagged, Text, json_array, later, shortened
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import call, question
