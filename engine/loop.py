@@ -30,11 +30,11 @@ from ..persistence.errors import Damaged, StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
-from ..states.events import AgentMessage, CompactionRequested, Event, Request, RetryRequested, UserMessage, WakeUp
+from ..states.events import Event, Request
 from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import Policy
-from ..states.states import AnyState, Closed, Failed, Idle, pending
+from ..states.states import AnyState, Closed, pending
 from ..states.step import Step
 from .follower import Follower
 from .intake.mailbox import Mailbox
@@ -198,12 +198,10 @@ class Loop:
         return Outcome(step, self.recent_requests.just_noted(request))
 
     async def _adopt_choices(self, request: Request, filled: Filled) -> None:
-        """At rest the conversation changes to the models and profiles of its engine, where it follows these."""
-        begins = isinstance(request, UserMessage | AgentMessage | WakeUp | CompactionRequested)
-        rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
-        if not rests or not (begins or isinstance(request, RetryRequested)):
-            return
-        change = self._services.adoption.change(self.projection.context, self._services.clock)
+        """Before it begins to work, the conversation changes to the models and profiles of its engine, where it follows
+        these."""
+        services, projection = self._services, self.projection
+        change = services.adoption.change_before(request, projection.state, projection.context, services.clock)
         if change is not None and not await self.recent_requests.find(request, filled):
             await self._step(change)
 

@@ -64,7 +64,7 @@ class FunctionCall:
 
     async def _first(self, other: asyncio.Future[None] | None) -> None:
         """Return when the function has ended, when `other` is done, or when the time has run out. `asyncio.wait` does
-        the same at twice the cost."""
+        the same, but takes half a percent of the instructions of a turn with one tool more."""
         loop = asyncio.get_running_loop()
         awaited: asyncio.Future[None] = loop.create_future()
 

@@ -1,16 +1,35 @@
 """Which models and profiles a conversation has when a turn begins: its engine may have been opened with others than
-before."""
+before.
+
+They change at rest only, so that a turn ends with the models and profiles with which it began.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...effects.clock import Clock
 from ...states.context import Context
-from ...states.events import PolicyChanged
+from ...states.events import (
+    AgentMessage,
+    CompactionRequested,
+    PolicyChanged,
+    Request,
+    RetryRequested,
+    UserMessage,
+    WakeUp,
+)
 from ...states.policy.policy import Profile
+from ...states.states import Failed, Idle, State
 from .defaults import Defaults
+
+_BEGINNINGS: Mapping[type[State], tuple[type[Request], ...]] = {
+    Idle: (UserMessage, AgentMessage, WakeUp, CompactionRequested),
+    Failed: (UserMessage, AgentMessage, WakeUp, CompactionRequested, RetryRequested),
+}
+"""The requests with which a conversation that rests in these states begins to work."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +38,16 @@ class Adoption:
 
     defaults: Defaults
 
-    def change(self, context: Context, clock: Clock) -> PolicyChanged | None:
-        """The event by which a conversation at rest changes its rules, or None if it goes on under those that it has.
+    def change_before(self, request: Request, state: State, context: Context, clock: Clock) -> PolicyChanged | None:
+        """The event by which a conversation in this state changes its rules before the request; None if the request
+        does not make it begin to work, or if it goes on under the rules that it has.
 
         One that follows its engine has the engine's models and profiles. One that chose its models keeps them as long
         as the engine has all of them; otherwise it follows the engine from then on. Chosen profiles are kept, but a
         profile loses a model that the engine lacks.
         """
+        if not isinstance(request, _BEGINNINGS.get(type(state), ())):
+            return None
         policy = context.policy
         chose_models, chose_profiles = self.defaults.keeps_models(context), self.defaults.keeps_profiles(context)
         models = policy.models if chose_models else self.defaults.models.chain

@@ -15,7 +15,6 @@ from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
 from ...states.states import AnyState, Cancelling
 from ..choices.choices import Choices
-from ..intake.iterations import iterations_until_done
 from ..loop import Loop
 from ..projections.turn import Turn
 from ..projections.updates.update import Update
@@ -23,6 +22,7 @@ from ..projections.watcher import Watcher
 from ..recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome
 from ..requests import make
 from ..services.dispatcher_failures import dispatcher_failures_logged
+from .iterations import iterations_until_done
 from .last_seen import LastSeen
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, get_args
 
 from ...states.policy.policy import Policy
 from ...states.projections.transcript import Transcript
@@ -53,7 +53,7 @@ def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> Ende
 WaitsForPerson: TypeAlias = AwaitingPerson | InDoubt | AwaitingSubAgents
 """The states in which a turn may wait for a person."""
 
-_MAY_WAIT = (AwaitingPerson, InDoubt, AwaitingSubAgents)
+_MAY_WAIT = get_args(WaitsForPerson)  # an instance check against a tuple takes less time than one against a union
 
 
 def waits_for_person(state: State) -> TypeGuard[WaitsForPerson]:

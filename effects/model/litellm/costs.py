@@ -27,6 +27,13 @@ class Costs:
         try:
             return float(litellm.completion_cost(completion_response=response, model=self._model))
         except Exception:  # litellm raises a plain Exception if it has no price for the model
-            if not listed_model(self._model).is_priced:
+            if not self._is_listed(litellm):
                 self._prices_without_it = prices
             return None
+
+    def _is_listed(self, litellm: Any) -> bool:
+        """Whether the list has this model, with a price or with an entry that an application may complete. Such a model
+        is found without a search."""
+        _, _, name = self._model.partition("/")
+        has_entry = self._model in litellm.model_cost or name in litellm.model_cost
+        return has_entry or listed_model(self._model).is_priced
