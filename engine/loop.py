@@ -26,7 +26,7 @@ from typing import Any
 
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
 from ..effects.suspended_calls import SuspendedCalls
-from ..persistence.errors import Damaged, StorageFailed, StoreConflict
+from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
@@ -64,8 +64,8 @@ class Loop:
     """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
     `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, `steps`
-    what people look back at, `recent_requests` what was handled. `follower` looks at the store for those who wait where
-    another loop drives the conversation. `sends`: something went out, to a channel or to another agent.
+    what people look back at, `recent_requests` what was handled. `follower` looks at the store while a caller waits
+    here for what another loop does. `sends`: something went out, to a channel or to another agent.
     """
 
     def __init__(
@@ -86,11 +86,12 @@ class Loop:
         self._history = history
         self._services = services
         self._suspended = SuspendedCalls()
-        needs_task = not getattr(type(log), "NEEDS_NO_TASK", False)  # see `Log`
-        start = asyncio.ensure_future if needs_task else services.immediately.start
-        self._mailbox = Mailbox(self._take, start)
+        # `Log` explains this. The class is asked: a wrapper may forward the attributes of a log, and wait all the same.
+        needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
+        self._mailbox = Mailbox(self._take, services.immediately.start if needs_no_task else asyncio.ensure_future)
         self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: tuple[Event, ...] = ()
+        """The events whose append was reported as failed, since the newest step."""
         self._failure: TurnwiseError | None = None
         self._is_closing = False
         self.sends = False
@@ -135,8 +136,8 @@ class Loop:
     # --- one event
 
     async def _take(self, event: Event | None, filled: Filled) -> Outcome:
-        """Handle one event, without the secrets in it, or with None only catch up. Raises `Refused`, or a `StoreError`
-        if the step could not be stored.
+        """Handle one event, without the secrets in it; for None, only follow what others have stored. Raises `Refused`,
+        and a `StoreError` if the step could not be stored.
 
         An answer or a report that cannot be taken, for a reason that will not pass, would leave the turn waiting for
         ever. So the loop fails then, and everybody who waits for the conversation gets the reason.
@@ -147,7 +148,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            if not self.projection.is_read:
+            if not self.projection.is_read:  # who watches the whole engine is shown this step, too
                 await self._services.tree.prepare(self.projection)
             if (policy := self.projection.context.policy).redact:
                 event = await self._services.redactor.redacted(event, policy)
@@ -168,6 +169,7 @@ class Loop:
             self._fail(error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
 
     def _variants(self, request: Request, handled: Request) -> Iterator[tuple[Request, Request]]:
+        """Yield the forms in which the two are compared; the stored one may be without its secrets."""
         return self._services.redactor.variants(request, handled, self._policy)
 
     def _drop(self, event: Event | None, why: TurnwiseError) -> Outcome:
@@ -232,8 +234,6 @@ class Loop:
         """Follow the steps that others have stored. Returns whether there were any."""
         entries = await self._log.catch_up()
         for entry in entries:
-            if entry.seq != self.projection.seq + 1:
-                raise Damaged(entry.seq, f"Step {entry.seq} does not follow step {self.projection.seq}.")
             step = repeated_step(entry, self.state, self.projection.context)
             # An append that was reported as failed may have been stored: then nobody else carries it out.
             self._follow(entry, step, is_own=entry.event in self._uncertain)

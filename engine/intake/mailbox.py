@@ -28,7 +28,6 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
 """Seconds between two attempts to store an answer; doubled each time. A disk that was busy for a moment costs little,
 and one that is full is not asked all the time."""
 
-
 BURST = 64
 """How many events are handled in a row before the event loop gets to do other work: a dispatcher that answers at once
 could keep one conversation busy without end."""
@@ -38,10 +37,13 @@ Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None] | N
 
 
 class _Item:
-    """An event, or None to do what `take` does without one; and what came of it, if a caller waits for that.
+    """An event, or None to do what `take` does without one, and its outcome for a caller that waits for that.
 
     `filled`: the fields of a request that its caller left out. `is_marker`: nothing is to be done; the caller only
     waits until everything before it is handled.
+
+    Most events are handled before their caller begins to wait, so the outcome is kept here. A future is made only for a
+    caller that has to wait, and only wakes it: asyncio would report an error in a future whose caller was cancelled.
     """
 
     __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled", "has_caller", "is_marker")
@@ -145,9 +147,7 @@ class Mailbox:
         """Take no more requests: those that wait, and those that come later, fail with `why`."""
         self._closed = why
         in_hand, waiting = self._all()[:1], self._all()[1:]
-        for item in waiting:
-            item.fail(why)
-        self._items = deque(in_hand + [item for item in waiting if not item.has_caller])
+        self._items = deque(in_hand + _without_callers(waiting, why))
 
     async def close(self, *, answers: bool = True) -> None:
         """Take no more answers either. Return when those that have come in are stored, or once more could not be;
@@ -208,12 +208,17 @@ class Mailbox:
 
     async def _wait_for_store(self, wait: float) -> None:
         self._waits_for_store = True
-        answers = [item for item in self._all() if not item.has_caller]
-        for item in self._all():
-            item.fail(Refused("storage"))
-        self._items = deque(answers)
+        self._items = deque(_without_callers(self._all(), Refused("storage")))
         await asyncio.sleep(wait)
         self._waits_for_store = False
+
+
+def _without_callers(items: list[_Item], why: TurnwiseError) -> list[_Item]:
+    """Return the answers among these items. The requests are not handled, and their callers get `why`."""
+    for item in items:
+        if item.has_caller:
+            item.fail(why)
+    return [item for item in items if not item.has_caller]
 
 
 def _refusal(error: StorageFailed) -> Refused:

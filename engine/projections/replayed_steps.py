@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ...persistence.errors import Damaged
 from ...states.context import Context
 from ...states.effects import Effect
 from ...states.errors import Refused, StoreError
@@ -42,8 +43,12 @@ def replayed_steps(
 
 
 def repeated_step(entry: LogEntry, state: State, context: Context) -> Step:
-    """Return the step that the entry was stored with; `state` and `context` are those before it. Raises `StoreError` if
-    the machine makes another step of the event now. `Pure.`"""
+    """Return the step that the entry was stored with; `state` and `context` are those before it. Raises `Damaged` if
+    the entry does not follow that state, and `StoreError` if the machine makes another step of the event now. `Pure.`
+    """
+    before = state.book.seq
+    if entry.seq != before + 1:
+        raise Damaged(entry.seq, f"Step {entry.seq} does not follow step {before}.")
     try:
         step = transition(state, entry.event, context)
     except Refused:

@@ -89,6 +89,7 @@ class FailingDispatcher:
 
 async def test_an_error_of_the_dispatcher_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The turn is stored, so its caller gets it."""
+
     def failing(*arguments: Any) -> Any:
         return FailingDispatcher(InProcessDispatcher(*arguments))
 
