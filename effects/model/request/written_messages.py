@@ -30,7 +30,12 @@ Read = Callable[[Message], Message]
 
 @dataclass(frozen=True)
 class _Place:
-    """How much was written: so many messages of the history, as so many that are sent, of which `last` was the last."""
+    """How much was written at some moment, so that what was written since can be taken back.
+
+    `messages` counts those of the history, `sent` those that are sent, `called` the tools that they call, and
+    `digested` the sent messages that `digest` covers. `last` is the last one that is sent, kept because the next one
+    may be merged with it; `unanswered` are the ids of calls without a result.
+    """
 
     messages: int
     sent: int
@@ -164,22 +169,33 @@ class WrittenMessages:
 
     def _settled(self, messages: Sequence[Message]) -> tuple[list[MessageWithResults], int]:
         """The messages with their results, except from the first one whose results may still come, and how many of the
-        messages these are. No result of theirs stands behind these."""
-        entries = settled = pair_results(messages)
-        end = len(messages)
-        first: int | None = None
-        for number, entry in enumerate(entries):
-            if None in entry.results and entry.message.turn >= self._turn:
-                first = number
-                break
-        places = [] if first is None else [place for place, one in enumerate(messages) if one.role != "tool"]
-        while first is not None:
+        messages these are. No result of theirs stands behind these.
+
+        For example, `b` runs and has no result yet. Of `user, calls a, result a, calls b` the first three are settled.
+        Of `user, calls a, calls b, result a` only the first is, because the result of `a` stands behind the call of
+        `b`.
+        """
+        entries = pair_results(messages)
+        first = self._first_open(entries)
+        if first is None:
+            return entries, len(messages)
+        places = [place for place, one in enumerate(messages) if one.role != "tool"]
+        while True:
             end = places[first]
             settled = pair_results(messages[:end])
             first = next(compress(count(), map(ne, settled, entries)), None)
-        return settled, end
+            if first is None:
+                return settled, end
+
+    def _first_open(self, entries: Sequence[MessageWithResults]) -> int | None:
+        """Return the place of the first message whose results may still come: one of the turn under way."""
+        for place, entry in enumerate(entries):
+            if None in entry.results and entry.message.turn >= self._turn:
+                return place
+        return None
 
     def _answer_earlier_calls(self, messages: Sequence[Message]) -> bool:
+        """Whether one of these is the result of a call that was written without one."""
         made: set[str] = set()
         for message in messages:
             made.update(call.call_id for call in message.tool_calls)
