@@ -112,7 +112,8 @@ from .policy.policy import (
 )
 from .policy.roles import Caller, Role
 from .policy.texts import Texts
-from .projections.transcript import Condensed, Transcript, transcript
+from .projections.condensed import Condensed
+from .projections.transcript import Transcript, transcript
 from .states import (
     AnyState,
     AwaitingApproval,

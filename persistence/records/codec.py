@@ -31,7 +31,7 @@ VERSION = 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_HAVE_COLUMNS = {
+_COLUMN_FIELDS = {
     event: {"type", "at", "event_id", *(("effect_id",) if issubclass(event, Answer) else ())} for event in EVENTS
 }
 """For each type of event the fields that have a column of their own. A report may name an effect repeatedly, so its
@@ -61,7 +61,8 @@ class EncodedStep(NamedTuple):
     def linked_to(self, previous: bytes) -> tuple[EventRow, HeadRow]:
         """Return the rows with their link; `previous` is the link of the step before. `Pure.`"""
         chain = link(previous, self.content)
-        return EventRow._make((*self.row[:-1], chain)), HeadRow._make((self.head[0], chain, *self.head[2:]))
+        # By position, because `_replace` takes four times as long.
+        return EventRow(*self.row[:-1], chain), HeadRow(self.head[0], chain, *self.head[2:])
 
 
 def encode(event: Event, step: Step, previous: bytes) -> tuple[EventRow, HeadRow]:
@@ -154,7 +155,7 @@ def from_microseconds(at: int) -> datetime:
 
 def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     """Return the row of a step without its link."""
-    book, fields, columns = step.state.book, vars(event), _HAVE_COLUMNS[type(event)]
+    book, fields, columns = step.state.book, vars(event), _COLUMN_FIELDS[type(event)]
     return EventRow(
         seq=book.seq,
         event_id=fields.get("event_id"),

@@ -37,11 +37,12 @@ from ..values.images import Image
 from ..values.mail import imitates_mail
 from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stopped, ToolCall
 from ..values.turn import TurnEnded
-from .condensed import Condensed as Condensed
+from .condensed import Condensed
 from .given_messages import given_messages
 from .heard_texts import images, words
 
-# Looked up for each step: an instance check of pydantic's models that fails costs many times as much.
+# The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
+# an instance check of pydantic's models that fails costs many times as much.
 _NOTED = frozenset(
     (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested)
 )

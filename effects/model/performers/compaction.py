@@ -13,7 +13,8 @@ from functools import partial
 from ....states.effects import CompactHistory
 from ....states.events import EffectFailed, HistoryCompacted
 from ....states.policy.policy import ModelSpec, Policy
-from ....states.projections.transcript import Condensed, Transcript
+from ....states.projections.condensed import Condensed
+from ....states.projections.transcript import Transcript
 from ....states.values.failures import FailureKind
 from ....states.values.messages import Message
 from ...clock import Clock

@@ -18,9 +18,11 @@ LONGEST_LOG = 1000
 """The pages that inline commits may add to the write-ahead log before the thread makes a checkpoint. Chosen as long as
 SQLite's own limit."""
 
-PAGE = 4096
-PAGES = 5
-"""The pages that a commit writes besides those that are filled with texts: the head row, the step, and their
+PAGE_SIZE = 4096
+"""The size of a page, in bytes: the default of SQLite."""
+
+PAGES_OF_A_STEP = 5
+"""The pages that a step writes besides those that are filled with texts: the head row, the row of the step, and their
 indexes."""
 
 
@@ -37,6 +39,11 @@ class CommitMode:
         self._pages = 0
 
     @property
+    def is_for_thread(self) -> bool:
+        """Whether the connection is set for the writing thread."""
+        return self._busy_timeout is None
+
+    @property
     def is_checkpoint_due(self) -> bool:
         """Whether inline commits have made the log so long that the thread should make a checkpoint."""
         return self._pages >= LONGEST_LOG
@@ -47,11 +54,6 @@ class CommitMode:
             (self._busy_timeout,) = driver.execute("PRAGMA busy_timeout").fetchone()
             driver.execute("PRAGMA busy_timeout = 0")
             driver.execute("PRAGMA wal_autocheckpoint = 0")
-
-    @property
-    def is_for_thread(self) -> bool:
-        """Whether the connection is set for the writing thread."""
-        return self._busy_timeout is None
 
     def set_for_thread(self, driver: sqlite3.Connection) -> None:
         """Set the connection for the writing thread."""
@@ -64,7 +66,7 @@ class CommitMode:
         """Note that a step was committed inline. An estimate of its pages is enough."""
         row, head = step.row, step.next_head
         characters = len(row.payload) + len(row.effects or "") + len(row.ended or "") + len(head.state)
-        self._pages += PAGES + characters // PAGE if self._has_log else 0
+        self._pages += PAGES_OF_A_STEP + characters // PAGE_SIZE if self._has_log else 0
 
     def checkpoint(self, driver: sqlite3.Connection) -> None:
         """Copy the write-ahead log into the file, so that it is written from its beginning again."""

@@ -18,6 +18,7 @@ class LogPosition:
 
     Only the holder of the writer's lock changes it, right after a commit, so that a step counts although its caller
     stopped waiting.
+
     `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
     disk may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that no
     later one need try.
