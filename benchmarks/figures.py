@@ -49,7 +49,12 @@ def at_most(what: str, value: float, aim: float, unit: str, note: str = "", **mo
 
 
 def _compared(what: str, value: float, unit: str, note: str, aim: str, met: bool, more: dict) -> Figure:
-    return Figure(what, f"{value:.2f} {unit}{note}", aim, met, **{"number": value, "unit": unit, **more})
+    return Figure(what, f"{as_text(value)} {unit}".rstrip() + note, aim, met, **{"number": value, "unit": unit, **more})
+
+
+def as_text(value: float) -> str:
+    """Return a number with three digits or more: 0.98, 7.30, 48.0, 20,839."""
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def print_figures(figures: Iterable[Figure], as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 A server holds the conversations of its users, nearly all of which rest at any moment. Here one engine creates 10,000
 of them, each has the standard turn, and the program holds a handle on each. Then the same database is opened again, and
-a handle on each is taken anew.
+a sample of them is loaded anew.
 
     python benchmarks/live_conversations.py            all of it, about a minute
     python benchmarks/live_conversations.py --quick    a few conversations, to see that it works; its figures say little
@@ -29,8 +29,9 @@ from time import perf_counter, process_time
 from counting_loop import CountingLoop
 from figures import Figure, at_most, run
 from idle_agents import allocated, settle
-from standard_turn import REPLIED, SAID, SYSTEM, Model, fresh, opened
+from standard_turn import Model, fresh, opened
 
+from peers.standard import REPLIED, SAID, SYSTEM
 from turnwise import Conversation, Engine
 
 AT_ONCE = 100
@@ -65,7 +66,6 @@ class Live:
     traced: float = 0.0
     resident: float = 0.0
     loaded: float = 0.0
-    loaded_resident: float = 0.0
     running: int = 0
     first_turns: float = 0.0
     among_few: float = 0.0
@@ -142,12 +142,7 @@ async def open_again(database: Path, ids: list[str], sizes: Sizes, measured: Liv
         tracemalloc.start()
         measured.loaded, traced = await allocated(lambda: read(ids[-sizes.traced :]))
         tracemalloc.stop()
-        gc.collect()
-        memory = resident()
-        others = await read(ids[: -sizes.traced])
-        gc.collect()
-        measured.loaded_resident = (resident() - memory) / len(others)
-        del warm, traced, others
+        del warm, traced
 
 
 def measure(sizes: Sizes, folder: Path) -> Iterator[Figure]:
@@ -158,20 +153,21 @@ def measure(sizes: Sizes, folder: Path) -> Iterator[Figure]:
     finally:
         loop.close()
     count = sizes.conversations
-    yield at_most(f"{count} live conversations: memory of each", found.traced, MEMORY, "bytes", name="live-memory")
-    yield _bytes("  resident memory of each", found.resident, "live-resident")
+    yield at_most(f"{count:,} live conversations: memory of each", found.traced, MEMORY, "bytes", name="live-memory")
+    yield Figure(
+        "  resident memory of each",
+        f"{found.resident:,.0f} bytes",
+        name="live-resident",
+        number=found.resident,
+        unit="bytes",
+    )
     yield at_most("  opened again: memory of each", found.loaded, LOADED_MEMORY, "bytes", name="live-memory-loaded")
-    yield _bytes("  opened again: resident memory of each", found.loaded_resident, "live-resident-loaded")
     yield at_most("  tasks and timers of all", found.running, 0, "", name="live-tasks")
     rate = (count - sizes.few - sizes.traced) / found.first_turns
     yield Figure("  created, with a first turn each", f"{rate:.0f}/s", name="live-rate", number=rate, unit="turns/s")
     times = f" ({found.among_few * 1e3:.2f}, {found.among_all * 1e3:.2f} ms)"
     ratio = found.among_all / found.among_few
     yield at_most(f"  a turn among them, beside {sizes.few}", ratio, RATIO, "times", times, name="live-turn-ratio")
-
-
-def _bytes(what: str, number: float, name: str) -> Figure:
-    return Figure(what, f"{number:.0f} bytes", name=name, number=number, unit="bytes")
 
 
 if __name__ == "__main__":

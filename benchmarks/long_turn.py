@@ -23,8 +23,9 @@ from statistics import median
 from time import perf_counter, process_time
 
 from figures import Figure, at_most, run
-from standard_turn import ASKED, REPLIED, SAID, SYSTEM, Model, find_table, fresh
+from standard_turn import Model, find_table, fresh
 
+from peers.standard import ASKED, REPLIED, SAID, SYSTEM
 from turnwise import Engine, Limits, ModelAnswer, ModelRequest, Policy, Token
 from turnwise.testing import call, reply
 

@@ -27,8 +27,9 @@ from time import perf_counter, process_time
 from typing import Any
 
 from figures import Figure, at_most, run
-from standard_turn import FOUND, SAID, SYSTEM, find_table
+from standard_turn import find_table
 
+from peers.standard import FOUND, SAID, SYSTEM
 from turnwise import EffectContext, Engine, LiteLlm, ModelAnswer, ModelRequest, Token
 from turnwise.effects.dispatcher import Performer
 from turnwise.engine.bootstrap import Performers, PortWrappers, wrapped_ports

@@ -34,8 +34,9 @@ from time import perf_counter, process_time
 from typing import Any
 
 from figures import Figure, at_least, at_most, run
-from standard_turn import ASKED, QUESTION, REPLIED, SAID, SYSTEM, Model, find_table, fresh
+from standard_turn import Model, find_table, fresh
 
+from peers.standard import ASKED, BOOK, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
 from turnwise import Conversation, Engine, ModelAnswer, Policy
 from turnwise.persistence import SqliteStore, replay_conversation
 from turnwise.states import Limits
@@ -112,12 +113,10 @@ async def standard_turns(file: Path, turns: int) -> None:
 
 async def questions(file: Path, turns: int) -> None:
     """Store turns that ask the person."""
-    model = Model()
-    model.asks = True
-    async with talk(file, model) as conversation:
+    async with talk(file, Model()) as conversation:
         for _ in range(turns):
-            await conversation.send(SAID)
-            await conversation.answer({QUESTION: "Kikunoi"})
+            await conversation.send(BOOK)
+            await conversation.answer({QUESTION: OPTIONS[0]})
 
 
 async def many_calls(file: Path, turns: int) -> None:

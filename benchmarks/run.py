@@ -46,17 +46,26 @@ PROGRAMS = {
 """What is measured of turnwise alone: each prints its figures as JSON."""
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
+def machine(folder: Path) -> dict[str, Any]:
+    """Return what the figures depend on; the databases are written into the folder."""
     information = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.*)", information.read_text()) if information.exists() else []
     return {
         "processor": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",
+        "files": file_system(folder),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
+
+
+def file_system(folder: Path) -> str:
+    """Return the type of the file system that holds the folder, such as ext4; "" where the system does not tell."""
+    mounts = Path("/proc/mounts")
+    lines = [line.split() for line in mounts.read_text().splitlines()] if mounts.exists() else []
+    holding = [(len(place), kind) for _, place, kind, *_ in lines if folder.resolve().is_relative_to(place)]
+    return max(holding, default=(0, ""))[1]
 
 
 def figures(program: str, quick: bool, folder: Path) -> list[dict[str, Any]]:
@@ -85,7 +94,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "minutes": round((perf_counter() - began) / 60, 1),
-        "machine": machine(),
+        "machine": machine(folder),
         "sizes": asdict(rounds.sizes),
         "systems": rounds.systems,
         "results": rounds.results,
@@ -106,7 +115,7 @@ def options(arguments: Iterable[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--systems", nargs="*", choices=[*SYSTEMS, []], default=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--parts", nargs="*", choices=[*PARTS, []], default=list(PARTS), metavar="PART")
     parser.add_argument("--programs", nargs="*", choices=[*PROGRAMS, []], default=list(PROGRAMS), metavar="PROGRAM")
-    parser.add_argument("--folder", type=Path, help="where the databases are written for the while (a disk to measure)")
+    parser.add_argument("--folder", type=Path, help="where the databases are written, on a disk; else in the cache")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the environments are kept")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the JSON that is written")
     return parser.parse_args(None if arguments is None else list(arguments))
@@ -115,7 +124,9 @@ def options(arguments: Iterable[str] | None = None) -> argparse.Namespace:
 def main(arguments: Iterable[str] | None = None) -> None:
     """Measure, and write the JSON."""
     given = options(arguments)
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    place = given.folder or given.cache  # the folder for temporary files is in memory on many machines
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place) as folder:
         given.output.write_text(as_text(measured(given, Path(folder))), encoding="utf-8", newline="\n")
 
 

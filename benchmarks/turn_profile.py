@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from figures import Figure, run
-from standard_turn import SYSTEM, Model, fresh, opened, say
+from standard_turn import Model, fresh, opened, say
+
+from peers.standard import SYSTEM
 
 TREE = str(Path(__file__).resolve().parent.parent)
 

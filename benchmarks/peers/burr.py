@@ -15,11 +15,11 @@ from burr.core import Application, ApplicationBuilder, State, action, when
 from burr.integrations.persisters.b_aiosqlite import AsyncSQLitePersister
 
 from .measures import main
-from .standard import ASKED, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
+from .requests import REQUESTS
+from .standard import ASKED, BOOK, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 ASKS = "ask_user_question"
-asked_at = 0.0
 
 
 @action(reads=["messages"], writes=["messages"])
@@ -31,9 +31,8 @@ async def message(state: State, said: str) -> State:
 @action(reads=["messages"], writes=["messages", "calls"])
 async def model(state: State) -> State:
     """Answer at once: a message with a call, a result with the reply."""
-    global asked_at
     request = [{"role": "system", "content": SYSTEM}, *state["messages"]]
-    asked_at = perf_counter()
+    REQUESTS.note()
     if request[-1]["role"] == "tool":
         return state.append(messages={"role": "assistant", "content": REPLIED}).update(calls="")
     name, arguments = ("find_table", ASKED) if request[-1]["content"] == SAID else (ASKS, {"question": QUESTION})
@@ -126,12 +125,12 @@ class Burr(System):
     async def answer(self, conversation: Application) -> float:
         """Halt before the action that takes the answer, and go on with it."""
         halts: dict[str, Any] = {"halt_before": ["message", "answer"]}
-        await conversation.arun(**halts, inputs={"said": "Book it."})
+        await conversation.arun(**halts, inputs={"said": BOOK})
         assert conversation.get_next_action().name == "answer"
         began = perf_counter()
         _, _, state = await conversation.arun(**halts, inputs={"answered": OPTIONS[0]})
         assert state["messages"][-1]["content"] == REPLIED
-        return asked_at - began
+        return REQUESTS.last - began
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Measured:
 
 
 TURNWISE = Measured("turnwise", "turnwise", "from turnwise import Engine")
-FLOOR = Measured("floor", "floor", "import sqlite3", parts=("long", "many", "growth", "resume", "syncs"))
+FLOOR = Measured("floor", "floor", "import sqlite3", parts=("long", "many", "growth", "reopen", "syncs"))
 PEERS = (
     Measured(
         "Burr",

@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from .measures import main
+from .requests import REQUESTS
 from .standard import MESSAGES, REPLIED, TEXTS
 from .system import NotOffered, System
 
@@ -59,6 +60,7 @@ class Floor(System):
             self.connection.execute("UPDATE heads SET seq = ? WHERE id = ?", (number, conversation))
             self.connection.execute("INSERT INTO events VALUES (?, ?, ?)", (conversation, number, text))
             self.connection.execute("COMMIT")
+            REQUESTS.note()  # a model would be asked when the message is stored
         return REPLIED
 
     async def count(self, conversation: int) -> int:

@@ -17,18 +17,17 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from .measures import main
-from .standard import ASKED, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
+from .requests import REQUESTS
+from .standard import ASKED, BOOK, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 ASKS = "ask_user_question"
-asked_at = 0.0
 
 
 async def model(state: MessagesState) -> dict[str, Any]:
     """Answer at once: a message with a call, a result with the reply."""
-    global asked_at
     request = [SystemMessage(SYSTEM), *state["messages"]]
-    asked_at = perf_counter()
+    REQUESTS.note()
     if request[-1].type == "tool":
         return {"messages": [AIMessage(REPLIED)]}
     name, arguments = ("find_table", ASKED) if request[-1].content == SAID else (ASKS, {"question": QUESTION})
@@ -105,12 +104,12 @@ class LangGraph(System):
 
     async def answer(self, conversation: dict[str, Any]) -> float:
         """Interrupt in the tool, and resume with the answer."""
-        state = await self.graph.ainvoke({"messages": [HumanMessage("Book it.")]}, conversation)
+        state = await self.graph.ainvoke({"messages": [HumanMessage(BOOK)]}, conversation)
         assert state["__interrupt__"]
         began = perf_counter()
         state = await self.graph.ainvoke(Command(resume=OPTIONS[0]), conversation)
         assert state["messages"][-1].content == REPLIED
-        return asked_at - began
+        return REQUESTS.last - began
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 from time import perf_counter, process_time, time
 from typing import Any
 
+from .requests import REQUESTS
 from .standard import MESSAGES, REPLIED
 from .system import NotOffered, System
 
@@ -33,7 +34,7 @@ async def long(make: type[System], folder: Path, sizes: dict[str, Any]) -> dict[
     """One conversation: the microseconds of each turn, by the clock and of the processor.
 
     It ends when `turns` are held or `seconds` have passed.
-    The file stays in the folder, for `resume`.
+    The file stays in the folder, for `reopen`.
     """
     await warm(make, folder)
     system, file = make(), folder / "long.db"
@@ -80,24 +81,28 @@ async def syncs(make: type[System], folder: Path, sizes: dict[str, Any]) -> dict
     return {"turns": sizes["turns"]}
 
 
-async def resume(make: type[System], folder: Path, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The seconds until the conversation in the file that `long` left is ready for its next message.
+async def reopen(make: type[System], folder: Path, sizes: dict[str, Any]) -> dict[str, Any]:
+    """The seconds until the conversation in the file that `long` left takes a message, and until its model is asked.
 
-    The first are those since the process was started, at the moment `started`; then the file is opened again.
+    Some systems read the history when they are opened, and some for the request, so only the second can be compared.
+    `process` are the seconds since the process was started, at the moment `started`; then the file is opened again.
     """
-    seconds: list[float] = []
-    process = 0.0
+    ready, asked = [], []
+    since_start = time() - sizes["started"] - perf_counter()
     for _ in range(sizes["repeats"]):
         system = make()
         began = perf_counter()
         await system.open(folder / "long.db")
         conversation = await system.resume(sizes["key"])
-        seconds.append(perf_counter() - began)
-        if len(seconds) == 1:
-            process = time() - sizes["started"]
-            assert await system.turn(conversation) == REPLIED
+        ready.append(perf_counter() - began)
+        REQUESTS.begin()
+        assert await system.turn(conversation) == REPLIED
+        asked.append(REQUESTS.first - began)
+        if len(asked) == 1:
+            since_start += REQUESTS.first
         await system.close()
-    return {"process": process, "first": seconds[0], "again": statistics.median(seconds[1:] or seconds)}
+    again = slice(1 if len(ready) > 1 else 0, None)
+    return {"process": since_start, "ready": statistics.median(ready[again]), "asked": statistics.median(asked[again])}
 
 
 async def answer(make: type[System], folder: Path, sizes: dict[str, Any]) -> dict[str, Any]:
@@ -187,14 +192,14 @@ def journal(file: Path) -> dict[str, str]:
         return {"journal": connection.execute("PRAGMA journal_mode").fetchone()[0]}
 
 
-PARTS: dict[str, Part] = {part.__name__: part for part in (long, many, syncs, resume, answer, steps, idle)}
+PARTS: dict[str, Part] = {part.__name__: part for part in (long, many, syncs, reopen, answer, steps, idle)}
 
 
 def main(make: type[System]) -> None:
     """Measure the part that the command line names, and print it."""
     name, folder, sizes = sys.argv[1:]
     with tempfile.TemporaryDirectory(dir=folder) as own:
-        place = Path(folder) if name in ("long", "resume") else Path(own)
+        place = Path(folder) if name in ("long", "reopen") else Path(own)
         try:
             measured = asyncio.run(PARTS[name](make, place, json.loads(sizes)))
         except NotOffered:

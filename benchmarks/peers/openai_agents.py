@@ -16,7 +16,8 @@ from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, fu
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from .measures import main
-from .standard import ASKED, FOUND, QUESTION, REPLIED, SAID, SYSTEM
+from .requests import REQUESTS
+from .standard import ASKED, BOOK, FOUND, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 ASKS = "ask_user_question"
@@ -36,15 +37,13 @@ async def ask_user_question(question: str) -> str:
 
 
 class Instant(Model):
-    """Answers at once: a message with a call, a result with the reply. Notes when it was asked last."""
-
-    asked_at = 0.0
+    """Answers at once: a message with a call, a result with the reply."""
 
     async def get_response(
         self, system_instructions: str | None, input: Any, *others: Any, **more: Any
     ) -> ModelResponse:
         """The next step of the standard turn."""
-        self.asked_at = perf_counter()
+        REQUESTS.note()
         last = input[-1] if isinstance(input, list) else {"content": input}
         if last.get("type") == "function_call_output":
             text = ResponseOutputText(text=REPLIED, type="output_text", annotations=[])
@@ -73,8 +72,8 @@ class OpenAIAgents(System):
     async def open(self, file: Path | None) -> None:
         """Make the agent."""
         set_tracing_disabled(True)
-        self.file, self.model, self.sessions = file, Instant(), []
-        self.agent = Agent(name="tables", instructions=SYSTEM, model=self.model, tools=[find_table, ask_user_question])
+        self.file, self.sessions = file, []
+        self.agent = Agent(name="tables", instructions=SYSTEM, model=Instant(), tools=[find_table, ask_user_question])
 
     async def close(self) -> None:
         """Close the sessions."""
@@ -115,7 +114,7 @@ class OpenAIAgents(System):
 
     async def answer(self, conversation: SQLiteSession) -> float:
         """Approve what the model called: the kind of question that this library lets a run wait for."""
-        result = await Runner.run(self.agent, "Book it.", session=conversation)
+        result = await Runner.run(self.agent, BOOK, session=conversation)
         (interruption,) = result.interruptions
         state = result.to_state()
         state.to_string()  # what an application stores until the answer comes
@@ -123,7 +122,7 @@ class OpenAIAgents(System):
         state.approve(interruption)
         result = await Runner.run(self.agent, state, session=conversation)
         assert result.final_output == REPLIED
-        return self.model.asked_at - began
+        return REQUESTS.last - began
 
 
 if __name__ == "__main__":

@@ -27,17 +27,16 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from .measures import main
-from .standard import ASKED, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
+from .requests import REQUESTS
+from .standard import ASKED, BOOK, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 ASKS = "ask_user_question"
-asked_at = 0.0
 
 
 async def answered(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Answer at once: a message with a call, a result with the reply."""
-    global asked_at
-    asked_at = perf_counter()
+    REQUESTS.note()
     last = messages[-1].parts[-1]
     if isinstance(last, ToolReturnPart):
         return ModelResponse(parts=[TextPart(REPLIED)])
@@ -149,7 +148,7 @@ class PydanticAI(System):
 
     async def answer(self, conversation: str) -> float:
         """Defer the call, store what was said, and run on with its result."""
-        result = await self.agent.run("Book it.", message_history=await self.rows.read(conversation))
+        result = await self.agent.run(BOOK, message_history=await self.rows.read(conversation))
         await self.rows.add(conversation, result.new_messages_json())
         (call,) = result.output.calls
         began = perf_counter()
@@ -157,7 +156,7 @@ class PydanticAI(System):
             message_history=await self.rows.read(conversation),
             deferred_tool_results=DeferredToolResults(calls={call.tool_call_id: OPTIONS[0]}),
         )
-        seconds = asked_at - began
+        seconds = REQUESTS.last - began
         assert result.output == REPLIED
         await self.rows.add(conversation, result.new_messages_json())
         return seconds

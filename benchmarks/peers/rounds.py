@@ -1,7 +1,7 @@
 """Runs every part for every system, each in a process of its own, and interleaves the systems within each round.
 
-Whatever else the machine does then falls on all of them alike. A system that takes long has fewer rounds than the
-others; the result holds every round.
+Whatever else the machine does then falls on all of them alike. All systems have the same number of rounds, so that the
+best of them is no better for having been tried more often; the result holds every round.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 class Sizes:
     """How much of everything is done."""
 
-    rounds: int = 5
-    slow: float = 5.0
-    """Seconds: a system of which a round takes longer has two rounds."""
+    rounds: int = 4
     turns: int = 200
     long_turns: int = 1000
     seconds: float = 15.0
@@ -91,9 +89,9 @@ class Rounds:
         return {
             "imports": ({}, sizes.rounds),
             "long": ({"turns": sizes.turns}, sizes.rounds),
-            "resume": ({"repeats": sizes.repeats}, some),
+            "reopen": ({"repeats": sizes.repeats}, some),
             "many": ({"conversations": sizes.conversations, "turns": sizes.turns_each}, sizes.rounds),
-            "growth": ({"turns": sizes.long_turns, "seconds": sizes.seconds}, some),
+            "growth": ({"turns": sizes.long_turns, "seconds": sizes.seconds}, 1),
             "answer": ({"repeats": 2 * sizes.repeats}, few),
             "steps": ({"turns": sizes.steps, "repeats": sizes.repeats}, few),
             "idle": ({"conversations": sizes.idle[0], "turns": sizes.idle[1]}, 1),
@@ -105,16 +103,12 @@ class Rounds:
         sizes, rounds = self.parts()[part]
         taking_part = [system for system in self.pythons if not system.parts or part in system.parts]
         results = self.results[part] = {system.name: [] for system in taking_part}
-        took = dict.fromkeys(taking_part, 0.0)
-        most = 1 if part == "growth" else 2
         for number in range(rounds):
             for system in taking_part:
-                if number >= most and took[system] > self.sizes.slow:
-                    continue
                 began = perf_counter()
                 results[system.name].append(self.once(system, part, sizes))
-                took[system] = perf_counter() - began
-                print(f"{part} {number + 1}: {system.name}, {took[system]:.1f} s", file=sys.stderr, flush=True)
+                took = perf_counter() - began
+                print(f"{part} {number + 1}: {system.name}, {took:.1f} s", file=sys.stderr, flush=True)
 
     def once(self, system: Measured, part: str, sizes: dict[str, Any]) -> dict[str, Any]:
         """Run a part of a system once. Where it fails, the result says why."""
@@ -123,15 +117,12 @@ class Rounds:
                 return self.imported(system)
             if part == "syncs":
                 return self.synced(system)
-            if part == "resume":
-                return self.run(
-                    system, part, {**sizes, "key": self.results["long"][system.name][-1]["key"], "started": time()}
-                )
+            if part == "reopen":
+                return self.reopened(system, sizes)
             return self.run(system, {"growth": "long"}.get(part, part), sizes)
-        except subprocess.CalledProcessError as failed:
-            reason = [*(failed.stderr or str(failed)).strip().splitlines(), ""][-2]
-            print(f"{part}: {system.name} failed: {reason}", file=sys.stderr)
-            return {"not measured": reason}
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failed:
+            print(f"{part}: {system.name} failed: {reason_of(failed)}", file=sys.stderr)
+            return {"not measured": reason_of(failed)}
 
     def run(self, system: Measured, part: str, sizes: dict[str, Any], under: Sequence[str] = ()) -> dict[str, Any]:
         """Run a part in the system's own Python, and return what it measured."""
@@ -140,12 +131,16 @@ class Rounds:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(exist_ok=True)
         program = [str(self.pythons[system]), "-m", f"peers.{system.module}", part, str(folder), json.dumps(sizes)]
-        done = subprocess.run(
-            [*under, *program], cwd=BENCHMARKS, env=ENVIRONMENT, check=True, capture_output=True, text=True
-        )
-        printed: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        printed: dict[str, dict[str, Any]] = json.loads(_output([*under, *program]).splitlines()[-1])
         self.systems[system.name] = printed["about"]
         return printed["measured"]
+
+    def reopened(self, system: Measured, sizes: dict[str, Any]) -> dict[str, Any]:
+        """Open the conversation that the last round of `long` left."""
+        left = [each["key"] for each in self.results.get("long", {}).get(system.name, ()) if "key" in each]
+        if not left:
+            return {"not measured": "it needs a conversation that the part `long` has left"}
+        return self.run(system, "reopen", {**sizes, "key": left[-1], "started": time()})
 
     def imported(self, system: Measured) -> dict[str, Any]:
         """The seconds of a process that imports the system, and of one that does nothing."""

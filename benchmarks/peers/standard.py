@@ -15,6 +15,9 @@ REPLIED = "There are two tables: Kikunoi at 6:30 PM, or Nobu at 8:15 PM. Which o
 TEXTS = (SAID, json.dumps(ASKED), FOUND, REPLIED)
 """What is said in a turn: 573 bytes."""
 
+BOOK = "Book it."
+"""Any other message than `SAID`: the model asks a question about it."""
+
 QUESTION = "Which of the two shall I book?"
 OPTIONS = ("Kikunoi", "Nobu")
 

@@ -1,7 +1,8 @@
 """What every system that is measured has to do, so that all of them are measured by the same code.
 
 A system is written as its documentation recommends, with its own defaults: `measures.py` calls it and knows nothing
-about it. The model and the tool of a system answer at once. Only the standard library is imported here.
+about it. The model and the tool of a system answer at once, and the model notes each request in `REQUESTS`. Only the
+standard library is imported here.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class System(ABC):
 
     @abstractmethod
     async def resume(self, key: str) -> Any:
-        """Return a stored conversation, ready for its next message, with everything loaded that this one needs."""
+        """Return a stored conversation, ready for its next message."""
 
     @abstractmethod
     async def turn(self, conversation: Any) -> str:

@@ -7,38 +7,23 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from turnwise import Conversation, Engine, ModelAnswer, tool
-from turnwise.testing import call, reply
+from standard_turn import Model, opened
+
+from turnwise import Conversation, ModelAnswer
 
 from .measures import main
-from .standard import ASKED, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
+from .requests import REQUESTS
+from .standard import BOOK, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 
-@tool(crash="pure")
-async def find_table(cuisine: str, time: str, party: int) -> str:
-    """Look for free tables at restaurants nearby."""
-    return FOUND
-
-
-class Model:
-    """Answers at once: a message with a call, a result with the reply. Notes when it was asked last."""
-
-    name = "instant"
-
-    def __init__(self) -> None:
-        self.asked_at = 0.0
+class Noting(Model):
+    """The model, which notes when it is asked."""
 
     async def complete(self, request: Any, show: Callable[[Any], None]) -> ModelAnswer:
         """The next step of the standard turn."""
-        self.asked_at = perf_counter()
-        last = request.messages[-1]
-        if last["role"] == "tool":
-            return reply(REPLIED)
-        if last["content"] == SAID:
-            return call("find_table", **ASKED)
-        options = [{"label": label} for label in OPTIONS]
-        return call("ask_user_question", questions=[{"question": QUESTION, "header": "Table", "options": options}])
+        REQUESTS.note()
+        return await super().complete(request, show)
 
 
 class Turnwise(System):
@@ -49,9 +34,7 @@ class Turnwise(System):
 
     async def open(self, file: Path | None) -> None:
         """Open an engine over the file, or over a database in memory."""
-        self.model = Model()
-        self.engine = Engine.open(file or "sqlite://", model=self.model, tools=[find_table, "ask_user_question"])
-        await self.engine
+        self.engine = await opened(file or "sqlite://", Noting())
 
     async def close(self) -> None:
         """Close the engine."""
@@ -79,12 +62,12 @@ class Turnwise(System):
 
     async def answer(self, conversation: Conversation) -> float:
         """Answer what the built-in tool asked."""
-        turn = await conversation.send("Book it.")
+        turn = await conversation.send(BOOK)
         assert turn.status == "awaiting_user"
         began = perf_counter()
         turn = await conversation.answer({QUESTION: OPTIONS[0]})
         assert turn.reply == REPLIED
-        return self.model.asked_at - began
+        return REQUESTS.last - began
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .benchmark_results import AGAIN, FLOOR, GROWTH, MANY, MANY_RATE, OURS, RATE, Measure, Results
+from .benchmark_results import FLOOR, GROWTH, MANY, MANY_RATE, OURS, RATE, READY, Measure, Results
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,20 @@ class Aim:
     unit: str
     at_least: bool
 
+    def is_met(self, results: Results) -> bool | None:
+        """Whether the last run met the aim; None if it did not measure it."""
+        value = self.value(results)
+        if value is None:
+            return None
+        return value >= self.bound if self.at_least else value <= self.bound
+
     def row(self, results: Results) -> str:
         """Return the row of the table of aims."""
         value = self.value(results)
         relation = "at least" if self.at_least else "at most"
         if value is None:
             return f"| {self.what} | not measured | {relation} {self.bound:,g}{self.unit} | |"
-        met = value >= self.bound if self.at_least else value <= self.bound
-        verdict = "met" if met else "**missed**"
+        verdict = "met" if self.is_met(results) else "**missed**"
         return f"| {self.what} | {_short(value)}{self.unit} | {relation} {self.bound:,g}{self.unit} | {verdict} |"
 
 
@@ -65,6 +71,6 @@ AIMS = (
     Aim("growth within a turn of 1,000 rounds, last fifth to first", number("long-turn-growth"), 1.5, " ×", False),
     Aim("model path beside bare litellm", number("model-path-ratio"), 1.1, " ×", False),
     Aim("replay", number("replay-rate"), 20_000, " events/s", True),
-    Aim("opened and ready for the next message", lambda results: results.best(AGAIN, OURS), 10, " ms", False),
+    Aim("opened and ready for the next message", lambda results: results.best(READY, OURS), 10, " ms", False),
     Aim("`turnwise --help` beside `python -c pass`", number("help-ratio"), 5, " ×", False),
 )

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .benchmark_results import (
-    AGAIN,
     ANSWER,
     BYTES,
     FLOOR,
@@ -21,6 +20,7 @@ from .benchmark_results import (
     MANY_RATE,
     OURS,
     RATE,
+    REOPEN,
     Measure,
     Results,
 )
@@ -44,7 +44,7 @@ BARS = {
     "many-rate": (MANY_RATE, "turns per second of 100 conversations of 10 turns at once"),
     "many-processor": (MANY, "ms of processor time a turn, 100 conversations of 10 turns at once"),
     "bytes": (BYTES, "bytes of database a turn, over 200 turns"),
-    "resume": (AGAIN, "ms until a stored conversation of 200 turns is ready"),
+    "resume": (REOPEN, "ms from opening a conversation of 200 turns to its next request"),
     "answer": (ANSWER, "ms from an answer to the next request to the model"),
 }
 """The measures that are drawn as bars, by the name of the file, each with the label of its axis."""

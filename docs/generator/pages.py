@@ -49,7 +49,13 @@ BENCHMARKS = ROOT / "docs" / "benchmarks.json"
 FIGURES = {
     f"<!-- made from docs/benchmarks.json by `make docs`: {part.__name__} -->": part
     for part in (
-        *(benchmarks_page.aims, benchmarks_page.ratios, benchmarks_page.values, benchmarks_page.stored),
+        *(
+            benchmarks_page.verdict,
+            benchmarks_page.aims,
+            benchmarks_page.ratios,
+            benchmarks_page.values,
+            benchmarks_page.stored,
+        ),
         *(benchmarks_page.alone, benchmarks_page.profile, benchmarks_page.circumstances, benchmarks_page.summary),
     )
 }

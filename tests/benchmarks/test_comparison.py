@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,9 +105,19 @@ class TestTurnwise:
         """From the file that the part before it left."""
         key = measured("long", tmp_path, {"turns": 1})["key"]
 
-        resumed = measured("resume", tmp_path, {"key": key, "repeats": 2, "started": time()})
+        reopened = measured("reopen", tmp_path, {"key": key, "repeats": 2, "started": time()})
 
-        assert resumed["process"] >= resumed["first"] > 0 and resumed["again"] > 0
+        assert reopened["asked"] > reopened["ready"] > 0 and reopened["process"] > 0
+
+    @pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts")
+    def test_a_turn_waits_for_the_disk_once_for_each_step(self, tmp_path: Path) -> None:
+        """Each of the four steps is synced to the disk once, and nothing else is."""
+        some = rounds.Rounds(tmp_path, tmp_path, rounds.QUICK)
+        some.prepare([environments.TURNWISE])
+        some.measure("syncs")
+
+        (counted,) = some.results["syncs"]["turnwise"]
+        assert counted == {"syncs": 4.0} or "ptrace" in counted["not measured"]
 
     def test_a_message_that_is_not_stored_is_noticed(self, tmp_path: Path) -> None:
         """The history is counted in the file after it was closed."""
@@ -145,7 +156,17 @@ class TestPage:
 
         assert row.count("|") == 3
         assert "not measured" in benchmarks_page.aims(results)
-        assert benchmarks_page.summary(results) == "Not measured.\n"
+        assert "**Not measured:**" in benchmarks_page.verdict(results)
+        assert f"of our {len(AIMS)} aims" in benchmarks_page.summary(results)
+        assert "times the fastest" not in benchmarks_page.summary(results)
+
+    def test_each_missed_aim_is_named(self) -> None:
+        """In a sentence above the table, in which they are not hidden among the others."""
+        whole = Results.read(ROOT / "docs" / "benchmarks.json")
+        missed = [aim for aim in AIMS if aim.is_met(whole) is False]
+
+        assert all(aim.what in benchmarks_page.verdict(whole) for aim in missed)
+        assert benchmarks_page.aims(whole).count("**missed**") == len(missed)
 
     def test_each_aim_says_whether_it_is_met(self) -> None:
         """On both sides of its bound, with the figures of the last run of `make bench` or without them."""
