@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ..states.errors import EngineClosed, StoreError, UnknownConversation
 from ..states.events import Answer
 from .conversations.registry import ConversationRegistry
-from .requests import checked_answer, checked_id
+from .requests import check_answer, checked_id
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -29,7 +29,7 @@ class AnswerIntake:
     def take(self, conversation_id: str, answer: Answer) -> None:
         """Hand in an answer, and return at once. Raises `InvalidInput` for what is not an answer."""
         asyncio.get_running_loop()  # raises RuntimeError in another thread
-        checked_answer(answer)
+        check_answer(answer)
         checked_id(conversation_id)
         if not self._registry.answer(conversation_id, answer) and not self._is_closing():
             task = asyncio.ensure_future(self._load_and_answer(conversation_id, answer))

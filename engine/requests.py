@@ -91,11 +91,10 @@ def id_of_key(key: str) -> str:
     return key if len(key) <= LONGEST_ID else blake2b(key.encode(), digest_size=16).hexdigest()
 
 
-def checked_answer(answer: Answer) -> Answer:
-    """Return what a dispatcher hands in, which must be an answer. Raises `InvalidInput`."""
+def check_answer(answer: Answer) -> None:
+    """Raise `InvalidInput` for what a dispatcher hands in, unless it is an answer."""
     if not isinstance(answer, Answer):
         raise InvalidInput("What a dispatcher hands in is an answer to an effect.")
-    return answer
 
 
 def checked_policy(policy: Policy) -> Policy:

@@ -15,7 +15,7 @@ from typing import Protocol
 from weakref import ref
 
 from ...persistence.errors import Damaged
-from ...states.context import CHANGES_CONTEXT, Context
+from ...states.context import Context
 from ...states.errors import Refused, StoreError
 from ...states.log import LogEntry
 from ...states.projections.transcript import Transcript
@@ -123,8 +123,7 @@ class ConversationProjection:
         """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if nobody
         watches, or if the contents are not in memory, so that the updates are not known."""
         before, context = self.state, self.context
-        if isinstance(entry.event, CHANGES_CONTEXT):
-            self.context = context.after(entry.event)
+        self.context = context.after(entry.event)
         self.state = state
         if entry.ended is not None:
             self._last_profile = entry.ended.profile
