@@ -143,7 +143,9 @@ class Loop:
         ever. So the loop fails then, and everybody who waits for the conversation gets the reason.
         """
         if self._failure is not None:
-            return self._drop(event, self._failure)
+            if event is None or isinstance(event, Request):
+                raise self._failure
+            return self._ignored()
         try:
             if event is None:
                 await self._catch_up()
@@ -171,12 +173,6 @@ class Loop:
     def _variants(self, request: Request, handled: Request) -> Iterator[tuple[Request, Request]]:
         """Yield the forms in which the two are compared; the stored one may be without its secrets."""
         return self._services.redactor.variants(request, handled, self._policy)
-
-    def _drop(self, event: Event | None, why: TurnwiseError) -> Outcome:
-        """The loop has failed, and handles nothing more. Whoever asks for something gets the reason."""
-        if event is None or isinstance(event, Request):
-            raise why
-        return self._ignored()
 
     def _ignored(self, handled: HandledRequest | None = None) -> Outcome:
         """Return the outcome of an event by which nothing happens now; `handled` is the request that was handled
@@ -272,8 +268,8 @@ class Loop:
             self.feed.close()
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
-        """Hand the effects of a committed step to the dispatcher. While the loop closes, only what goes out starts."""
-        if self._is_closing:
+        """Hand the effects of a committed step to the dispatcher; only what goes out if answers are not taken."""
+        if self._is_closing or not self._mailbox.takes_answers:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
             dispatch_in_order(effects, self._services.dispatcher, self.conversation_id, self.effect_context)
@@ -313,10 +309,18 @@ class Loop:
     # --- from beginning to end
 
     def take_over(self) -> None:
-        """Report what another process left in the middle, so that the conversation goes on here."""
+        """Report what another process, or `halt`, left in the middle, so that the conversation goes on here."""
+        self._mailbox.take_answers()
         self.follower.take_over()
         for report in reports(self.state, self._services.clock.now()):
             self._mailbox.post(report)
+
+    async def halt(self, *, answers: bool = False) -> None:
+        """Stop what is under way. Unless `answers`, nothing else is begun until `take_over`; callers go on waiting."""
+        if not answers:
+            self._mailbox.drop_answers()
+        with dispatcher_failures_logged():  # the callers that wait must be told all the same
+            await self._services.dispatcher.stop(self.conversation_id, answers=answers)
 
     async def handled(self) -> None:
         """Return when all that has happened so far is stored, or the store takes nothing."""
@@ -334,8 +338,7 @@ class Loop:
         """
         self._mailbox.shut(why)
         self._is_closing = True
-        with dispatcher_failures_logged():  # the callers that wait must be told all the same
-            await self._services.dispatcher.stop(self.conversation_id, answers=answers)
+        await self.halt(answers=answers)
         await self._suspended.close()
         await self._mailbox.close(answers=answers)
         self.turns.close(why)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import count
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -89,6 +91,15 @@ def id_of_key(key: str) -> str:
     """Return the id of the request by which an effect with this idempotency key reaches another conversation: the key,
     or a digest of one that is longer than an id may be. `Pure.`"""
     return key if len(key) <= LONGEST_ID else blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def ids_of_key(key: str) -> Iterator[str]:
+    """Yield the ids for `id_of_key` and, without end, those that follow where the target has another request under it.
+    That happens where a sub-agent was deleted while its parent waited, and was started anew under the same id. `Pure.`
+    """
+    yield id_of_key(key)
+    for number in count(2):
+        yield id_of_key(f"{key}~{number}")
 
 
 def check_answer(answer: Answer) -> None:

@@ -25,7 +25,7 @@ from ...states.values.acts import Audience
 from ...states.values.inbox import Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
-from ..requests import LONGEST_ID, id_of_key
+from ..requests import LONGEST_ID, ids_of_key
 from .posting import Post, Posting
 
 if TYPE_CHECKING:
@@ -116,16 +116,17 @@ class MailPerformer:
     async def _post(
         self, target: str, text: str, origin: str, key: str, audience: Audience = "agent", *, silent: bool
     ) -> None:
-        message = AgentMessage(
-            event_id=id_of_key(key),
-            at=self._clock.now(),
-            origin=origin,
-            text=text,
-            audience=audience,
-            silent=silent,
-        )
         loop = await self._registry.read(target)
-        await loop.request(message)
+        for event_id in ids_of_key(key):
+            message = AgentMessage(
+                event_id=event_id, at=self._clock.now(), origin=origin, text=text, audience=audience, silent=silent
+            )
+            try:
+                await loop.request(message)
+                return
+            except Refused as refused:
+                if refused.code != "event_id_reused":
+                    raise
 
 
 if TYPE_CHECKING:

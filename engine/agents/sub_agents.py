@@ -15,6 +15,7 @@ from ...states.events import Opened, SubAgentAsked
 from ...states.states import AwaitingSubAgents
 from ...states.values.questions import OpenQuestion
 from ..conversations.registry import ConversationRegistry
+from ..handles.children import parent_of
 from ..loop import Loop
 from ..requests import checked_id
 from .child_conversation import ChildConversation, persistently
@@ -45,8 +46,14 @@ class EngineSubAgents:
     async def create(self, child_id: str, opened: Opened) -> ChildConversation:
         """See `SubAgents`."""
         checked_id(child_id)
-        loop = await persistently(lambda: self._create(child_id, opened))
+        loop = await persistently(lambda: self._create_once(child_id, opened))
         return ChildConversation(self._registry, loop, self._clock)
+
+    async def _create_once(self, child_id: str, opened: Opened) -> Loop:
+        parent_id, _ = parent_of(child_id)
+        async with self._registry.family(parent_id):
+            await self._registry.read(parent_id)  # it may have been deleted meanwhile
+            return await self._create(child_id, opened)
 
     async def report(self, parent_id: str, report: SubAgentAsked) -> None:
         """See `SubAgents`."""

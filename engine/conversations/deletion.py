@@ -35,16 +35,25 @@ class Deletion:
         self._return_mail = return_mail
 
     async def delete(self, conversation_id: str) -> None:
-        """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again; and those
-        that it starts meanwhile go last. A conversation that waits for sub-agents is not driven meanwhile: their end
-        would have it go on. A caller that is cancelled stops waiting. Raises `UnknownConversation` and `StoreError`."""
+        """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again. It starts
+        none meanwhile; those that another engine has it start go last.
+
+        A conversation that waits for sub-agents is not driven meanwhile: their end would have it go on. Its callers
+        learn that it is gone once it is; if it cannot be deleted, they go on waiting. A caller of this method that is
+        cancelled stops waiting. Raises `UnknownConversation` and `StoreError`.
+        """
         await asyncio.shield(asyncio.ensure_future(self._delete(conversation_id)))
 
     async def _delete(self, conversation_id: str) -> None:
+        async with self._registry.family(conversation_id):
+            await self._delete_family(conversation_id)
+        await self._delete_all(await children_of(self._store, conversation_id))
+
+    async def _delete_family(self, conversation_id: str) -> None:
         children = await children_of(self._store, conversation_id)
         is_waiting = any(child.state != "closed" for child in children)
         if is_waiting:
-            await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
+            await self._registry.halt(conversation_id)
         try:
             await self._delete_all(children)
             await self._delete_one(conversation_id)
@@ -52,7 +61,6 @@ class Deletion:
             if is_waiting:
                 await self._registry.take_over(conversation_id)
             raise
-        await self._delete_all(await children_of(self._store, conversation_id))
 
     async def _delete_one(self, conversation_id: str) -> None:
         inbox = await self._inbox(conversation_id)

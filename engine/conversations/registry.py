@@ -43,6 +43,7 @@ class ConversationRegistry:
         self._ended: WeakKeyDictionary[Loop, None] = WeakKeyDictionary()
         """The loops of closed conversations that somebody still holds, in the order in which they closed: they answer
         until the engine closes."""
+        self._families: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._loops)
@@ -178,6 +179,16 @@ class ConversationRegistry:
         self._end = why
         for loading in self._loading.values():
             loading.cancel()
+
+    def family(self, conversation_id: str) -> asyncio.Lock:
+        """Return the lock that is held while a sub-agent of this conversation is created, and while the conversation is
+        deleted with its sub-agents: none is created that the deletion does not find."""
+        return self._families.setdefault(conversation_id, asyncio.Lock())
+
+    async def halt(self, conversation_id: str) -> None:
+        """Stop driving a conversation until it is taken over or dropped. Whoever waits for it goes on waiting."""
+        if (loop := self._loop_of(conversation_id)) is not None:
+            await loop.halt()
 
     async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving a conversation that is gone: nothing more of it is stored, or goes out. Whoever waits for it

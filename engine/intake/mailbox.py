@@ -103,8 +103,8 @@ class Mailbox:
         "_items",
         "_start",
         "_take",
-        "_takes_answers",
         "_waits_for_store",
+        "takes_answers",
     )
 
     def __init__(self, take: Callable[[Event | None, Filled], Awaitable[Outcome]], start: Start) -> None:
@@ -115,11 +115,12 @@ class Mailbox:
         self._draining: asyncio.Task[None] | None = None
         self._waits_for_store = False
         self._closed: TurnwiseError | None = None
-        self._takes_answers = True
+        self.takes_answers = True
+        """Whether answers are taken; others are dropped."""
 
     def post(self, event: Event) -> None:
-        """Put an answer in. Once the mailbox is closed, it is dropped."""
-        if self._takes_answers:
+        """Put an answer in. Once the mailbox is closed, or takes no answers, it is dropped."""
+        if self.takes_answers:
             self._put(_Item(event))
 
     async def request(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> Outcome:
@@ -143,6 +144,16 @@ class Mailbox:
             with suppress(TurnwiseError):
                 await marker.outcome()
 
+    def drop_answers(self) -> None:
+        """Drop the answers that wait, and those that come in before `take_answers`. The event in hand is finished."""
+        self.takes_answers = False
+        in_hand, waiting = self._all()[:1], self._all()[1:]
+        self._items = deque(in_hand + [item for item in waiting if item.has_caller]) or None
+
+    def take_answers(self) -> None:
+        """Take answers again, unless the mailbox is closed."""
+        self.takes_answers = self._closed is None
+
     def shut(self, why: TurnwiseError) -> None:
         """Take no more requests: those that wait, and those that come later, fail with `why`."""
         self._closed = why
@@ -152,7 +163,7 @@ class Mailbox:
     async def close(self, *, answers: bool = True) -> None:
         """Take no more answers either. Return when those that have come in are stored, or once more could not be;
         unless `answers`, only the event in hand is finished. To be called after `shut`."""
-        self._takes_answers = False
+        self.takes_answers = False
         if not answers or self._waits_for_store:
             self._items = deque(self._all()[:1])
         if self._draining is not None:

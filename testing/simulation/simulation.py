@@ -176,7 +176,7 @@ class Simulation:
 
     def _check(self, last: list[Any]) -> None:
         ending = Ending(
-            conversation_id=self._conversation_id,
+            key=self._disk.key_of(self._conversation_id),
             rows=self._disk.rows[self._conversation_id],
             recorder=self._recorder,
             performed=self._world.performed,

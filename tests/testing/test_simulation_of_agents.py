@@ -17,7 +17,7 @@ from turnwise.testing import simulate_agents
 from turnwise.testing.simulation.__main__ import main
 
 from ..support.fault_profile import LONG
-from ..support.planted.agents import FAULTS, QUICK
+from ..support.planted.agents import FAULTS, QUICK, RARE_FAULTS
 from ..support.planted.engines import Fault
 from ..support.simulations import START, failure, run
 
@@ -59,6 +59,14 @@ def test_a_stream_ends_where_a_sub_agent_asks_the_user() -> None:
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some seed among the first fails on an engine with this fault."""
     assert failure(fault.plant(monkeypatch), range(100), simulation=simulate_agents) is not None
+
+
+@pytest.mark.parametrize(("fault", "seed"), RARE_FAULTS, ids=lambda value: getattr(value, "name", value))
+def test_a_rare_fault_is_found(fault: Fault, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This seed fails on an engine with this fault, and holds without it."""
+    simulate_agents(seed)
+
+    assert failure(fault.plant(monkeypatch), [seed], simulation=simulate_agents) is not None
 
 
 def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:

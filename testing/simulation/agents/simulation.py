@@ -76,7 +76,7 @@ class AgentsSimulation:
     def _user(self, name: str, host: EngineHost, agent_id: str) -> SimulatedUser:
         """A user of one agent."""
         if agent_id not in self._recorders:
-            is_deleted = partial(self._tree.is_deleted, agent_id)
+            is_deleted = partial(self._tree.was_deleted, agent_id)
             self._recorders[agent_id] = CallRecorder(self._trace, is_deleted=is_deleted)
         words = self._words(foreground=agent_id == self._tree.roots[0])
         chance, clock = self._run.source(name), self._run.clock
@@ -205,7 +205,7 @@ class AgentsSimulation:
 
     def _ending(self, agent_id: str, last: list[Process]) -> Ending:
         return Ending(
-            conversation_id=agent_id,
+            key=self._disk.key_of(agent_id),
             rows=self._disk.rows[agent_id],
             recorder=self._recorders.get(agent_id) or CallRecorder(self._trace),
             performed=self._performed,

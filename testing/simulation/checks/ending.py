@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ....states.projections.transcript import Transcript
 from ....states.states import State
-from ..storage.disk import Row
+from ..storage.disk import LogKey, Row
 from ..storage.storage import Delivered, Process
 from ..users.call_recorder import CallRecorder
 from ..users.watch_record import WatchRecord
@@ -24,7 +24,7 @@ class Ending:
     to rest. `outbox` is what was still to be delivered then, through one of the `channels`.
     """
 
-    conversation_id: str
+    key: LogKey
     rows: Sequence[Row]
     recorder: CallRecorder
     performed: PerformedEffects
@@ -33,6 +33,11 @@ class Ending:
     is_cut_short: bool
     channels: Sequence[SimulatedChannel]
     outbox: Sequence[Delivered]
+
+    @property
+    def conversation_id(self) -> str:
+        """The id of the conversation."""
+        return self.key[0]
 
     @property
     def state(self) -> State:

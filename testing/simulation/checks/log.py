@@ -56,14 +56,14 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
     for row, effect in effects:
         if row.writer not in last or not isinstance(effect, AwaitedEffect) or effect.effect_id in taken_back:
             continue
-        if (row.writer, ending.conversation_id, effect.effect_id) not in ending.performed.begun:
+        if (row.writer, ending.key, effect.effect_id) not in ending.performed.begun:
             yield f"the effect {effect.effect_id}, which {row.writer} stored at step {row.seq}, was never begun"
 
 
 def at_most_once_holds(ending: Ending) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
     begun = ending.performed.times_begun
-    yield from runs_beyond_contract([row.entry for row in ending.rows], lambda id_: begun[ending.conversation_id, id_])
+    yield from runs_beyond_contract([row.entry for row in ending.rows], lambda id_: begun[ending.key, id_])
 
 
 def the_conversation_is_at_rest(ending: Ending) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -19,6 +19,9 @@ from ..environment.random_source import RandomSource
 
 if TYPE_CHECKING:
     from ....persistence.records.entry import StoredEntry
+
+LogKey: TypeAlias = tuple[str, int]
+"""The key of a conversation: its id, and how many conversations with this id were deleted before it was created."""
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
@@ -90,8 +93,13 @@ class Disk:
     trace: EventTrace
     failing: float = 0.0
     rows: dict[str, list[Row]] = field(default_factory=dict)
-    deleted: dict[str, list[Row]] = field(default_factory=dict)
-    """The steps of conversations that were deleted."""
+    deleted: dict[str, list[list[Row]]] = field(default_factory=dict)
+    """The logs of the conversations that were deleted, by the id that they had, in the order of their deletion. A
+    conversation may be created under the id of a deleted one."""
+    began: dict[LogKey, int] = field(default_factory=dict)
+    """For each conversation the number of lines in the trace when it was created."""
+    ended: dict[LogKey, int] = field(default_factory=dict)
+    """For each conversation that was deleted the number of lines in the trace when it was."""
     moved: dict[str, int] = field(default_factory=dict)
     """For each conversation the number of its newest step among all steps."""
     identities: dict[str, set[str | int | None]] = field(default_factory=dict)
@@ -111,6 +119,7 @@ class Disk:
     def keep(self, conversation_id: str, row: Row) -> None:
         """Keep a step that is stored."""
         self.rows.setdefault(conversation_id, []).append(row)
+        self.began.setdefault(self.key_of(conversation_id), len(self.trace.lines))
         self.moved[conversation_id] = len(self.trace.lines)
         self.identities.setdefault(conversation_id, set()).add(identity(row.event))
         effects = " ".join(_short(effect) for effect in row.effects)
@@ -126,13 +135,25 @@ class Disk:
 
     def delete(self, conversation_id: str) -> None:
         """Delete a conversation."""
-        self.deleted[conversation_id] = self.rows.pop(conversation_id)
+        self.ended[self.key_of(conversation_id)] = len(self.trace.lines)
+        self.deleted.setdefault(conversation_id, []).append(self.rows.pop(conversation_id))
+        self.identities.pop(conversation_id, None)
         self.trace.record("store", f"{self.name(conversation_id)}is deleted")
 
-    def steps_of(self, conversation_id: str) -> Sequence[Row]:
-        """The steps of a conversation, also of one that was deleted; none if there never was one."""
+    def logs_of(self, conversation_id: str) -> list[list[Row]]:
+        """The logs of all conversations that have had this id: those that were deleted, then the stored one."""
         stored = self.rows.get(conversation_id)
-        return self.deleted.get(conversation_id, []) if stored is None else stored
+        return [*self.deleted.get(conversation_id, ()), *(() if stored is None else (stored,))]
+
+    def key_of(self, conversation_id: str) -> LogKey:
+        """The key of the conversation that is stored under this id, or that was deleted last."""
+        return conversation_id, max(0, len(self.logs_of(conversation_id)) - 1)
+
+    def steps_of(self, conversation_id: str) -> Sequence[Row]:
+        """The steps of the conversation that is stored under this id, or that was deleted last; none if there never was
+        one."""
+        logs = self.logs_of(conversation_id)
+        return logs[-1] if logs else ()
 
     def head(self, conversation_id: str) -> AnyState:
         """The state that the conversation rests in, as stored, or in which it was deleted."""

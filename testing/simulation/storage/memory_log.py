@@ -59,14 +59,16 @@ class MemoryLog:
         self._store = store
         self._disk = store.disk
         self._id = conversation_id
+        self._rows = store.disk.rows[conversation_id]
         self._seq = len(self._rows)
         self._is_writing = False
         self._misreported: Row | None = None
         """The step that was stored although its attempt failed."""
 
     @property
-    def _rows(self) -> list[Row]:
-        return self._disk.rows[self._id]
+    def _is_deleted(self) -> bool:
+        """Whether the conversation was deleted; another one may have its id since."""
+        return self._disk.rows.get(self._id) is not self._rows
 
     @property
     def seq(self) -> int:
@@ -87,7 +89,7 @@ class MemoryLog:
 
     def _add(self, event: Event, step: Step, targets: Iterable[tuple[int, str]]) -> None:
         chance, disk = self._disk.chance, self._disk
-        if self._id not in disk.rows:
+        if self._is_deleted:
             raise conflict()
         if not self._was_stored(event, step):
             if len(self._rows) != self._seq or identity(event) in disk.identities[self._id] - {None}:
@@ -125,11 +127,8 @@ class MemoryLog:
         """The step that took the request with this id, or None."""
         await disk_time(self._disk.chance)
         self._store.check_alive()
-        took = (
-            row
-            for row in self._disk.rows.get(self._id, ())
-            if isinstance(row.event, Request) and row.event.event_id == event_id
-        )
+        rows = () if self._is_deleted else self._rows
+        took = (row for row in rows if isinstance(row.event, Request) and row.event.event_id == event_id)
         row = next(took, None)
         return None if row is None else row.entry
 
@@ -137,7 +136,7 @@ class MemoryLog:
         """The steps that others have stored behind `seq`."""
         await disk_time(self._disk.chance)
         self._store.check_alive()
-        if self._id not in self._disk.rows:
+        if self._is_deleted:
             raise UnknownConversation(self._id)
         missed = tuple(row.entry for row in self._rows[self._seq :])
         self._seq = len(self._rows)

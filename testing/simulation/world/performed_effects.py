@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ....states.effects import AwaitedEffect, Effect, RequestLlm
 from ....states.events import Answer
 from ..environment.event_trace import EventTrace
-from ..storage.disk import Disk
+from ..storage.disk import Disk, LogKey
 from ..storage.storage import Process
 
 if TYPE_CHECKING:
     from ....effects.context import EffectContext
 
-Key: TypeAlias = tuple[str, str, int]
+Key: TypeAlias = tuple[str, LogKey, int]
 """An effect that a process carries out: the name of the process, the conversation, and the id of the effect."""
 
 
@@ -28,7 +28,7 @@ class PerformedEffects:
     def __init__(self, disk: Disk, trace: EventTrace) -> None:
         self.trace = trace
         self.begun: set[Key] = set()
-        self.times_begun: Counter[tuple[str, int]] = Counter()
+        self.times_begun: Counter[tuple[LogKey, int]] = Counter()
         """How often each effect was begun, by its conversation and id."""
         self.busy: dict[Key, Effect] = {}
         """The effects that are being carried out."""
@@ -52,18 +52,18 @@ class PerformedEffects:
             self.busy.pop(key, None)
 
     def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
-        key = (process.name, context.conversation_id, effect.effect_id)
+        key = (process.name, self._disk.key_of(context.conversation_id), effect.effect_id)
         if not process.is_dead:
             name = f"{process.name} {self._disk.name(context.conversation_id)}"
             self.trace.record("world", f"{name}begins {effect.type}:{effect.effect_id}")
             self._check(process, key, effect)
             self.begun.add(key)
-            self.times_begun[context.conversation_id, effect.effect_id] += 1
+            self.times_begun[key[1:]] += 1
         self.busy[key] = effect
         return key
 
     def _check(self, process: Process, key: Key, effect: AwaitedEffect) -> None:
-        rows = self._disk.steps_of(key[1])
+        rows = self._disk.steps_of(key[1][0])
         if key in self.begun:
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
         if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):

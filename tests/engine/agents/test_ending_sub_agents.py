@@ -31,6 +31,7 @@ from turnwise.states import (
 from turnwise.testing import ManualClock, call
 from turnwise.testing.clock import NOON
 
+from ...support.agents.teams import MAIL_TOOLS, received, tells_agent
 from ...support.engine_scenarios import Gate, until
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
 from ...support.planted.stores import WrappedStore
@@ -574,6 +575,75 @@ class TestDeletion:
             assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
         await store.close()
 
+    async def test_who_waits_for_a_parent_that_cannot_be_deleted_goes_on_waiting(self) -> None:
+        """A caller is not told that a conversation is gone which stays: it is told how its turn ends."""
+        gate = Gate()
+        llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate), "result"]})
+        store = KeepsParents(await open_store("sqlite://"))
+        async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            sending = asyncio.ensure_future(conversation.send(GO))
+            await gate.arrived.wait()
+            with pytest.raises(StorageFailed):
+                await engine.delete(conversation.id)
+
+            assert (await sending).reply == "Done."
+        await store.close()
+
+    async def test_a_sub_agent_that_is_started_anew_may_write_as_the_deleted_one_did(self) -> None:
+        """Its ids are those of the deleted one. The target takes both messages, and the outbox is empty then."""
+        gate = Gate()
+        work = [tells_agent("first"), answers_of(gate), tells_agent("second"), "result"]
+        llm = FamilyLlm({GO: [spawn("slow"), "Done.", "Read.", "Read."], "slow": work})
+        store = KeepsParents(await open_store("sqlite://"))
+        async with Engine.open(store=store, model=llm, tools=[*TOOLS, *MAIL_TOOLS]) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            sending = asyncio.ensure_future(conversation.send(GO))
+            await gate.arrived.wait()
+            (child,) = await conversation.children()
+            with pytest.raises(StorageFailed):
+                await engine.delete(conversation.id)
+            await sending
+            await engine.delivered()
+
+            messages = await received(conversation)
+            assert [message.text for message in messages] == ["first", "second"]
+            assert [message.origin for message in messages] == [child.id, child.id]
+            assert await store.outbox([child.id]) == ()
+        await store.close()
+
+    async def test_none_is_started_by_a_conversation_that_is_being_deleted(self) -> None:
+        """A process that dies behind the deletion of the parent would leave the sub-agent in the database for ever."""
+        answering, deleting = Gate(), Gate()
+        llm = FamilyLlm({GO: [spawned_behind(answering)], "late": []})
+        store = DeletesSlowly(await open_store("sqlite://"), deleting)
+        async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await answering.arrived.wait()
+            deletion = asyncio.ensure_future(engine.delete(conversation.id))
+            await deleting.arrived.wait()
+            answering.opened.set()
+            await until(lambda: conversation.state.type == "awaiting_sub_agents")
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+            assert await store.list(role="sub_agent") == ()
+            deleting.opened.set()
+            await deletion
+            assert await store.list() == ()
+        await store.close()
+
+
+def spawned_behind(gate: Gate) -> Any:
+    """Return an answer of a model that starts a sub-agent when the gate is opened."""
+
+    async def answer() -> Any:
+        await gate()
+        return spawn("late")
+
+    return answer
+
 
 def answers_of(gate: Gate) -> Any:
     """Return an answer of a model that comes when the gate is opened."""
@@ -592,6 +662,19 @@ class KeepsParents(WrappedStore):
         """Delete a sub-agent."""
         if "/" not in conversation_id:
             raise StorageFailed("The disk is full.")
+        await self.store.delete(conversation_id)
+
+
+class DeletesSlowly(WrappedStore):
+    """A store that deletes nothing before this gate is open."""
+
+    def __init__(self, store: Any, gate: Gate) -> None:
+        super().__init__(store)
+        self.gate = gate
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a conversation when the gate is open."""
+        await self.gate()
         await self.store.delete(conversation_id)
 
 

@@ -17,10 +17,10 @@ from .....states.events import (
 )
 from .....states.policy.policy import Limits, Policy
 from .....states.values.messages import Usage
-from ...storage.disk import Row
-from ..tree import Tree
+from ...storage.disk import LogKey, Row
+from ..tree import AgentLog
 from ..vocabulary import USAGE
-from .children import all_spawned
+from .children import Spawned, all_spawned
 from .tree_ending import TreeEnding
 
 HUMAN_INPUT = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested)
@@ -29,7 +29,7 @@ HUMAN_INPUT = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, R
 ROUNDING = 1e-9
 """The most by which sums of costs may differ."""
 
-Below = Mapping[tuple[str, int], Sequence[str]]
+Below = Mapping[tuple[LogKey, int], Sequence[AgentLog]]
 """The sub-agents that each turn of each agent asked for."""
 
 
@@ -37,13 +37,14 @@ def budgets_are_kept(ending: TreeEnding) -> Iterator[str]:
     """A turn and all sub-agents below it spend no more than its limits allow, and one request of each agent. A turn
     whose policy changes is left out."""
     tree = ending.tree
-    below: dict[tuple[str, int], list[str]] = {}
+    below: dict[tuple[LogKey, int], list[AgentLog]] = {}
     for spawned in all_spawned(tree):
-        below.setdefault((spawned.parent, spawned.row.state.book.turn), []).append(spawned.child_id)
+        below.setdefault((spawned.parent.key, spawned.row.state.book.turn), []).extend(spawned.children(tree))
     for agent_id in tree.agents:
-        for turn, limits, rows in _turns(tree.rows(agent_id)):
-            children = list(_all_below(below, tree, agent_id, turn))
-            spent = _total([*_own_usage(rows), *(one for each in children for one in _own_usage(tree.rows(each)))])
+        agent = tree.logs_of(agent_id)[-1]
+        for turn, limits, rows in _turns(agent.rows):
+            children = list(_all_below(below, agent.key, turn))
+            spent = _total([*_own_usage(rows), *(one for each in children for one in _own_usage(each.rows))])
             times = 1 + sum(isinstance(row.event, HUMAN_INPUT) for row in rows)
             yield from _faults(f"the turn {turn} of {agent_id}", spent, limits, times, 1 + len(children))
 
@@ -52,14 +53,15 @@ def shares_are_kept(ending: TreeEnding) -> Iterator[str]:
     """A sub-agent begins with the limits that its parent gave it, and those that were started together may spend no
     more together than their parent."""
     tree = ending.tree
-    together: dict[tuple[str, int], list[Limits]] = {}
+    together: dict[tuple[LogKey, int], list[Spawned]] = {}
     for spawned in all_spawned(tree):
         given = spawned.effect.limits
-        together.setdefault((spawned.parent, spawned.row.seq), []).append(given)
-        if spawned.child_id in tree.agents and tree.opened(spawned.child_id).policy.limits != given:
+        together.setdefault((spawned.parent.key, spawned.row.seq), []).append(spawned)
+        if any(child.opened.policy.limits != given for child in spawned.children(tree)):
             yield f"the sub-agent {spawned.child_id} has other limits than {given}"
-    for (parent, seq), shares in together.items():
-        limits = _policy(tree.rows(parent)[: seq - 1]).limits
+    for ((parent, _), seq), started in together.items():
+        shares = [spawned.effect.limits for spawned in started]
+        limits = _policy(started[0].parent.rows[: seq - 1]).limits
         if limits.tokens is not None and sum(share.tokens or 0 for share in shares) > limits.tokens:
             yield f"the sub-agents of {parent} at step {seq} may spend more than {limits.tokens} tokens"
         if limits.cost is not None and sum(share.cost or 0.0 for share in shares) > limits.cost + ROUNDING:
@@ -98,13 +100,13 @@ def _turns(rows: Sequence[Row]) -> Iterator[tuple[int, Limits, Sequence[Row]]]:
     yield from ((turn, limits, steps) for turn, (limits, steps) in turns.items() if turn and turn not in changed)
 
 
-def _all_below(below: Below, tree: Tree, agent_id: str, turn: int | None) -> Iterator[str]:
+def _all_below(below: Below, agent: LogKey, turn: int | None) -> Iterator[AgentLog]:
     """The sub-agents of a turn, or of all turns, and those below them."""
     for (parent, number), children in below.items():
-        if parent == agent_id and turn in (None, number):
-            for child_id in children:
-                yield child_id
-                yield from _all_below(below, tree, child_id, None)
+        if parent == agent and turn in (None, number):
+            for child in children:
+                yield child
+                yield from _all_below(below, child.key, None)
 
 
 def _own_usage(rows: Iterable[Row]) -> Iterator[Usage]:

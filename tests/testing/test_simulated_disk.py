@@ -1,0 +1,48 @@
+"""What a simulation stores: a conversation may be deleted, and another one created under its id."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.persistence.errors import StoreConflict
+from turnwise.states import Opened, UnknownConversation, UserMessage, begin, transition
+from turnwise.states.context import Context
+from turnwise.testing.clock import NOON
+from turnwise.testing.simulation.environment.event_loop import VirtualLoop
+from turnwise.testing.simulation.environment.event_trace import EventTrace
+from turnwise.testing.simulation.environment.random_source import RandomSource
+from turnwise.testing.simulation.storage.disk import Disk
+from turnwise.testing.simulation.storage.memory_store import MemoryStorage
+
+OPENED = Opened(event_id="opened", at=NOON)
+MESSAGE = UserMessage(event_id="task", at=NOON, text="Hi")
+
+
+def test_a_conversation_with_the_id_of_a_deleted_one_is_another_one() -> None:
+    """It may take the same requests, has a key of its own, and the log of the deleted one stores nothing in it."""
+    chance = RandomSource("disk")
+    loop = VirtualLoop(chance, disorder=0.0)
+    disk = Disk(chance, EventTrace(loop))
+    opened = begin(OPENED)
+    step = transition(opened.state, MESSAGE, Context().after(OPENED))
+
+    async def live() -> None:
+        store = (await MemoryStorage(disk).open("A1")).store
+        first = await store.create("id", OPENED, opened)
+        assert disk.key_of("id") == ("id", 0)
+
+        await store.delete("id")
+        assert disk.key_of("id") == ("id", 0)
+        second = await store.create("id", OPENED, opened)
+        with pytest.raises(StoreConflict):
+            await first.append(MESSAGE, step)
+        with pytest.raises(UnknownConversation):
+            await first.catch_up()
+        await second.append(MESSAGE, step)
+        assert await first.request("task") is None
+
+    loop.run(live(), bound=1_000.0)
+
+    assert disk.key_of("id") == ("id", 1)
+    assert [len(rows) for rows in disk.logs_of("id")] == [1, 2]
+    assert disk.trace.faults == []
