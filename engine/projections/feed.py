@@ -1,7 +1,7 @@
 """The newest updates of a conversation, for any number of watchers at their own pace.
 
-A watcher that falls behind the oldest update kept reads what it missed from the log. Nothing is kept while nobody
-watches; whoever comes back then reads the log, too.
+A watcher that falls behind the oldest update kept reads what it missed from the log. While nobody watches nothing is
+kept, so a watcher that resumes from before that time reads the log, too.
 """
 
 from __future__ import annotations

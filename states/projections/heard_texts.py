@@ -1,4 +1,4 @@
-"""The texts that references mean, and the images of such a text, looked up in the events that brought them."""
+"""The texts that references refer to, and the images of such a text, looked up in the events that brought them."""
 
 from __future__ import annotations
 

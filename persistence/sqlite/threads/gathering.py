@@ -9,8 +9,8 @@ from collections.abc import Callable
 class Gathering:
     """Calls `collect` once in the next iteration of the event loop that asks for it, however often it asks until then.
 
-    A loop that is closed drops the calls that it owes. Then `abandon` is called instead, so that what was handed in is
-    not left lying.
+    An event loop that is closed drops the calls that it was to make. Then `abandon` is called instead, so that somebody
+    else can do the work.
     """
 
     __slots__ = ("_abandon", "_collect", "_loop")
@@ -37,7 +37,7 @@ class Gathering:
 
 
 class _Call:
-    """A call that an event loop owes: it does `run`, or `drop` where the loop has dropped it."""
+    """A call that an event loop is to make: it does `run`, or `drop` if the event loop has dropped it."""
 
     __slots__ = ("_drop", "_run", "_was_made")
 
