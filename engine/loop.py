@@ -1,6 +1,6 @@
 """The loop: how one conversation moves.
 
-    event -> transition           pure; may refuse, or find that nothing is to be done
+    event -> transition           pure, by the rows of `states.table`; may refuse, or find that nothing is to be done
           -> log.append           one transaction: the event, the effects, the new state, the outbox
           -> publish              watchers see only what is durable
           -> dispatcher.dispatch  model requests, tools, timers, deliveries; never before the commit
