@@ -61,7 +61,7 @@ class Commits:
                     raise MovedOn
                 if self._receipts:
                     self._receipts.write(self._driver)
-        except Exception as error:
+        except BaseException as error:  # a KeyboardInterrupt may come behind the commit, too
             for position, step in steps:
                 _note_doubt(error, position, step)
             raise
@@ -101,7 +101,7 @@ class Commits:
         return None if stored else StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
 
 
-def _note_doubt(error: Exception, position: LogPosition, step: Advance) -> None:
+def _note_doubt(error: BaseException, position: LogPosition, step: Advance) -> None:
     """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
     if not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error)):
         position.in_doubt = step.following.chain

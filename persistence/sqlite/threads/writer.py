@@ -142,8 +142,12 @@ class Writer(Worker):
         self._gathering.ask()
 
     def _store_gathered(self) -> None:
-        if not (self.inline.is_worthwhile and self.commit_queued()):
-            self._wake()
+        is_done = False
+        try:
+            is_done = self.inline.is_worthwhile and self.commit_queued()
+        finally:
+            if not is_done:
+                self._wake()
 
     def _wake(self) -> None:
         """Have the thread look whether there is something to do."""
@@ -151,22 +155,30 @@ class Writer(Worker):
 
     def commit_queued(self) -> bool:
         """Store the steps at the head of the queue in the caller's thread, if that is possible at once. Returns whether
-        the queue is empty then; otherwise the thread is to go on."""
+        the queue is empty then; otherwise the thread is to go on, also if a KeyboardInterrupt is raised here."""
         items, results = self.queue.items, list[PendingResult]()
         if not self.lock.acquire(blocking=False):
             return False
         try:
             while self._take_receipts() and isinstance(items[0], Append):
                 batch = self._batch(items.popleft())
-                steps = self._linked(batch)
-                if not self._commit_now([(append.position, step) for append, step in steps]):
-                    items.extendleft(reversed(batch))
+                if not self._commit_batch_now(batch):
                     break
                 results += [append.result for append in batch]
         finally:
             self.lock.release()
-        PendingResult.report(results)
+            PendingResult.report(results)
         return not items
+
+    def _commit_batch_now(self, batch: Sequence[Append]) -> bool:
+        """Store a batch as `_commit_now` does, or put it back in the queue."""
+        is_stored = False
+        try:
+            is_stored = self._commit_now([(append.position, step) for append, step in self._linked(batch)])
+        finally:
+            if not is_stored:
+                self.queue.items.extendleft(reversed(batch))
+        return is_stored
 
     def _commit_now(self, steps: Sequence[LinkedStep]) -> bool:
         """Store steps without waiting for anything but the disk. Returns whether that succeeded."""

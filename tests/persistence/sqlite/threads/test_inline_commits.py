@@ -36,6 +36,8 @@ from ....support.store_internals import NAMES, query, statements_of, without_rep
 from ....support.walks import Walk
 
 BUSY_TIMEOUT = 5.0
+PATIENCE = 30
+"""Seconds to wait for another thread: far more than it takes."""
 
 
 class Clock:
@@ -58,14 +60,19 @@ def clock() -> Clock:
 @pytest.fixture
 async def store(database: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
     """A database in a file, whose disk is quick by the clock of the test."""
+    store = await opened(database, clock)
+    yield store
+    await store.close()
+
+
+async def opened(database: Path, clock: Clock) -> SqliteStore:
+    """Open the database in this file."""
     address = Address.of(database)
     writer = WritingThread(Writer(address.name, clock))
     await writer.open(partial(open_for_writing, address, BUSY_TIMEOUT))
     reader = ConnectionThread(Worker(address.name))
     await reader.open(partial(open_for_reading, address, BUSY_TIMEOUT))
-    store = SqliteStore(Database(address, reader, writer))
-    yield store
-    await store.close()
+    return SqliteStore(Database(address, reader, writer))
 
 
 class Talk:
@@ -342,6 +349,32 @@ class TestStepsOfManyConversations:
         await asyncio.gather(*tasks, return_exceptions=True)
 
         assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
+
+    @pytest.mark.parametrize("interrupted", ["before", "behind"])
+    def test_are_stored_though_the_program_is_interrupted(
+        self, interrupted: str, database: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A KeyboardInterrupt within the commit, or directly behind it. Callers of a loop that goes on are told."""
+
+        def interrupt(driver: sqlite3.Connection) -> None:
+            if interrupted == "behind":
+                driver.execute("COMMIT")
+            raise KeyboardInterrupt
+
+        with closing(asyncio.new_event_loop()) as loop:
+            store = loop.run_until_complete(opened(database, clock))
+            talks = [loop.run_until_complete(Talk.alone(store, name)) for name in NAMES]
+            with monkeypatch.context() as patch:
+                patch.setattr(transaction, "commit", fails_once(interrupt))
+                appends = [loop.create_task(talk.append()) for talk in talks]
+                with pytest.raises(KeyboardInterrupt):
+                    loop.run_until_complete(asyncio.wait(appends))
+                done, waiting = loop.run_until_complete(asyncio.wait(appends, timeout=PATIENCE))
+
+            assert (len(done), waiting) == (len(talks), set())
+            assert all(append.exception() is None for append in appends)
+            assert all(loop.run_until_complete(talk.matches(store)) for talk in talks)
+            loop.run_until_complete(store.close())
 
 
 def lied(driver: sqlite3.Connection) -> None:
