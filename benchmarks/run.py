@@ -41,6 +41,7 @@ PROGRAMS = {
     "replay": ("replay.py",),
     "startup": ("startup.py", "help", "chat"),
     "transition": ("transition.py",),
+    "pauses": ("pauses.py",),
     "turn_profile": ("turn_profile.py",),
 }
 """What is measured of turnwise alone: each prints its figures as JSON."""

@@ -48,6 +48,13 @@ def test_a_transition_is_measured_beside_its_baselines() -> None:
     assert "beside the library `transitions`" in library
 
 
+def test_a_pause_is_measured_with_and_without_the_library() -> None:
+    """Each figure has a name by which the report finds it."""
+    found = [json.loads(line)["name"] for line in figures(BENCHMARKS / "pauses.py", "--json")]
+
+    assert found == ["pauses-none", "pauses-each", "pauses-lost"]
+
+
 def test_live_conversations_leave_neither_tasks_nor_timers() -> None:
     """Each figure has a name by which the report finds it, and what rests does not run."""
     found = {figure["name"]: figure for figure in map(json.loads, figures(LIVE_CONVERSATIONS, "--json"))}
