@@ -21,9 +21,9 @@ from time import process_time
 from typing import Any
 
 from figures import Figure, run
-from peers.standard import FOUND, REPLIED, SAID, SYSTEM
 from standard_turn import Model
 
+from peers.standard import FOUND, REPLIED, SAID, SYSTEM
 from turnwise import Engine, ModelAnswer, Tool, tool
 
 SLEEP = 50e-6
