@@ -31,8 +31,8 @@ class Log(Protocol):
     """The log of one conversation, open at its end.
 
     An engine calls it from a task of its own. A class of logs that does not use the current task, as `asyncio.timeout`
-    and `anyio` do, may say so by an attribute `NEEDS_NO_TASK = True`. Then the engine begins its calls in any task, or
-    outside of one, and continues them in another: a step that is committed without waiting takes no task.
+    and `anyio` do, may say so by an attribute `NEEDS_NO_TASK = True`. Then the engine runs its calls in any task, or
+    outside of one, and cancels none: a step takes no task.
     """
 
     @property

@@ -4,8 +4,8 @@ Requests and answers wait here in the order in which they came. A request goes b
 error. An answer has no caller: if it cannot be stored, it stays at the head and is tried again until it can be, and
 requests are refused meanwhile, so that memory never runs ahead of the store and no result is lost.
 
-If nothing is in hand, an event is handled in the call that puts it in, as far as that goes without waiting; from there
-a task goes on. With a task for every event, a turn of four steps took eight tasks and 22 iterations of the event loop.
+If nothing is in hand, an event is handled in the call that puts it in, as far as that goes without waiting. With a task
+for every event, a turn of four steps took eight tasks and 22 iterations of the event loop.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ BURST = 64
 """How many events are handled in a row before the event loop gets to do other work: a dispatcher that answers at once
 could keep one conversation busy without end."""
 
-Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None] | None"]
-"""Starts a coroutine. Returns the task that goes on with it, or None if the coroutine has ended already."""
+Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
+"""Starts a coroutine. Returns what must be held until the coroutine has ended."""
 
 
 class _Item:
@@ -93,17 +93,18 @@ class _Item:
 
 
 class Mailbox:
-    """Hands events to `take`, one after the other. It has a queue only while there are events, and a task only while
-    `take` waits for something. `start` starts the handling."""
+    """Hands events to `take`, one after the other. It has a queue only while there are events. `start` starts the
+    handling."""
 
     __slots__ = (
         "_closed",
         "_draining",
+        "_ended",
         "_is_handling",
         "_items",
+        "_retry",
         "_start",
         "_take",
-        "_waits_for_store",
         "takes_answers",
     )
 
@@ -112,8 +113,11 @@ class Mailbox:
         self._start = start
         self._items: deque[_Item] | None = None
         self._is_handling = False
-        self._draining: asyncio.Task[None] | None = None
-        self._waits_for_store = False
+        self._draining: object = None
+        self._ended: asyncio.Future[None] | None = None
+        """Done when nothing is handled any more; made where somebody waits for that."""
+        self._retry: asyncio.Future[bool] | None = None
+        """Whether the answer at the head is tried again; there while the store takes nothing."""
         self._closed: TurnwiseError | None = None
         self.takes_answers = True
         """Whether answers are taken; others are dropped."""
@@ -128,7 +132,7 @@ class Mailbox:
         nothing. If the caller is cancelled while it waits, the request stays in the mailbox."""
         if self._closed is not None:
             raise self._closed
-        if self._waits_for_store:
+        if self._retry is not None:
             raise Refused("storage")
         item = _Item(event, filled, has_caller=True)
         self._put(item)
@@ -138,7 +142,7 @@ class Mailbox:
 
     async def handled(self) -> None:
         """Return when everything that has come in so far is handled, or cannot be."""
-        if self._items and not self._waits_for_store:
+        if self._items and self._retry is None:
             marker = _Item(None, has_caller=True, is_marker=True)
             self._put(marker)
             with suppress(TurnwiseError):
@@ -164,12 +168,14 @@ class Mailbox:
         """Take no more answers either. Return when those that have come in are stored, or once more could not be;
         unless `answers`, only the event in hand is finished. To be called after `shut`."""
         self.takes_answers = False
-        if not answers or self._waits_for_store:
+        if not answers or self._retry is not None:
             self._items = deque(self._all()[:1])
-        if self._draining is not None:
-            if self._waits_for_store:
-                self._draining.cancel()
-            await asyncio.wait([self._draining])
+        if self._is_handling:
+            if self._retry is not None:
+                _settle(self._retry, False)
+            if self._ended is None:
+                self._ended = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._ended])
 
     def _put(self, item: _Item) -> None:
         if self._items is None:
@@ -193,6 +199,9 @@ class Mailbox:
             self._draining = None
             if not self._items:
                 self._items = None
+            if self._ended is not None:
+                self._ended.set_result(None)
+                self._ended = None
 
     def _all(self) -> list[_Item]:
         return list(self._items or ())
@@ -214,14 +223,27 @@ class Mailbox:
             if self._closed is not None:
                 self._items = deque([item])  # what came after it could not be stored either
                 return
-            await self._wait_for_store(wait)
+            if not await self._wait_for_store(wait):
+                return
             wait = min(LONGEST_WAIT, 2 * wait)
 
-    async def _wait_for_store(self, wait: float) -> None:
-        self._waits_for_store = True
+    async def _wait_for_store(self, wait: float) -> bool:
+        """Refuse requests for `wait` seconds. Returns whether the answer is to be tried again then: the mailbox may be
+        closed meanwhile."""
+        loop = asyncio.get_running_loop()
+        self._retry = loop.create_future()
         self._items = deque(_without_callers(self._all(), Refused("storage")))
-        await asyncio.sleep(wait)
-        self._waits_for_store = False
+        timer = loop.call_later(wait, _settle, self._retry, True)
+        try:
+            return await self._retry
+        finally:
+            timer.cancel()
+            self._retry = None
+
+
+def _settle(future: asyncio.Future[bool], result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _without_callers(items: list[_Item], why: TurnwiseError) -> list[_Item]:

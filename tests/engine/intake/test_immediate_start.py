@@ -22,7 +22,8 @@ class TestACoroutineThatDoesNotWait:
         async def work() -> None:
             done.append(asyncio.current_task())
 
-        assert ImmediateStart().start(work()) is None
+        ImmediateStart().start(work())
+
         assert done == [asyncio.current_task()]
 
     async def test_leaves_the_context_variables_of_its_caller(self) -> None:
@@ -41,22 +42,26 @@ class TestACoroutineThatDoesNotWait:
         async def fail() -> None:
             raise KeyError("no")
 
+        done = []
+
         async def work() -> None:
-            return
+            done.append(True)
 
         starter = ImmediateStart()
 
         with pytest.raises(KeyError):
             starter.start(fail())
-        assert starter.start(work()) is None
+        starter.start(work())
+
+        assert done == [True]
 
 
 class TestACoroutineThatWaits:
-    """A task goes on with it."""
+    """The callback of what it waits for continues it."""
 
-    async def test_goes_on_in_a_task_of_its_own_with_its_context_variables(self) -> None:
+    async def test_goes_on_outside_of_a_task_with_its_context_variables(self) -> None:
         """What it set before it waited can be reset behind it."""
-        gate = asyncio.Event()
+        gate, ended = asyncio.Event(), asyncio.Event()
         seen: list[tuple[int, object]] = []
 
         async def work() -> None:
@@ -65,56 +70,77 @@ class TestACoroutineThatWaits:
             seen.append((NUMBER.get(), asyncio.current_task()))
             await asyncio.sleep(0)
             NUMBER.reset(token)
+            ended.set()
 
-        task = ImmediateStart().start(work())
-        assert task is not None
+        ImmediateStart().start(work())
+        tasks = asyncio.all_tasks()
         gate.set()
-        await task
+        await ended.wait()
 
-        assert (seen, NUMBER.get()) == ([(1, task)], 0)
+        assert (seen, NUMBER.get(), tasks) == ([(1, None)], 0, {asyncio.current_task()})
 
-    async def test_raises_its_error_in_the_task(self) -> None:
-        """So does the error of what it waits for."""
+    async def test_gets_the_error_of_what_it_waits_for(self) -> None:
+        """It is raised where the coroutine waits."""
         future = asyncio.get_running_loop().create_future()
-
-        async def work() -> None:
-            await future
-
-        task = ImmediateStart().start(work())
-        assert task is not None
-        future.set_exception(KeyError("no"))
-
-        with pytest.raises(KeyError):
-            await task
-
-    @pytest.mark.parametrize("has_begun", [False, True])
-    async def test_is_cancelled_where_it_waits(self, has_begun: bool) -> None:
-        """Also before its task has had its first turn: the coroutine has begun then, so it gets to clean up."""
-        cleaned = []
+        caught = []
 
         async def work() -> None:
             try:
-                await asyncio.Event().wait()
-            finally:
-                cleaned.append(True)
+                await future
+            except KeyError as error:
+                caught.append(error)
 
-        task = ImmediateStart().start(work())
-        assert task is not None
-        if has_begun:
+        ImmediateStart().start(work())
+        future.set_exception(KeyError("no"))
+        await asyncio.sleep(0)
+
+        assert [error.args for error in caught] == [("no",)]
+
+    async def test_has_its_error_reported_by_the_event_loop(self) -> None:
+        """The next coroutine starts in the call, as if nothing had happened."""
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        error, done = KeyError("no"), []
+
+        async def fail() -> None:
             await asyncio.sleep(0)
-        task.cancel()
+            raise error
 
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert cleaned == [True]
+        async def work() -> None:
+            done.append(True)
+
+        starter = ImmediateStart()
+        starter.start(fail())
+        await asyncio.sleep(0)
+        starter.start(work())
+
+        assert (reported, done) == ([error], [True])
+
+    async def test_waits_for_a_task_for_which_others_wait_too(self) -> None:
+        """Both get its result."""
+        gate = asyncio.Event()
+        shared = asyncio.ensure_future(gate.wait())
+        results = []
+
+        async def work() -> None:
+            results.append(await shared)
+
+        ImmediateStart().start(work())
+        asyncio.get_running_loop().call_soon(gate.set)
+
+        assert await shared
+        assert results == [True]
 
 
-async def test_one_that_is_started_by_another_gets_a_task() -> None:
-    """Otherwise conversations that answer each other at once would nest without bound: here a task and one within."""
+@pytest.mark.parametrize("waits", [False, True])
+async def test_one_that_is_started_by_another_begins_in_the_next_iteration(waits: bool) -> None:
+    """Otherwise conversations that answer each other at once would nest without bound, also behind a wait."""
     starter, depth, deepest, ended = ImmediateStart(), 0, 0, asyncio.Event()
 
     async def work(number: int) -> None:
         nonlocal depth, deepest
+        if waits:
+            await asyncio.sleep(0)
         depth += 1
         deepest = max(deepest, depth)
         if number:
@@ -126,4 +152,4 @@ async def test_one_that_is_started_by_another_gets_a_task() -> None:
     starter.start(work(1_000))
     await ended.wait()
 
-    assert deepest == 2
+    assert deepest == 1

@@ -10,6 +10,7 @@ import pytest
 from turnwise.engine.intake.immediate_start import ImmediateStart
 from turnwise.engine.intake.mailbox import BURST, Mailbox
 from turnwise.engine.recent_requests import Filled, Outcome
+from turnwise.persistence import StorageFailed
 from turnwise.states import Event, Idle, LlmFailed, Refused, Step, UserMessage
 from turnwise.testing.clock import NOON
 
@@ -134,7 +135,7 @@ class TestWhileAnEventIsInHand:
 
 
 async def test_a_closed_mailbox_has_finished_what_was_in_hand() -> None:
-    """The task that goes on with it is waited for."""
+    """Closing waits for it."""
     gate = asyncio.Event()
     taken: list[Event | None] = []
 
@@ -149,3 +150,42 @@ async def test_a_closed_mailbox_has_finished_what_was_in_hand() -> None:
     await box.close()
 
     assert taken == [answer(1)]
+
+
+async def test_of_several_that_close_a_mailbox_one_may_be_cancelled() -> None:
+    """The others still wait until what was in hand is finished."""
+    gate = asyncio.Event()
+    taken: list[Event | None] = []
+
+    async def take(event: Event | None) -> None:
+        await gate.wait()
+        taken.append(event)
+
+    box = mailbox(take)
+    box.post(answer(1))
+    box.shut(Refused("closed"))
+    closing = [asyncio.ensure_future(box.close()) for _ in range(3)]
+    await asyncio.sleep(0)
+    closing[0].cancel()
+    asyncio.get_running_loop().call_soon(gate.set)
+    await asyncio.gather(*closing[1:])
+
+    assert taken == [answer(1)]
+    assert closing[0].cancelled()
+
+
+async def test_a_closed_mailbox_does_not_try_an_answer_again_that_the_store_has_refused() -> None:
+    """It is closed at once, although the next attempt is due later."""
+    attempts: list[Event | None] = []
+
+    async def take(event: Event | None) -> None:
+        attempts.append(event)
+        raise StorageFailed("The disk is full.")
+
+    box = mailbox(take)
+    box.post(answer(1))
+    box.shut(Refused("closed"))
+    await box.close()
+    await box.close()
+
+    assert attempts == [answer(1)]
