@@ -91,20 +91,22 @@ class _ObservedStore:
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
         log = await self._store.create(conversation_id, event, step)
-        return cast("Log", _ObservedLog(log, conversation_id, self._boundaries))
+        return self._observed(log, conversation_id)
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         from ...persistence.ports import LoadedConversation
 
         loaded = await self._store.load(conversation_id)
-        log = cast("Log", _ObservedLog(loaded.log, conversation_id, self._boundaries))
-        return LoadedConversation(log, loaded.state, loaded.context)
+        return LoadedConversation(self._observed(loaded.log, conversation_id), loaded.state, loaded.context)
+
+    def _observed(self, log: Log, conversation_id: str) -> Log:
+        needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
+        kind = _ObservedLogWithoutTask if needs_no_task else _ObservedLog
+        return cast("Log", kind(log, conversation_id, self._boundaries))
 
 
 class _ObservedLog:
     """A log that reaches a boundary before and after each commit."""
-
-    NEEDS_NO_TASK = True
 
     def __init__(self, log: Log, conversation_id: str, boundaries: Boundaries) -> None:
         self._log = log
@@ -120,6 +122,12 @@ class _ObservedLog:
         if isinstance(event, Request):
             self._boundaries.journal.add("taken", self._conversation_id, event.event_id)
         self._boundaries.reach(f"after {event.type} is stored")
+
+
+class _ObservedLogWithoutTask(_ObservedLog):
+    """The same for a log that needs no task of its own."""
+
+    NEEDS_NO_TASK = True
 
 
 class _ObservedPerformer:
