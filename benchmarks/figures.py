@@ -53,7 +53,9 @@ def _compared(what: str, value: float, unit: str, note: str, aim: str, met: bool
 
 
 def as_text(value: float) -> str:
-    """Return a number with three digits or more: 0.98, 7.30, 48.0, 20,839."""
+    """Return a number with three digits or more, 0.98, 7.30, 48.0, 20,839, or one that was counted as it is."""
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 

@@ -196,7 +196,7 @@ def measure(sizes: Sizes, folder: Path) -> Iterator[Figure]:
     file = fresh(folder)
     asyncio.run(standard_turns(file, sizes.standard))
     ours, bare = compared(file, sizes.rounds)
-    note = f" ({ours.events} events of standard turns)"
+    note = f" ({ours.events:,} events of standard turns)"
     yield at_least("replay, standard turns", ours.rate, 20_000, "events/s", note, name="replay-rate")
     yield at_most("  processor time of an event", ours.microseconds, 50, "µs", name="replay-processor")
     yield _ratio("standard-turns", ours, bare)
@@ -210,7 +210,7 @@ def measure(sizes: Sizes, folder: Path) -> Iterator[Figure]:
 
 
 def _plain(what: str, value: float, unit: str, name: str, events: int) -> Figure:
-    return Figure(what, f"{value:.0f} {unit} ({events} events)", name=name, number=value, unit=unit)
+    return Figure(what, f"{value:,.0f} {unit} ({events:,} events)", name=name, number=value, unit=unit)
 
 
 def _ratio(kind: str, ours: Rate, bare: Rate) -> Figure:

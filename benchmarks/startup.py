@@ -130,10 +130,11 @@ def _read(terminal: int) -> bytes:
 
 
 def best_of(rounds: int, measure: Callable[[], float]) -> float:
-    """The best of several rounds, in seconds. The baseline is measured before each of them. The first round of all only
-    compiles what is imported."""
+    """The best of several rounds, in seconds. The baseline is measured before each of them. What is imported is compiled
+    in a round that does not count."""
     times = []
-    measure()
+    if rounds > 1:
+        measure()
     for _ in range(rounds):
         BASELINE.measure()
         times.append(measure())

@@ -16,6 +16,9 @@ OURS = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
 (OUTPUT,) = re.findall(r"```text\n(.*?)```", PAGE.text, re.DOTALL)
 
 
+SEEDS = (0, 6, *range(1, 6), *range(7, 10))
+"""The first ten seeds, of which the second one tried here takes the way that is on the page."""
+
 Machine = dict[str, str | None]
 WHEREVER = pytest.mark.parametrize(
     "machine",
@@ -73,8 +76,8 @@ def test_its_planted_bug_is_found_and_kept_from_coming_back(machine: Machine, pr
     pasted = OUTPUT[OUTPUT.index("from datetime") : OUTPUT.index("Saved as")]
     (project / "test_pasted.py").write_text(pasted, encoding="utf-8")
 
-    ways = (search(project, seed, machine) for seed in range(10))
-    found = next((seed for seed, way in enumerate(ways) if way == told(OUTPUT) != []), None)
+    ways = ((seed, search(project, seed, machine)) for seed in SEEDS)
+    found = next((seed for seed, way in ways if way == told(OUTPUT) != []), None)
     assert found is not None, "no seed takes the way on the page"
     (project / f"fixtures-{found}").rename(project / "fixtures")
     again = run_tests(project, "test_fixtures.py", "test_pasted.py", **machine)

@@ -33,6 +33,19 @@ def mailbox(take: Callable[[Event | None], Awaitable[None]]) -> Mailbox:
     return Mailbox(taken, ImmediateStart().start)
 
 
+class Gate:
+    """Handles no event before it is opened. `taken` has the events that were handled."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.taken: list[Event | None] = []
+
+    async def take(self, event: Event | None) -> None:
+        """Handle an event."""
+        await self.opened.wait()
+        self.taken.append(event)
+
+
 class TestWhereNothingIsInHand:
     """An event is handled in the call that puts it in."""
 
@@ -68,43 +81,31 @@ class TestWhileAnEventIsInHand:
 
     async def test_events_are_handled_in_their_order(self) -> None:
         """Requests and answers alike."""
-        gate = asyncio.Event()
-        taken: list[Event | None] = []
-
-        async def take(event: Event | None) -> None:
-            await gate.wait()
-            taken.append(event)
-
-        box = mailbox(take)
+        gate = Gate()
+        box = mailbox(gate.take)
         box.post(answer(1))
         asking = asyncio.ensure_future(box.request(MESSAGE))
         await asyncio.sleep(0)
         box.post(answer(2))
-        gate.set()
+        gate.opened.set()
         await asking
         await box.handled()
 
-        assert taken == [answer(1), MESSAGE, answer(2)]
+        assert gate.taken == [answer(1), MESSAGE, answer(2)]
 
     async def test_a_request_is_handled_although_its_caller_is_cancelled(self) -> None:
         """One in hand, and one that waits behind it."""
-        gate = asyncio.Event()
-        taken: list[Event | None] = []
-
-        async def take(event: Event | None) -> None:
-            await gate.wait()
-            taken.append(event)
-
-        box = mailbox(take)
+        gate = Gate()
+        box = mailbox(gate.take)
         callers = [asyncio.ensure_future(box.request(MESSAGE)) for _ in range(2)]
         await asyncio.sleep(0)
         for caller in callers:
             caller.cancel()
         await asyncio.wait(callers)
-        gate.set()
+        gate.opened.set()
         await box.handled()
 
-        assert taken == [MESSAGE, MESSAGE]
+        assert gate.taken == [MESSAGE, MESSAGE]
 
     async def test_a_thousand_immediate_answers_neither_nest_nor_hold_up_the_event_loop(self) -> None:
         """Each is put in while the one before it is being handled. Other work goes on after every `BURST` of them."""
@@ -136,20 +137,14 @@ class TestWhileAnEventIsInHand:
 
 async def test_a_closed_mailbox_has_finished_what_was_in_hand() -> None:
     """Closing waits for it."""
-    gate = asyncio.Event()
-    taken: list[Event | None] = []
-
-    async def take(event: Event | None) -> None:
-        await gate.wait()
-        taken.append(event)
-
-    box = mailbox(take)
+    gate = Gate()
+    box = mailbox(gate.take)
     box.post(answer(1))
-    asyncio.get_running_loop().call_soon(gate.set)
+    asyncio.get_running_loop().call_soon(gate.opened.set)
     box.shut(Refused("closed"))
     await box.close()
 
-    assert taken == [answer(1)]
+    assert gate.taken == [answer(1)]
 
 
 async def test_of_several_that_close_a_mailbox_one_may_be_cancelled() -> None:
@@ -170,7 +165,7 @@ async def test_of_several_that_close_a_mailbox_one_may_be_cancelled() -> None:
     asyncio.get_running_loop().call_soon(gate.set)
     await asyncio.gather(*closing[1:])
 
-    assert taken == [answer(1)]
+    assert gate.taken == [answer(1)]
     assert closing[0].cancelled()
 
 
