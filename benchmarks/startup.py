@@ -130,8 +130,8 @@ def _read(terminal: int) -> bytes:
 
 
 def best_of(rounds: int, measure: Callable[[], float]) -> float:
-    """The best of several rounds, in seconds. The baseline is measured before each of them. What is imported is compiled
-    in a round that does not count."""
+    """The best of several rounds, in seconds. The baseline is measured before each of them. A first round, which does
+    not count, compiles what is imported."""
     times = []
     if rounds > 1:
         measure()

@@ -149,20 +149,14 @@ async def test_a_closed_mailbox_has_finished_what_was_in_hand() -> None:
 
 async def test_of_several_that_close_a_mailbox_one_may_be_cancelled() -> None:
     """The others still wait until what was in hand is finished."""
-    gate = asyncio.Event()
-    taken: list[Event | None] = []
-
-    async def take(event: Event | None) -> None:
-        await gate.wait()
-        taken.append(event)
-
-    box = mailbox(take)
+    gate = Gate()
+    box = mailbox(gate.take)
     box.post(answer(1))
     box.shut(Refused("closed"))
     closing = [asyncio.ensure_future(box.close()) for _ in range(3)]
     await asyncio.sleep(0)
     closing[0].cancel()
-    asyncio.get_running_loop().call_soon(gate.set)
+    asyncio.get_running_loop().call_soon(gate.opened.set)
     await asyncio.gather(*closing[1:])
 
     assert gate.taken == [answer(1)]
