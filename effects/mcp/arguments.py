@@ -26,6 +26,11 @@ class McpArguments(SchemaArguments):
         takes_anything.__name__ = name
         super().__init__(takes_anything, schema, checks_patterns=checks_patterns)
 
+    @property
+    def include_context(self) -> bool:
+        """Always: the server may ask the user, and report progress."""
+        return True
+
     def read(self, text: str, context: ToolContext) -> dict[str, Any]:
         """The arguments under `arguments`, and the context under `context`. Raises InvalidArguments."""
         return {"arguments": self.values(text), "context": context}

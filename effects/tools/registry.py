@@ -218,7 +218,7 @@ class ToolRegistry:
 
     @property
     def _current(self) -> _Snapshot:
-        if self._snapshot.version != self.version:
+        if self._sources and self._snapshot.version != self.version:
             self._snapshot = _snapshot_of(self._given, self._sources, self._snapshot.names)
         return self._snapshot
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from ...states.effects import AnyEffect, Effect
+from ...states.effects import AnyEffect, Effect, StartTimer
 from ...states.events import EVENTS, Answer, Event, Opened
 from ...states.state import Book
 from ...states.states import AnyState, State, Timer
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
-from ...states.values.value import json_array
+from ...states.values.value import json_array, members
 from ..errors import Damaged
 from .digests import content, digest, link
 from .entry import StoredEntry
@@ -39,30 +39,38 @@ effect is no column. Kept by type, because to ask pydantic for the classes of an
 
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
 _VALIDATORS = {name: event.__pydantic_validator__ for name, event in _EVENT_TYPES.items()}
+_STATES_WITH_TIMER = frozenset(kind for kind in members(AnyState, State) if StartTimer in kind.IN_FLIGHT)
+"""The states that can have a timer. Most steps end in one that cannot."""
+
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
 _STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
 
 class EncodedStep(NamedTuple):
-    """The rows of a step without their link, because the previous step may not be stored yet. `event` is its event."""
+    """A step as it is stored, without its link, because the previous step may not be stored yet.
+
+    `row` has an empty link, `content` is its digest, `event` is the event of the step, and `state_text` the state after
+    it as JSON.
+    """
 
     row: EventRow
-    head: HeadRow
     content: bytes
     event: Event
+    state: State
+    state_text: str
 
     @classmethod
     def of(cls, event: Event, step: Step) -> EncodedStep:
         """Encode a step. `Pure.`"""
-        state = step.state.to_json()
-        row = _event_row(event, step, digest(state))
-        return cls(row, head_row(step.state, state, row), content_of(row), event)
+        text = step.state.to_json()
+        row = _event_row(event, step, digest(text))
+        return cls(row, content_of(row), event, step.state, text)
 
     def linked_to(self, previous: bytes) -> tuple[EventRow, HeadRow]:
         """Return the rows with their link; `previous` is the link of the step before. `Pure.`"""
-        chain = link(previous, self.content)
         # By position, because `_replace` takes four times as long.
-        return EventRow(*self.row[:-1], chain), HeadRow(self.head[0], chain, *self.head[2:])
+        row = EventRow(*self.row[:-1], link(previous, self.content))
+        return row, head_row(self.state, self.state_text, row)
 
 
 def encode(event: Event, step: Step, previous: bytes) -> tuple[EventRow, HeadRow]:
@@ -140,6 +148,8 @@ def _lean(state: AnyState) -> AnyState:
 
 def next_timer(state: State) -> datetime | None:
     """Return when the first of the state's timers is due. `Pure.`"""
+    if type(state) not in _STATES_WITH_TIMER:
+        return None
     return min([value.due for value in vars(state).values() if type(value) is Timer], default=None)
 
 
@@ -155,15 +165,15 @@ def from_microseconds(at: int) -> datetime:
 
 def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     """Return the row of a step without its link."""
-    book, fields, columns = step.state.book, vars(event), _COLUMN_FIELDS[type(event)]
+    book, fields, columns = vars(step.state.book), vars(event), _COLUMN_FIELDS[type(event)]
     return EventRow(
-        seq=book.seq,
+        seq=book["seq"],
         event_id=fields.get("event_id"),
         effect_id=fields["effect_id"] if "effect_id" in columns else None,
-        type=event.type,
+        type=fields["type"],
         version=VERSION,
-        at=to_microseconds(event.at),
-        turn=book.turn,
+        at=to_microseconds(fields["at"]),
+        turn=book["turn"],
         payload=_payload(event, columns),
         effects=effects_text(step.effects),
         ended=step.ended.to_json() if step.ended else None,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -31,8 +30,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _EMPTY_RESULT = "(nothing)"  # some providers refuse a result without text
 
 
-@dataclass(frozen=True)
-class MessageWithResults:
+class MessageWithResults(NamedTuple):
     """A message with the result of each of its calls."""
 
     message: Message
@@ -50,11 +48,12 @@ def pair_results(messages: Sequence[Message]) -> list[MessageWithResults]:
                 entry, index = waiting.popleft()
                 entry.results[index] = message
             continue
-        entry = MessageWithResults(message, [None] * len(message.tool_calls))
+        calls = message.tool_calls
+        entry = MessageWithResults(message, [None] * len(calls))
         entries.append(entry)
-        for call in message.tool_calls:
+        for call in calls:
             open_calls[call.call_id] = deque()
-        for index, call in enumerate(message.tool_calls):
+        for index, call in enumerate(calls):
             open_calls[call.call_id].append((entry, index))
     return entries
 
@@ -66,18 +65,18 @@ def write(entry: MessageWithResults, id_of: Callable[[str], str]) -> Iterator[Wi
     text names the tool that returned them. A system message within the dialogue, which many providers refuse, is
     written as a user's message between tags. `Pure.`
     """
-    message = entry.message
+    message, calls = entry.message, entry.message.tool_calls
     if message.role in ("user", "system"):
         if message.text.strip() or message.images:
             yield {"role": "user", "content": _content(message)}
         return
     text = message.text if message.text.strip() else None
-    ids = [id_of(call.call_id) for call in message.tool_calls]
+    ids = [id_of(call.call_id) for call in calls]
     if text is None and not ids:
         return
     written: WireMessage = {"role": "assistant", "content": text}
     if ids:
-        written["tool_calls"] = [_call(*pair) for pair in zip(message.tool_calls, ids, strict=True)]
+        written["tool_calls"] = [_call(*pair) for pair in zip(calls, ids, strict=True)]
     yield written
     yield from (_result(*pair) for pair in zip(entry.results, ids, strict=True))
     if images := [part for index, call_id in enumerate(ids) for part in _images_of(entry, index, call_id)]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
+from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.surrogates import encodable
@@ -62,7 +62,7 @@ class LlmRequestPerformer:
                 sentence=sentence_of(failure),
                 retry_after=failure.retry_after,
             )
-        return self._response(effect, request.model, digest, answer, context.context, offer)
+        return self._response(effect, request.model, digest, answer, context.policy, offer)
 
     def _write(
         self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer, prompt: CachedPrompt
@@ -74,7 +74,7 @@ class LlmRequestPerformer:
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
-        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: Context, offer: ToolOffer
+        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy, offer: ToolOffer
     ) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
@@ -84,7 +84,7 @@ class LlmRequestPerformer:
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if not answer.opaque or is_encodable(answer.opaque) else (),
             tool_calls=self._tools.resolve_calls(
-                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, context.caller
+                effect.effect_id, answer.tool_calls, policy, offer.allowed, offer.caller
             ),
             finish_reason=answer.finish_reason,
             usage=answer.usage,

@@ -38,10 +38,11 @@ Names = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class ToolOffer:
-    """The names of the tools that may be called, their definitions as they are sent, and those of them that the system
-    message explains."""
+    """The names of the tools that may be called, and by whom, their definitions as they are sent, and those of them
+    that the system message explains."""
 
     allowed: frozenset[str]
+    caller: Caller
     definitions: OfferedTools
     explained: ExplainedTools
 
@@ -64,4 +65,4 @@ class ToolOffers:
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
         names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in EXPLAINED.items()}
-        return ToolOffer(allowed, OfferedTools(self._tools.definitions(allowed)), ExplainedTools(**names))
+        return ToolOffer(allowed, caller, OfferedTools(self._tools.definitions(allowed)), ExplainedTools(**names))

@@ -9,7 +9,7 @@ the transcript. None of it is stored, so it does not accumulate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
@@ -27,8 +27,7 @@ SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
 
 
-@dataclass(frozen=True)
-class AssembledContext:
+class AssembledContext(NamedTuple):
     """The content of a request: the system message, empty if there is none, the messages so far, and the `closing` ones
     that only this request holds.
 

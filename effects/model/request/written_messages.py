@@ -14,9 +14,9 @@ costs. A request also takes back what it holds besides the history, such as a re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import compress, count
 from operator import is_not, ne
+from typing import NamedTuple
 
 from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
 from ....states.values.messages import Message
@@ -28,8 +28,7 @@ Read = Callable[[Message], Message]
 """Returns a message in the words that a model reads."""
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """How much was written at some moment, so that what was written since can be taken back.
 
     `messages` counts those of the history, `sent` those that are sent, `called` the tools that they call, and
@@ -47,8 +46,7 @@ class _Place:
     digest: RequestDigest
 
 
-@dataclass(frozen=True)
-class WrittenRequest:
+class WrittenRequest(NamedTuple):
     """The messages of a request as they are sent, the names of the tools that they call, each once, and their
     digest."""
 
@@ -91,7 +89,7 @@ class WrittenMessages:
         self._sent[: len(self._system)] = self._system = tuple(system)
         self._digest, self._digested = RequestDigest(self._model), 0
         if self._turn_start is not None:
-            self._turn_start = replace(self._turn_start, digest=RequestDigest(self._model), digested=0)
+            self._turn_start = self._turn_start._replace(digest=RequestDigest(self._model), digested=0)
 
     # --- the history
 
@@ -209,17 +207,18 @@ class WrittenMessages:
         """Write a message with the results of its calls. Sealed thinking is sent to the model that made it, in its turn
         only."""
         message = entry.message
-        if message.opaque and self._turn_start is not None:
+        opaque, calls = message.opaque, message.tool_calls
+        if opaque and self._turn_start is not None:
             self._has_sealed = True
-        is_sealed = bool(message.opaque) and message.turn == self._turn and message.model == self._model
+        is_sealed = bool(opaque) and message.turn == self._turn and message.model == self._model
         for sent in write(entry if self._read is None else _as_read(entry, self._read), self._call_ids.assign):
             if is_sealed:
-                sent["thinking_blocks"] = list(message.opaque)
+                sent["thinking_blocks"] = list(opaque)
                 if message.thinking:
                     sent["reasoning_content"] = message.thinking
                 is_sealed = False
             self._order.append(sent, self._sent, first=len(self._system))
-        for call in message.tool_calls:
+        for call in calls:
             self._called[legal_name(call.name)] = None
         if self._unanswered or None in entry.results:
             self._note_unanswered(entry)

@@ -38,6 +38,11 @@ class Arguments(ABC):
         self.names = tuple(names)
         self._context_names = tuple(context_names)
 
+    @property
+    def include_context(self) -> bool:
+        """Whether `read` uses the context of the call. Making one takes time, and most functions take none."""
+        return bool(self._context_names)
+
     def under(self, policy: Policy) -> Arguments:
         """The arguments as read under this policy. Only those of speaking tools depend on it."""
         return self

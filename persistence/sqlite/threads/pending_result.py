@@ -23,15 +23,19 @@ class PendingResult:
         self.error: BaseException | None = None
 
     @staticmethod
-    def report(results: Iterable[PendingResult]) -> None:
-        """Give each caller its `value` or its `error`. May be called from any thread.
+    def report(results: Iterable[PendingResult], here: asyncio.AbstractEventLoop | None = None) -> None:
+        """Give each caller its `value` or its `error`. May be called from any thread; `here` is the event loop that
+        runs in it, if one does.
 
-        An event loop is woken once for all of its results, because waking it costs more than committing a step.
+        Another event loop is woken once for all of its results, because waking it costs more than committing a step.
         """
         by_loop: dict[asyncio.AbstractEventLoop, list[PendingResult]] = {}
         for result in results:
             by_loop.setdefault(result._loop, []).append(result)
         for loop, reported in by_loop.items():
+            if loop is here:
+                _settle(reported)
+                continue
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, reported)
 

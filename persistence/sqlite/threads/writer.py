@@ -12,6 +12,7 @@ write-ahead log into the file, are left to the writing thread as well.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 import time
@@ -155,7 +156,8 @@ class Writer(Worker):
 
     def commit_queued(self) -> bool:
         """Store the steps at the head of the queue in the caller's thread, if that is possible at once. Returns whether
-        the queue is empty then; otherwise the thread is to go on, also if a KeyboardInterrupt is raised here."""
+        the queue is empty then; otherwise the thread is to go on, also if a KeyboardInterrupt is raised here. To be
+        called in an event loop."""
         items, results = self.queue.items, list[PendingResult]()
         if not self.lock.acquire(blocking=False):
             return False
@@ -167,7 +169,7 @@ class Writer(Worker):
                 results += [append.result for append in batch]
         finally:
             self.lock.release()
-            PendingResult.report(results)
+            PendingResult.report(results, asyncio.get_running_loop())
         return not items
 
     def _commit_batch_now(self, batch: Sequence[Append]) -> bool:

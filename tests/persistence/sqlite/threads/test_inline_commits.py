@@ -305,6 +305,22 @@ class TestStepsOfManyConversations:
         assert committed == [threading.current_thread()]
         assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
 
+    async def test_resume_their_callers_without_waking_the_loop(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A loop that stores steps itself is awake."""
+        talks = [await Talk.alone(store, name) for name in NAMES]
+        await talks[0].settle()
+        loop, woken = asyncio.get_running_loop(), []
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(
+            loop, "call_soon_threadsafe", lambda *call, **rest: (woken.append(call), wake(*call, **rest))
+        )
+
+        await asyncio.gather(*(talk.append() for talk in reversed(talks)))
+
+        assert woken == []
+
     async def test_of_which_one_lost_its_race_are_stored_without_it(self, store: SqliteStore) -> None:
         """The thread finds out which one."""
         talks = [await Talk.alone(store, name) for name in NAMES]
