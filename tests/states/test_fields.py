@@ -6,7 +6,7 @@ change what an old log says; and a bound that was wider let in what a narrower o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -41,6 +41,8 @@ from turnwise.states import (
     Round,
     RoundCall,
     SettledCall,
+    StartTimer,
+    State,
     Step,
     Timer,
     ToolApproval,
@@ -57,7 +59,7 @@ from turnwise.states import (
 )
 from turnwise.states.effects import AnyEffect
 from turnwise.states.events import AnyEvent
-from turnwise.states.states import AnyState
+from turnwise.states.states import STATES, AnyState
 from turnwise.states.values.inbox import MAX_INBOX
 from turnwise.states.values.value import MAX_QUOTED, MAX_SENTENCE, MAX_TEXT, Value
 from turnwise.testing.strategies import NOON
@@ -312,3 +314,11 @@ class TestWorks:
 
         assert waits.awaited()
         assert not waits.works
+
+
+@pytest.mark.parametrize("kind", STATES, ids=lambda kind: kind.__name__)
+def test_a_state_has_a_timer_where_it_has_one_in_flight(kind: type[State]) -> None:
+    """A store finds the timer that is due next by the states that name `StartTimer` in `IN_FLIGHT`."""
+    types = {one for hint in get_type_hints(kind).values() for one in (hint, *get_args(hint))}
+
+    assert (Timer in types) == (StartTimer in kind.IN_FLIGHT)
