@@ -56,9 +56,14 @@ class Follower:
         if self._elsewhere or self._waiting_for_people:
             self._begin()
 
-    def take_over(self) -> None:
-        """Whatever is in flight is carried out here from now on."""
-        self._elsewhere = _NOTHING
+    def take_over(self) -> frozenset[int]:
+        """Whatever is in flight is carried out here from now on. Returns the effects that were not."""
+        elsewhere, self._elsewhere = self._elsewhere, _NOTHING
+        return elsewhere
+
+    def halt(self) -> None:
+        """Nothing that is in flight is carried out here any more."""
+        self._elsewhere = pending(self._projection.state) or _NOTHING
 
     @contextmanager
     def waiting(self, *, for_people: bool = False) -> Iterator[None]:

@@ -45,7 +45,7 @@ from .projections.step_reader import StepReader
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
-from .recovery import reports
+from .recovery import reports, was_left
 from .services.dispatcher_failures import dispatcher_failures_logged
 from .services.effect_order import dispatch_in_order
 from .services.ignored_events import log_ignored
@@ -249,7 +249,7 @@ class Loop:
         self._publish(entry, step.state)
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(step.state)
-        self.follower.note(() if is_own else step.effects)
+        self.follower.note(() if is_own and not self._mailbox.drops_answers else step.effects)
         if isinstance(step.state, Closed):
             self.projection.release()
         if not self.has_ended:
@@ -268,8 +268,8 @@ class Loop:
             self.feed.close()
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
-        """Hand the effects of a committed step to the dispatcher; only what goes out if answers are not taken."""
-        if self._is_closing or not self._mailbox.takes_answers:
+        """Hand the effects of a committed step to the dispatcher; only what goes out if answers are dropped."""
+        if self._is_closing or self._mailbox.drops_answers:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
             dispatch_in_order(effects, self._services.dispatcher, self.conversation_id, self.effect_context)
@@ -311,16 +311,16 @@ class Loop:
     def take_over(self) -> None:
         """Report what another process, or `halt`, left in the middle, so that the conversation goes on here."""
         self._mailbox.take_answers()
-        self.follower.take_over()
-        for report in reports(self.state, self._services.clock.now()):
-            self._mailbox.post(report)
+        if was_left(self.state, self.follower.take_over(), holds_call=bool(self._suspended)):
+            for report in reports(self.state, self._services.clock.now()):
+                self._mailbox.post(report)
 
-    async def halt(self, *, answers: bool = False) -> None:
-        """Stop what is under way. Unless `answers`, nothing else is begun until `take_over`; callers go on waiting."""
-        if not answers:
-            self._mailbox.drop_answers()
-        with dispatcher_failures_logged():  # the callers that wait must be told all the same
-            await self._services.dispatcher.stop(self.conversation_id, answers=answers)
+    async def halt(self) -> None:
+        """Stop what is under way, and begin nothing else until `take_over`. Callers go on waiting."""
+        self._mailbox.drop_answers()
+        self.follower.halt()
+        with dispatcher_failures_logged():  # the conversation is taken over or closed all the same
+            await self._services.dispatcher.stop(self.conversation_id, answers=False)
 
     async def handled(self) -> None:
         """Return when all that has happened so far is stored, or the store takes nothing."""
@@ -338,7 +338,8 @@ class Loop:
         """
         self._mailbox.shut(why)
         self._is_closing = True
-        await self.halt(answers=answers)
+        with dispatcher_failures_logged():  # the callers that wait must be told all the same
+            await self._services.dispatcher.stop(self.conversation_id, answers=answers)
         await self._suspended.close()
         await self._mailbox.close(answers=answers)
         self.turns.close(why)

@@ -14,6 +14,14 @@ from ..states.states import AwaitingUserResponse, Cancelling, InRound, State, pe
 from ..states.values.round import Round
 
 
+def was_left(state: State, elsewhere: frozenset[int], *, holds_call: bool) -> bool:
+    """Whether another process has left this state in the middle: `elsewhere` are effects that are not carried out here,
+    and `holds_call` says that the call which waits for a person does so here. `Pure.`"""
+    if isinstance(state, AwaitingUserResponse) and state.suspends:
+        return not holds_call
+    return bool(elsewhere & pending(state))
+
+
 def reports(state: State, at: datetime) -> tuple[Report, ...]:
     """Return the reports about a state that was read from the store, in order; none if nothing was in flight.
 

@@ -105,7 +105,8 @@ class Mailbox:
         "_retry",
         "_start",
         "_take",
-        "takes_answers",
+        "_takes_answers",
+        "drops_answers",
     )
 
     def __init__(self, take: Callable[[Event | None, Filled], Awaitable[Outcome]], start: Start) -> None:
@@ -119,12 +120,13 @@ class Mailbox:
         self._retry: asyncio.Future[bool] | None = None
         """Whether the answer at the head is tried again; there while the store takes nothing."""
         self._closed: TurnwiseError | None = None
-        self.takes_answers = True
-        """Whether answers are taken; others are dropped."""
+        self._takes_answers = True
+        self.drops_answers = False
+        """Whether answers are dropped for the time being."""
 
     def post(self, event: Event) -> None:
-        """Put an answer in. Once the mailbox is closed, or takes no answers, it is dropped."""
-        if self.takes_answers:
+        """Put an answer in. Once the mailbox is closed, or while it drops answers, it is dropped."""
+        if self._takes_answers and not self.drops_answers:
             self._put(_Item(event))
 
     async def request(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> Outcome:
@@ -150,13 +152,13 @@ class Mailbox:
 
     def drop_answers(self) -> None:
         """Drop the answers that wait, and those that come in before `take_answers`. The event in hand is finished."""
-        self.takes_answers = False
+        self.drops_answers = True
         in_hand, waiting = self._all()[:1], self._all()[1:]
         self._items = deque(in_hand + [item for item in waiting if item.has_caller]) or None
 
     def take_answers(self) -> None:
-        """Take answers again, unless the mailbox is closed."""
-        self.takes_answers = self._closed is None
+        """Take answers again."""
+        self.drops_answers = False
 
     def shut(self, why: TurnwiseError) -> None:
         """Take no more requests: those that wait, and those that come later, fail with `why`."""
@@ -167,7 +169,7 @@ class Mailbox:
     async def close(self, *, answers: bool = True) -> None:
         """Take no more answers either. Return when those that have come in are stored, or once more could not be;
         unless `answers`, only the event in hand is finished. To be called after `shut`."""
-        self.takes_answers = False
+        self._takes_answers = False
         if not answers or self._retry is not None:
             self._items = deque(self._all()[:1])
         if self._is_handling:

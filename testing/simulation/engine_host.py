@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
 from ...states.policy.policy import ModelSpec
-from .environment.clock import VirtualClock
 from .environment.event_trace import EventTrace
 from .environment.random_source import RandomSource
 from .storage.disk import Row
@@ -21,6 +20,7 @@ from .world.channels import SimulatedChannel
 from .world.performers import OpenEngine, OpensEngines
 
 if TYPE_CHECKING:
+    from ...effects.clock import Clock
     from ...engine.conversation import Conversation
     from ...engine.engine import Engine
 
@@ -35,7 +35,7 @@ class EngineHost:
         open_engine: OpenEngine,
         storage: Storage,
         world: OpensEngines,
-        clock: VirtualClock,
+        clock: Clock,
         trace: EventTrace,
         channels: Sequence[SimulatedChannel] = (),
     ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...states.states import Closed, Failed, Idle, pending
 from .checks import CHECKS, Ending
 from .engine_host import EngineHost
+from .environment.clock import HostClock
 from .environment.event_loop import place_of
 from .trouble import make_trouble
 from .users.behaviour import end_wait, use
@@ -50,7 +51,8 @@ class Simulation:
         self._world = World(run.source("world"), run.clock, PerformedEffects(self._disk, self.trace))
         self._recorder = CallRecorder(self.trace)
         self._channels = self._channels_of_file() if file else ()
-        self._hosts = [self._host(name, open_engine or Engine.open) for name in ("A", "B")[:engines]]
+        hosts = enumerate(("A", "B")[:engines])
+        self._hosts = [self._host(number, name, open_engine or Engine.open) for number, name in hosts]
         self._conversation_id = ""
         names = ("Ada", "Bo", "Cyd")[: self._chance.number(engines, 3)]
         self._users = [self._user(name, self._hosts[place % engines]) for place, name in enumerate(names)]
@@ -59,14 +61,14 @@ class Simulation:
 
     # --- who takes part
 
-    def _host(self, name: str, open_engine: OpenEngine) -> EngineHost:
+    def _host(self, number: int, name: str, open_engine: OpenEngine) -> EngineHost:
         return EngineHost(
             name,
             self._run.source(f"host {name}"),
             open_engine,
             self._run.storage,
             self._world,
-            self._run.clock,
+            HostClock(self._run.clock, number),
             self.trace,
             self._channels,
         )

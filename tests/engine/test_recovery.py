@@ -7,7 +7,7 @@ kills are in test_kills.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,18 @@ from turnwise import (
     Retry,
     Texts,
     ToolContext,
+    presets,
     tool,
 )
 from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
+from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
+from ..support.planted.stores import WrappedStore
 from ..support.terminal import run
 
 
@@ -83,6 +86,23 @@ async def taken_up(
         conversation = await engine.get(conversation_id)
         yield conversation
         assert (await conversation.replay()).divergence is None
+
+
+class LooksAgain(WrappedStore):
+    """A store that looks for what waits a second time only when something has happened."""
+
+    def __init__(self, store: Any, has_happened: Callable[[], bool]) -> None:
+        super().__init__(store)
+        self.has_happened = has_happened
+        self.looks = 0
+
+    async def claim(self, limit: int) -> tuple[str, ...]:
+        """Return conversations that wait."""
+        self.looks += 1
+        if self.looks == 2:
+            await until(self.has_happened)
+        claimed: tuple[str, ...] = await self.store.claim(limit)
+        return claimed
 
 
 def events_of(entries: Any) -> list[str]:
@@ -137,6 +157,24 @@ class TestTheModel:
         monkeypatch.setattr(SqliteStore, "claim", claim)
         async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
             assert (await again.send("Hi", message_id="m1")).reply == "Hello."
+
+    async def test_what_this_engine_has_begun_is_not_taken_over(self, database: Path) -> None:
+        """A sub-agent that a turn starts while the engine opens is found by its next look at what waits. It goes on
+        here already: its tool does not run a second time."""
+        paying = Till(crash="idempotent")
+        engine = await Engine.open(database, model=silent(), tools=["spawn_agents"], policy=presets.assistant())
+        conversation = await engine.create()
+        await conversation.send("Hi", wait=False)
+        await engine.close()
+
+        llm = ScriptedLlm([call("spawn_agents", tasks=["Pay."]), call("pay", amount=5), reply("Paid."), reply("Done.")])
+        store = LooksAgain(await open_store(database), lambda: bool(paying.keys))
+        async with Engine.open(store=store, model=llm, tools=["spawn_agents", paying.tool]) as engine:
+            again = await engine.get(conversation.id)
+            (child,) = await again.children()
+            assert len(paying.keys) == 1
+            assert "tool_interrupted" not in events_of(await (await engine.get(child.id)).events())
+        await store.close()
 
     async def test_what_is_asked_meanwhile_comes_behind_it(self, database: Path) -> None:
         """A message that is sent at once is refused as busy, as it would have been without the crash."""

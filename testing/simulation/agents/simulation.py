@@ -9,6 +9,7 @@ from functools import partial
 from ...generation.vocabulary import Vocabulary
 from ..checks import CHECKS, Ending
 from ..engine_host import EngineHost
+from ..environment.clock import HostClock
 from ..environment.event_loop import place_of
 from ..storage.storage import Process
 from ..trouble import make_trouble
@@ -56,8 +57,10 @@ class AgentsSimulation:
         world = AgentsWorld(self._simulated, SimulatedModels(run.source("models"), self._simulated, self._tree))
         opens = open_engine or Engine.open
         self._hosts = [
-            EngineHost(name, run.source(f"host {name}"), opens, run.storage, world, run.clock, run.trace)
-            for name in ("A", "B")[:engines]
+            EngineHost(
+                name, run.source(f"host {name}"), opens, run.storage, world, HostClock(run.clock, number), run.trace
+            )
+            for number, name in enumerate(("A", "B")[:engines])
         ]
         self._recorders: dict[str, CallRecorder] = {}
         self._users: list[SimulatedUser] = []

@@ -32,3 +32,27 @@ class VirtualClock:
     async def sleep_until(self, due: datetime) -> None:
         """Return when `due` is reached, at once if it lies in the past."""
         await asyncio.sleep(max(0.0, (due - self.now()).total_seconds()))
+
+
+class HostClock:
+    """The clock of one host, ahead of the clock of the simulation by as many microseconds as its `number`.
+
+    Timers of several hosts that are due at one moment fire in different microseconds, as in reality. Otherwise hosts
+    would make events that are equal in every field, and an engine could take the event of another one for its own.
+    """
+
+    def __init__(self, clock: VirtualClock, number: int) -> None:
+        self._clock = clock
+        self._ahead = timedelta(microseconds=number)
+
+    def now(self) -> datetime:
+        """This moment, in UTC."""
+        return self._clock.now() + self._ahead
+
+    def monotonic(self) -> float:
+        """Seconds by the monotonic clock."""
+        return self._clock.monotonic()
+
+    async def sleep_until(self, due: datetime) -> None:
+        """Return when the clock of the simulation has reached `due`, at once if it lies in the past."""
+        await self._clock.sleep_until(due)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from ....persistence.errors import StorageFailed
 from ....states.errors import EngineClosed, UnknownConversation
 from ....states.states import Failed, Idle
 from .simulated_user import SimulatedUser
@@ -29,11 +30,16 @@ async def end_wait(user: SimulatedUser) -> None:
 
 
 async def act(user: SimulatedUser, action: Action) -> None:
-    """Take an action, unless there is no engine, or the conversation was deleted."""
+    """Take an action, unless there is no engine, its process has died, or the conversation was deleted."""
+    process = user.host.process
     try:
         handle = await user.handle()
     except EngineClosed:
         return
+    except StorageFailed:
+        if process.is_dead:
+            return
+        raise
     except UnknownConversation:
         if user.recorder.is_deleted():
             return

@@ -16,7 +16,7 @@ import pytest
 from turnwise import Engine
 from turnwise.effects.agents import sub_agent_performer
 from turnwise.effects.dispatcher import with_abort_of
-from turnwise.engine import running
+from turnwise.engine import loop, running
 from turnwise.engine.agents import agents, mail, wake_ups
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.engine.choices.schedule_moments import next_moment
@@ -184,6 +184,14 @@ def takes_another_for_the_same(key: str) -> Iterator[str]:
     yield id_of_key(key)
 
 
+# --- recovery
+
+
+def takes_everything_over(*state: Any, **known: Any) -> bool:
+    """It takes over what it has begun itself."""
+    return True
+
+
 FAULTS = (
     _in_performer(SendToAgent, PostsTwice),
     _in_performer(SendToAgent, ForgetsMail),
@@ -198,13 +206,14 @@ FAULTS = (
 )
 """Faults that a simulation of agents finds."""
 
-RARE_FAULTS = (
-    (_in_part(running, "ConversationRegistry", TellsTooEarly), 77),
-    (_in_part(running, "ConversationRegistry", StartsMeanwhile), 3877),
-    (_in_part(running, "Deletion", ReturnsOtherMail), 1585),
-    (_in_part(mail, "ids_of_key", takes_another_for_the_same), 1851),
+RARE_FAULTS: tuple[tuple[Fault, int, dict[str, Any]], ...] = (
+    (_in_part(running, "ConversationRegistry", TellsTooEarly), 77, {}),
+    (_in_part(running, "ConversationRegistry", StartsMeanwhile), 3877, {}),
+    (_in_part(running, "Deletion", ReturnsOtherMail), 1585, {}),
+    (_in_part(mail, "ids_of_key", takes_another_for_the_same), 1851, {}),
+    (_in_part(loop, "was_left", takes_everything_over), 312, {"file": True}),
 )
-"""Faults that need a rare coincidence, each with a seed that finds it."""
+"""Faults that need a rare coincidence, each with a seed that finds it, and the options of its simulation."""
 
 QUICK = 5
 """How many of them are found by the first few seeds."""
