@@ -17,7 +17,7 @@ from turnwise.testing import simulate_agents
 from turnwise.testing.simulation.__main__ import main
 
 from ..support.fault_profile import LONG
-from ..support.planted.agents import FAULTS, QUICK, RARE_FAULTS
+from ..support.planted.agents import FAULTS, QUICK
 from ..support.planted.engines import Fault
 from ..support.simulations import START, failure, run
 
@@ -59,23 +59,6 @@ def test_a_stream_ends_where_a_sub_agent_asks_the_user() -> None:
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some seed among the first fails on an engine with this fault."""
     assert failure(fault.plant(monkeypatch), range(100), simulation=simulate_agents) is not None
-
-
-@pytest.mark.parametrize(("fault", "seed", "options"), RARE_FAULTS, ids=lambda value: getattr(value, "name", ""))
-def test_a_rare_fault_is_found(
-    fault: Fault, seed: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This seed fails on an engine with this fault, and holds without it."""
-    simulate_agents(seed, **options)
-
-    assert failure(fault.plant(monkeypatch), [seed], simulation=simulate_agents, **options) is not None
-
-
-@pytest.mark.parametrize("seed", [204, 789], ids=["wake-ups at one moment", "a dead process"])
-def test_two_engines_are_told_apart(seed: int) -> None:
-    """Two engines that wake an agent at one moment do so in different microseconds, as in reality; and nothing that a
-    process says counts once it is dead."""
-    simulate_agents(seed, engines=2)
 
 
 def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:

@@ -7,11 +7,17 @@ and each caller is told the truth. These seeds are the same each time; `TURNWISE
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
 from turnwise.testing import simulate
+from turnwise.testing.generation.values import NOON
+from turnwise.testing.simulation.environment.clock import HostClock, VirtualClock
+from turnwise.testing.simulation.environment.event_loop import VirtualLoop
+from turnwise.testing.simulation.environment.random_source import RandomSource
 
 from ..support.fault_profile import LONG
 from ..support.planted.engines import CONFLICT_FAULTS, Fault
@@ -51,3 +57,20 @@ def test_a_file_has_one_engine() -> None:
     """A second one is refused before anything happens."""
     with pytest.raises(ValueError, match="one engine at a time"):
         simulate(0, engines=2, file=True)
+
+
+def test_hosts_read_different_microseconds() -> None:
+    """Their timers are due at one moment. What they do then has different times, so that it is never equal."""
+    loop = VirtualLoop(RandomSource("clocks"), disorder=1.0)
+    clock = VirtualClock(loop)
+    due = NOON + timedelta(seconds=5)
+
+    async def wake(number: int) -> datetime:
+        host = HostClock(clock, number)
+        await host.sleep_until(due)
+        return host.now()
+
+    async def live() -> list[datetime]:
+        return await asyncio.gather(wake(0), wake(1))
+
+    assert loop.run(live(), bound=60) == [due, due + timedelta(microseconds=1)]

@@ -6,8 +6,7 @@ place of a public name.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,18 +15,13 @@ import pytest
 from turnwise import Engine
 from turnwise.effects.agents import sub_agent_performer
 from turnwise.effects.dispatcher import with_abort_of
-from turnwise.engine import loop, running
-from turnwise.engine.agents import agents, mail, wake_ups
+from turnwise.engine.agents import agents, wake_ups
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.engine.choices.schedule_moments import next_moment
-from turnwise.engine.conversations.deletion import Deletion
-from turnwise.engine.conversations.registry import ConversationRegistry
-from turnwise.engine.requests import id_of_key
-from turnwise.states import Limits, Policy, SendToAgent, SpawnSubAgent, UnknownConversation
+from turnwise.states import Limits, Policy, SendToAgent, SpawnSubAgent
 from turnwise.states.effects import Effect
 from turnwise.states.events import SubAgentFinished
 from turnwise.states.policy.role_rules import sub_agent_policy
-from turnwise.states.values.inbox import Waiting
 
 from .engines import Fault, Open
 from .stores import ForgetsTheOutbox, WrappedStore
@@ -150,48 +144,6 @@ def makes_up_for_each(schedule: Any, due: datetime, now: datetime) -> datetime:
     return next_moment(schedule, due, due)
 
 
-# --- deletions
-
-
-class TellsTooEarly(ConversationRegistry):
-    """It tells callers that a conversation is gone before that is so."""
-
-    async def halt(self, conversation_id: str) -> None:
-        """End the loop."""
-        await self.drop(conversation_id, UnknownConversation(conversation_id))
-
-
-class StartsMeanwhile(ConversationRegistry):
-    """A conversation that is being deleted may start sub-agents."""
-
-    def family(self, conversation_id: str) -> asyncio.Lock:
-        """A lock that nobody else holds."""
-        return asyncio.Lock()
-
-
-class ReturnsOtherMail(Deletion):
-    """It returns messages that were not in the inbox of a deleted conversation."""
-
-    def __init__(self, store: Any, registry: Any, forget: Any, return_mail: Any) -> None:
-        async def return_others(deleted_id: str, inbox: Sequence[Waiting]) -> None:
-            await return_mail(deleted_id, [waiting.replace(seq=waiting.seq + 100) for waiting in inbox])
-
-        super().__init__(store, registry, forget, return_others)
-
-
-def takes_another_for_the_same(key: str) -> Iterator[str]:
-    """It takes a message for delivered if its target has another one under its key."""
-    yield id_of_key(key)
-
-
-# --- recovery
-
-
-def takes_everything_over(*state: Any, **known: Any) -> bool:
-    """It takes over what it has begun itself."""
-    return True
-
-
 FAULTS = (
     _in_performer(SendToAgent, PostsTwice),
     _in_performer(SendToAgent, ForgetsMail),
@@ -205,15 +157,6 @@ FAULTS = (
     _in_store(ForgetsWakeUps),
 )
 """Faults that a simulation of agents finds."""
-
-RARE_FAULTS: tuple[tuple[Fault, int, dict[str, Any]], ...] = (
-    (_in_part(running, "ConversationRegistry", TellsTooEarly), 77, {}),
-    (_in_part(running, "ConversationRegistry", StartsMeanwhile), 3877, {}),
-    (_in_part(running, "Deletion", ReturnsOtherMail), 1585, {}),
-    (_in_part(mail, "ids_of_key", takes_another_for_the_same), 1851, {}),
-    (_in_part(loop, "was_left", takes_everything_over), 312, {"file": True}),
-)
-"""Faults that need a rare coincidence, each with a seed that finds it, and the options of its simulation."""
 
 QUICK = 5
 """How many of them are found by the first few seeds."""

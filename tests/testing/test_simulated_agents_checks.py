@@ -1,0 +1,204 @@
+"""What the simulation of agents knows of agents that were deleted, and of others that have their ids since.
+
+Such a coincidence is rare in a simulation, so here the checks get logs that were written for them: each holds as it is,
+and does not if one thing in it is another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from turnwise.states import Effect, Event, Opened, RequestLlm, SpawnSubAgent, UserMessage, begin, transition
+from turnwise.states.context import Context
+from turnwise.states.effects import SendToAgent
+from turnwise.states.events import AgentMessage, CloseRequested
+from turnwise.states.values.messages import Heard
+from turnwise.testing.clock import NOON
+from turnwise.testing.simulation.agents.checks import TreeCheck, TreeEnding
+from turnwise.testing.simulation.agents.checks.children import no_sub_agent_is_orphaned
+from turnwise.testing.simulation.agents.checks.mail import mail_arrives_once, nothing_arrives_that_nobody_sent
+from turnwise.testing.simulation.agents.tree import Tree
+from turnwise.testing.simulation.environment.event_loop import VirtualLoop
+from turnwise.testing.simulation.environment.event_trace import EventTrace
+from turnwise.testing.simulation.environment.random_source import RandomSource
+from turnwise.testing.simulation.storage.disk import Disk, Row
+from turnwise.testing.simulation.world.performed_effects import PerformedEffects
+
+from ..support.effect_contexts import effect_context
+
+OPENED = Opened(event_id="opened", at=NOON)
+
+
+@dataclass
+class Process:
+    """A process that lives."""
+
+    name: str = "A1"
+    is_dead: bool = False
+
+
+class Agents:
+    """Agents whose logs are written by hand: each event is put to the machine, and its row may ask for more effects."""
+
+    def __init__(self) -> None:
+        chance = RandomSource("agents")
+        self.loop = VirtualLoop(chance, disorder=0.0)
+        self.disk = Disk(chance, EventTrace(self.loop))
+        self.tree = Tree(self.disk)
+        self.add("stranger", OPENED)
+        self.tree.stranger = "stranger"
+
+    def add(self, agent_id: str, event: Event, *effects: Effect) -> None:
+        """Store the step of an event, with these effects besides its own."""
+        rows = self.disk.rows.get(agent_id, [])
+        context = Context()
+        for row in rows:
+            context = context.after(row.event)
+        step = begin(event) if isinstance(event, Opened) else transition(rows[-1].state, event, context)
+        row = Row(len(rows) + 1, "", event, (*step.effects, *effects), step.ended, step.state, "A1")
+        self.disk.keep(agent_id, row)
+
+    def begin(self, agent_id: str, text: str, *effects: Effect) -> None:
+        """Create an agent that works on a task, and that asks for these effects."""
+        self.add(agent_id, OPENED)
+        self.add(agent_id, UserMessage(event_id="task", at=NOON, text=text), *effects)
+
+    def mail(self, agent_id: str, origin: str, event_id: str, text: str = "Hi") -> None:
+        """Have an agent take a message of another one."""
+        self.add(agent_id, AgentMessage(event_id=event_id, at=NOON, origin=origin, text=text))
+
+    def faults(self, check: TreeCheck) -> list[str]:
+        """Return what a check finds."""
+        return list(check(TreeEnding(self.tree, (), is_cut_short=False, was_set_back=False)))
+
+
+@pytest.fixture
+def agents() -> Agents:
+    """Return agents of which none is stored."""
+    return Agents()
+
+
+class TestReturnedMail:
+    """A message that waits in the inbox of an agent when it is deleted is returned to its sender, and no other one."""
+
+    @pytest.fixture(autouse=True)
+    def deleted(self, agents: Agents) -> None:
+        """The target is deleted while the message of `sender`, its third step, waits."""
+        agents.begin("sender", "Write.")
+        agents.begin("other", "Write.")
+        agents.begin("target", "Work.")
+        agents.mail("target", "sender", "sender/2")
+        agents.disk.delete("target")
+
+    def test_the_sender_may_be_told(self, agents: Agents) -> None:
+        """The notice comes from the deleted agent, and names the step that took the message."""
+        agents.mail("sender", "target", "target/3/returned")
+
+        assert agents.faults(nothing_arrives_that_nobody_sent) == []
+
+    @pytest.mark.parametrize(
+        ("reader", "origin", "event_id"),
+        [
+            ("other", "target", "target/3/returned"),
+            ("sender", "other", "target/3/returned"),
+            ("sender", "target", "target/2/returned"),
+            ("sender", "target", "target/3"),
+        ],
+    )
+    def test_nothing_else_is_taken_for_it(self, agents: Agents, reader: str, origin: str, event_id: str) -> None:
+        """Another reader, another origin, another step, or another message is a fault."""
+        agents.mail(reader, origin, event_id)
+
+        assert agents.faults(nothing_arrives_that_nobody_sent) == [
+            f"{reader} got {event_id} from {origin}, which did not send it"
+        ]
+
+    def test_a_target_that_is_stored_returns_nothing(self, agents: Agents) -> None:
+        """Its inbox is read in time."""
+        agents.begin("kept", "Work.")
+        agents.mail("kept", "sender", "sender/3")
+        agents.mail("sender", "kept", "kept/3/returned")
+
+        faults = agents.faults(nothing_arrives_that_nobody_sent)
+        assert "sender got kept/3/returned from kept, which did not send it" in faults
+
+
+class TestMailOfSubAgentsThatWereStartedAnew:
+    """Two sub-agents with one id send different messages under one key. Both arrive, the second under another id."""
+
+    @pytest.fixture(autouse=True)
+    def started_anew(self, agents: Agents) -> None:
+        """The first message has arrived."""
+        message = SendToAgent(effect_id=2, target="reader", said=Heard(seq=2))
+        agents.begin("reader", "Read.")
+        agents.begin("reader/3", "first", message)
+        agents.disk.delete("reader/3")
+        agents.begin("reader/3", "second", message)
+        agents.mail("reader", "reader/3", "reader/3/2", "first")
+
+    def test_both_arrive(self, agents: Agents) -> None:
+        """Nothing is lost, and nothing comes from nowhere."""
+        agents.mail("reader", "reader/3", "reader/3/2~2", "second")
+
+        assert agents.faults(mail_arrives_once) == []
+        assert agents.faults(nothing_arrives_that_nobody_sent) == []
+
+    def test_the_first_is_not_taken_for_the_second(self, agents: Agents) -> None:
+        """The second one is lost if only the first one has arrived."""
+        assert agents.faults(mail_arrives_once) == ["the message reader/3/2 to reader is lost"]
+
+    def test_each_arrives_once(self, agents: Agents) -> None:
+        """Under whatever ids: nobody has sent a third one."""
+        agents.mail("reader", "reader/3", "reader/3/2~2", "second")
+        agents.mail("reader", "reader/3", "reader/3/2~3", "second")
+
+        assert agents.faults(nothing_arrives_that_nobody_sent) == [
+            "reader got reader/3/2~3 from reader/3, which did not send it"
+        ]
+
+    def test_a_message_that_neither_has_sent_is_a_fault(self, agents: Agents) -> None:
+        """Its text is neither that of the first one nor that of the second."""
+        agents.mail("reader", "reader/3", "reader/3/2~2", "third")
+
+        assert any("'third', and not as 'second'" in fault for fault in agents.faults(mail_arrives_once))
+
+
+class TestSubAgentsOfAgentsThatWereDeleted:
+    """A sub-agent belongs to the parent that was stored when it was created."""
+
+    def test_a_parent_with_the_same_id_is_another_one(self, agents: Agents) -> None:
+        """The sub-agent is left over although an agent with the id of its parent is stored, which asks for one, too."""
+        asks = SpawnSubAgent(effect_id=3, task=Heard(seq=2))
+        agents.begin("parent", "Ask.", asks)
+        agents.add("parent/3", OPENED.replace(role="sub_agent", parent="parent", depth=1))
+        agents.add("parent/3", CloseRequested(event_id="close", at=NOON))
+        assert agents.faults(no_sub_agent_is_orphaned) == []
+
+        agents.disk.delete("parent")
+        agents.begin("parent", "Ask.", asks)
+        assert agents.faults(no_sub_agent_is_orphaned) == [
+            "the sub-agent parent/3 is stored, and its parent was deleted"
+        ]
+
+
+def test_an_effect_is_begun_once_for_each_conversation(agents: Agents) -> None:
+    """One process may begin an effect of a sub-agent that was deleted, and the one with the same id of the next."""
+    performed = PerformedEffects(agents.disk, agents.disk.trace)
+
+    async def perform() -> None:
+        async def nothing() -> None:
+            pass
+
+        (effect,) = (one for one in agents.tree.rows("agent")[1].effects if isinstance(one, RequestLlm))
+        await performed.record(Process(), effect, effect_context("agent"), nothing())  # type: ignore[arg-type]
+
+    for _ in range(2):
+        agents.begin("agent", "Work.")
+        agents.loop.run(perform(), bound=10)
+        assert agents.disk.trace.faults == []
+        agents.disk.delete("agent")
+    agents.loop.run(perform(), bound=10)
+
+    assert agents.disk.trace.faults == ["request_llm:1 is begun twice by A1"]
