@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import runpy
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from turnwise import Delivery, Engine, presets
 from turnwise.effects.model.rehearsal import llm
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
+from ..support.forks.starting import python
 from ..support.speech.speakers import fake_speaker, fake_speaker_environment
 from ..support.speech.voices import any_voice_that_works, heard
 from ..support.terminal import ENVIRONMENT, TIMEOUT
@@ -27,7 +27,7 @@ CARD = "4111 1111 1111 1111"
 
 def ran(name: str, folder: Path, lines: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
     """Run an example to its end, with these lines on stdin."""
-    command, said = [sys.executable, str(EXAMPLES / name)], "".join(f"{line}\n" for line in lines)
+    command, said = [*python(), str(EXAMPLES / name)], "".join(f"{line}\n" for line in lines)
     given = {**ENVIRONMENT, **environment}
     return subprocess.run(command, cwd=folder, env=given, input=said, capture_output=True, text=True, timeout=TIMEOUT)
 
@@ -132,8 +132,8 @@ def test_the_voice_loop(tmp_path: Path) -> None:
 def test_the_voice_loop_is_interrupted(tmp_path: Path) -> None:
     """Ctrl-C ends it while it waits for the user, without a traceback."""
     environment = {**ENVIRONMENT, **fake_speaker_environment(tmp_path)}
-    program = [str(EXAMPLES / "voice_loop.py")]
-    loop = pexpect.spawn(sys.executable, program, cwd=tmp_path, env=environment, encoding="utf-8", timeout=TIMEOUT)
+    command, *arguments = [*python(), str(EXAMPLES / "voice_loop.py")]
+    loop = pexpect.spawn(command, arguments, cwd=tmp_path, env=environment, encoding="utf-8", timeout=TIMEOUT)
     loop.expect_exact("Ctrl-D ends the program.")
     loop.sendintr()
     loop.expect(pexpect.EOF)

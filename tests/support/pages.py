@@ -6,17 +6,23 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+
+from .forks.starting import python
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def run(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run Python in a folder, as a reader would. A variable of the environment that is None is removed."""
+    return _run([sys.executable, *arguments], folder, environment)
+
+
+def _run(command: list[str], folder: Path, environment: Mapping[str, str | None]) -> subprocess.CompletedProcess[str]:
     changed = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
     given = {name: value for name, value in changed.items() if value is not None}
-    command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=200)
 
 
@@ -30,8 +36,9 @@ def run_block(folder: Path, block: str, **environment: str | None) -> subprocess
     """Run a block of a page: with pytest if there are tests in it, else as a program."""
     (folder / "test_block.py").write_text(block, encoding="utf-8")
     is_test = re.search(r"^(?:(?:async )?def test_|class Test)", block, re.MULTILINE)
-    arguments = ["-q", "test_block.py"] if is_test else ["test_block.py"]
-    return run_tests(folder, *arguments, **environment) if is_test else run(folder, *arguments, **environment)
+    if is_test:
+        return run_tests(folder, "-q", "test_block.py", **environment)
+    return _run([*python(), "test_block.py"], folder, environment)
 
 
 class Page:

@@ -18,9 +18,11 @@ import pexpect
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Abort
 
+from .forks.starting import python
 from .walks import Walk
 
-COMMAND = [sys.executable, "-m", "turnwise.hosts.terminal"]
+MODULE = "turnwise.hosts.terminal"
+COMMAND = [sys.executable, "-m", MODULE]
 
 DEMO_TOOLS = "turnwise.hosts.terminal.demo:find_table,ask_user_question"
 REQUEST = "A table for two tonight, somewhere Japanese"
@@ -95,7 +97,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, with these lines on stdin."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*python(), "-m", MODULE, *map(str, arguments)],
         cwd=cwd,
         input="".join(f"{line}\n" for line in lines),
         env={**ENVIRONMENT, **environment},
@@ -115,9 +117,10 @@ async def run_beside(
 @contextmanager
 def terminal(*arguments: str | Path, cwd: Path, **environment: str) -> Iterator[pexpect.spawn]:
     """Run the command on a terminal of its own."""
+    program, *options = python()
     child = pexpect.spawn(
-        COMMAND[0],
-        [*COMMAND[1:], *map(str, arguments)],
+        program,
+        [*options, "-m", MODULE, *map(str, arguments)],
         cwd=str(cwd),
         env={**ENVIRONMENT, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
         dimensions=(40, 100),
