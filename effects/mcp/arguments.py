@@ -27,7 +27,7 @@ class McpArguments(SchemaArguments):
         super().__init__(takes_anything, schema, checks_patterns=checks_patterns)
 
     @property
-    def include_context(self) -> bool:
+    def takes_context(self) -> bool:
         """Always: the server may ask the user, and report progress."""
         return True
 

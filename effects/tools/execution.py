@@ -72,11 +72,11 @@ class ToolRun:
     async def start(self, arguments_json: str, context: ToolContext) -> ToolOutcome | Suspended:
         """Run the tool with these arguments until it ends or asks the user."""
         self._progress.show = context.progress
-        taken = self._tool.arguments.under(self._policy)
-        if taken.include_context:
+        declared = self._tool.arguments.under(self._policy)
+        if declared.takes_context:
             context = replace(context, progress=self._progress, asking=self._asking)
         try:
-            arguments = taken.read(arguments_json, context)
+            arguments = declared.read(arguments_json, context)
         except InvalidArguments as invalid:
             return error_result(invalid.sentence)
         except NothingToSay:

@@ -39,7 +39,7 @@ class Arguments(ABC):
         self._context_names = tuple(context_names)
 
     @property
-    def include_context(self) -> bool:
+    def takes_context(self) -> bool:
         """Whether `read` uses the context of the call. Making one takes time, and most functions take none."""
         return bool(self._context_names)
 
