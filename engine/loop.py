@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
@@ -118,11 +117,9 @@ class Loop:
         """Have an event handled, after all that came before it. `filled` are the fields that its caller left out.
 
         A request that was handled before is not handled again. Raises `Refused`, and `StoreError`."""
-        if not (observers := self._services.request_observers):
+        if not self._services.request_observers:
             return await self._mailbox.request(event, filled)
-        with ExitStack() as observed:
-            for observer in observers:
-                observed.enter_context(observer.asked(self.conversation_id, event))
+        with self._services.observed(self.conversation_id, event):
             return await self._mailbox.request(event, filled)
 
     def answer(self, answer: Event) -> None:

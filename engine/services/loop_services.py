@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...effects.clock import Clock
+from ...states.events import Event
 from ..choices.adoption import Adoption
 from ..intake.immediate_start import ImmediateStart
 from ..outbox import OutboxTargets
@@ -40,3 +42,11 @@ class LoopServices:
     def request_observers(self) -> tuple[RequestObserver, ...]:
         """The observers that see requests."""
         return tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
+
+    @contextmanager
+    def observed(self, conversation_id: str, event: Event) -> Iterator[None]:
+        """Return a context that lasts while somebody waits for this request. The observers see it, and its error."""
+        with ExitStack() as contexts:
+            for observer in self.request_observers:
+                contexts.enter_context(observer.asked(conversation_id, event))
+            yield
