@@ -34,4 +34,9 @@ class Step:
         ignored: bool = False,
     ) -> None:
         # The constructor of a frozen dataclass sets each field by a call of its own, which takes three times as long.
-        self.__dict__.update(state=state, effects=effects, ended=ended, withdrawn=withdrawn, ignored=ignored)
+        fields = self.__dict__
+        fields["state"] = state
+        fields["effects"] = effects
+        fields["ended"] = ended
+        fields["withdrawn"] = withdrawn
+        fields["ignored"] = ignored

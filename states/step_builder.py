@@ -52,13 +52,15 @@ class StepBuilder(Generic[S_co]):
     )
 
     def __init__(self, state: S_co, event: Event) -> None:
-        book, fields = state.book, state.__dict__
+        # A dictionary is read many times as fast as a model of pydantic.
+        fields = state.__dict__
+        book = fields["book"].__dict__
         self.state = state
-        self.seq = book.seq + 1
-        self.turns = book.turn
-        self.window_used = book.window_used
-        self.wake: datetime | None = book.wake
-        self.profile: str = book.profile
+        self.seq: int = book["seq"] + 1
+        self.turns: int = book["turn"]
+        self.window_used: int = book["window_used"]
+        self.wake: datetime | None = book["wake"]
+        self.profile: str = book["profile"]
         self.closing: bool = fields.get("closing", False)
         self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
@@ -76,7 +78,7 @@ class StepBuilder(Generic[S_co]):
         self.round: Round | None = fields.get("round")
         """The round under way, or None between rounds."""
         self._first_text: Heard | None = None
-        self._next_effect = book.next_effect
+        self._next_effect: int = book["next_effect"]
         self._persisting: list[Effect] = []
         self._acting: list[Effect] = []
 
@@ -85,7 +87,7 @@ class StepBuilder(Generic[S_co]):
     def begin_turn(self, at: datetime, profile: str) -> None:
         """Begin the next turn, with fresh counters."""
         self.turns += 1
-        self.turn = TurnRecord(number=self.turns, since=at, profile=profile)
+        self.turn = make_part(TurnRecord, {"number": self.turns, "since": at, "profile": profile})
         self.in_turn = True
 
     @property
@@ -128,13 +130,17 @@ class StepBuilder(Generic[S_co]):
         failure: Failure | None = None,
     ) -> None:
         """Note how the turn ends. What is delivered at its end is decided later."""
-        self.ending = TurnEnded(
-            turn=self.turn.number,
-            status=status,
-            final_content=final_content,
-            truncated=self.turn.cut_off and status in ("completed", "incomplete"),
-            failure=failure,
-            limit=self.turn.limit,
+        turn = self.turn
+        self.ending = make_part(
+            TurnEnded,
+            {
+                "turn": turn.number,
+                "status": status,
+                "final_content": final_content,
+                "truncated": turn.cut_off and status in ("completed", "incomplete"),
+                "failure": failure,
+                "limit": turn.limit,
+            },
         )
 
     def show_summary(self, said: Said) -> None:
@@ -144,17 +150,12 @@ class StepBuilder(Generic[S_co]):
 
     def deliver(self, said: Said, *, relayed: bool = False) -> None:
         """Deliver this text to the user."""
-        deliveries, effect_id = self.turn.deliveries, self.next_id()
-        self.add_effect(
-            DeliverToUser(
-                effect_id=effect_id,
-                said=said,
-                turn=self.turn.number,
-                ordinal=len(deliveries) + 1,
-                relayed=relayed,
-            )
-        )
-        self.change_turn(deliveries=(*deliveries, Delivered(effect_id=effect_id, said=said, relayed=relayed)))
+        turn, effect_id = self.turn, self.next_id()
+        deliveries = turn.deliveries
+        delivered = {"effect_id": effect_id, "said": said, "relayed": relayed}
+        effect = {**delivered, "turn": turn.number, "ordinal": len(deliveries) + 1}
+        self.add_effect(make_part(DeliverToUser, effect))
+        self.change_turn(deliveries=(*deliveries, make_part(Delivered, delivered)))
 
     # --- the round
 
@@ -171,12 +172,12 @@ class StepBuilder(Generic[S_co]):
         if index:
             return Heard(seq=self.seq, index=index)
         if self._first_text is None:  # most handlers refer to the first text several times
-            self._first_text = Heard(seq=self.seq)
+            self._first_text = make_part(Heard, {"seq": self.seq})
         return self._first_text
 
     def persist(self, said: Said) -> None:
         """Let a message enter the transcript."""
-        self._persisting.append(PersistMessage(said=said))
+        self._persisting.append(make_part(PersistMessage, {"said": said}))
 
     def enter_transcript(self, waiting: Iterable[Waiting]) -> None:
         """Move these messages from the inbox to the transcript, in the order in which they came."""
@@ -184,7 +185,7 @@ class StepBuilder(Generic[S_co]):
         if not entering:
             return
         for message in entering:
-            self.persist(Heard(seq=message.seq))
+            self.persist(make_part(Heard, {"seq": message.seq}))
         self.inbox = tuple(message for message in self.inbox if message not in entering)
 
     @property
@@ -206,12 +207,12 @@ class StepBuilder(Generic[S_co]):
     def settle(self, call_id: str, said: Said, *, error: bool = False) -> None:
         """Give a call its result; the round is then done with it. The results of one step enter the transcript
         together."""
-        result = SettledCall(call_id=call_id, said=said, error=error)
+        result = make_part(SettledCall, {"call_id": call_id, "said": said, "error": error})
         last = self._persisting[-1] if self._persisting else None
         if type(last) is PersistToolResults:
             self._persisting[-1] = PersistToolResults(results=(*last.results, result))
         else:
-            self._persisting.append(PersistToolResults(results=(result,)))
+            self._persisting.append(make_part(PersistToolResults, {"results": (result,)}))
         self.round = self.open_round.settle(call_id, failed=error)
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
@@ -246,8 +247,8 @@ class StepBuilder(Generic[S_co]):
     @property
     def book(self) -> Book:
         """The book of the next state. Read it last: an effect that is added afterwards would not be counted."""
-        return changed(
-            self.state.book,
+        return make_part(
+            Book,
             {
                 "seq": self.seq,
                 "turn": self.turns,
@@ -261,12 +262,15 @@ class StepBuilder(Generic[S_co]):
     @property
     def effects(self) -> tuple[Effect, ...]:
         """All effects: first those that enter the transcript, then the others."""
-        return (*self._persisting, *self._acting)
+        return tuple(self._persisting + self._acting)
 
     def within_turn(self, kind: type[T], /, **fields: object) -> T:
         """Create a state of this type, within the turn under way."""
-        common = {"book": self.book, "turn": self.turn, "inbox": self.inbox, "resumes": self.resumes}
-        return make_part(kind, common | fields)
+        fields["book"] = self.book
+        fields["turn"] = self.turn
+        fields["inbox"] = self.inbox
+        fields["resumes"] = self.resumes
+        return make_part(kind, fields)
 
     def same(self, /, **changes: object) -> S_co:
         """The state as it was, one step later, with these fields changed."""

@@ -72,7 +72,8 @@ class LlmResponse(Answer):
     @property
     def texts(self) -> tuple[str, ...]:
         """The text of the response, then the fault of each call. `Pure.`"""
-        return (self.content, *(call.fault or "" for call in self.tool_calls))
+        calls = self.tool_calls
+        return (self.content, *(call.fault or "" for call in calls)) if calls else (self.content,)
 
 
 class LlmFailed(Answer):

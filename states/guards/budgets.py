@@ -19,16 +19,18 @@ def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
     """Whether a request of so many tokens leaves no room for another one. `Pure.`"""
-    profile, place = (step.profile, 0) if step.is_handed_over else (step.turn.profile, step.turn.model)
-    window = models_of(context.policy, profile)[place].window
-    if window is None or type(context.policy.dialogue) is Recent:
+    policy, turn = context.policy, step.turn
+    profile, place = (step.profile, 0) if step.is_handed_over else (turn.profile, turn.model)
+    window = models_of(policy, profile)[place].window
+    if window is None or type(policy.dialogue) is Recent:
         return False
-    return used >= context.policy.window * window
+    return used >= policy.window * window
 
 
 def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """The turn may send no further model request."""
-    return limit_reached(context.policy.limits, step.turn, event, step.turn.spent) is not None
+    turn = step.turn
+    return limit_reached(context.policy.limits, turn, event, turn.spent) is not None
 
 
 def spends_budget(step: StepBuilder[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
@@ -46,10 +48,12 @@ def limit_reached(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) 
 def limit_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> LimitKind | None:
     """Which of the tokens, the money and the time of the turn are used up; None if there is some left of each.
     `Pure.`"""
-    if limits.tokens is not None and spent.tokens >= limits.tokens:
+    bounds = limits.__dict__  # read several times as fast as the model itself
+    tokens, cost, seconds = bounds["tokens"], bounds["cost"], bounds["seconds"]
+    if tokens is not None and spent.tokens >= tokens:
         return "tokens"
-    if limits.cost is not None and (spent.cost or 0.0) >= limits.cost:
+    if cost is not None and (spent.cost or 0.0) >= cost:
         return "cost"
-    if limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds:
+    if seconds is not None and (event.at - turn.since).total_seconds() >= seconds:
         return "seconds"
     return None

@@ -30,7 +30,8 @@ def needs_approval(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def _tools_are_left(step: StepBuilder[State], event: Event, context: Context) -> bool:
     limits, turn = context.policy.limits, step.turn
-    within_count = limits.tool_calls is None or turn.tool_calls < limits.tool_calls
+    most = limits.tool_calls
+    within_count = most is None or turn.tool_calls < most
     return within_count and limit_used_up(limits, turn, event, turn.spent) is None
 
 

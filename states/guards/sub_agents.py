@@ -19,9 +19,10 @@ from .shares import shares_of
 
 def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> bool:
     """The tool starts sub-agents and does nothing else, may do so, and the rules allow these sub-agents."""
-    call, acts = step.open_round.call(event.effect_id), event.result.acts
+    acts = event.result.acts
     if len(acts) != 1 or not isinstance(acts[0], SubAgents) or event.result.error:
         return False
+    call = step.open_round.call(event.effect_id)
     may_spawn = "children" in call.acts and call.exclusive and runs_alone(step, event, context)
     return may_spawn and spawn_fault(acts[0], step.turn, event.at, context) is None
 

@@ -28,7 +28,8 @@ def fault_of(
     a fault here. `Pure.`
     """
     result = event.result
-    acts = () if result is None or result.error else result.acts
+    if result is None or result.error or not (acts := result.acts):
+        return None
     faults = (_fault_of_act(step, call, act, event.at, context) for act in acts)
     return next((fault for fault in faults if fault is not None), None)
 
@@ -61,9 +62,10 @@ def _must_be_alone(act: Act) -> bool:
 def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:
     """Carry out the acts of a result: record speech, deliver speech for now, send mail, note a claim, change the
     profile."""
-    if result.error:
+    acts = () if result.error else result.acts
+    if not acts:
         return
-    for act, index in with_indexes(result.acts):
+    for act, index in with_indexes(acts):
         said = step.heard(index)
         if isinstance(act, Speech):
             place = (call.seq, step.open_round.place(call.call_id), index)

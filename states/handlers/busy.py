@@ -8,6 +8,7 @@ from ..state import Busy, State
 from ..states import Failed
 from ..step_builder import StepBuilder
 from ..values.inbox import Waiting
+from ..values.part import make_part
 from ..values.revision import AGENTS
 
 
@@ -18,15 +19,13 @@ def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, con
 
 def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | WakeUp, context: Context) -> Waiting:
     """The entry of this message in the inbox. `Pure.`"""
+    if isinstance(event, UserMessage):
+        steer = (event.when_busy or context.policy.when_busy) == "steer"
+        return make_part(Waiting, {"event_id": event.event_id, "seq": step.seq, "steer": steer})
     if isinstance(event, WakeUp):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
-    if isinstance(event, AgentMessage):
-        origin = event.origin if context.revision >= AGENTS else ""
-        return Waiting(
-            event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=origin
-        )
-    steer = (event.when_busy or context.policy.when_busy) == "steer"
-    return Waiting(event_id=event.event_id, seq=step.seq, steer=steer)
+    origin = event.origin if context.revision >= AGENTS else ""
+    return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=origin)
 
 
 def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:

@@ -45,9 +45,9 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
 def take_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
     """A round of tools begins. A call with a fault does not run, and neither does one that was made before: each has
     its result at once."""
-    seen = [one for earlier in step.turn.earlier_calls for one in earlier]
-    take_response(step, event, context)
     window = context.policy.repeats.window
+    seen = [one for earlier in step.turn.earlier_calls for one in earlier] if window else []
+    take_response(step, event, context)
     made: list[str] = []
     for index, call in enumerate(event.tool_calls, start=1):
         if call.fault is not None:
@@ -113,9 +113,9 @@ def end_with_text(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     take_response(step, event, context)
     if is_nudge_due(step.turn, event, context):
         name_limit(step, event, context)
-    is_answer = context.policy.ends_on == "text"
-    has_text = bool(text_of_reply(event.content, context.policy).strip())
-    step.conclude("completed" if is_answer else "incomplete", step.heard() if has_text else None)
+    policy = context.policy
+    has_text = bool(text_of_reply(event.content, policy).strip())
+    step.conclude("completed" if policy.ends_on == "text" else "incomplete", step.heard() if has_text else None)
 
 
 def nudge(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:

@@ -58,8 +58,9 @@ def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Contex
 
 def take_over_relay(step: StepBuilder[Idle | Failed]) -> None:
     """Let this turn pass on the messages that the failed turn was to pass on to the user."""
-    if isinstance(step.state, Failed) and step.state.relay:
-        step.change_turn(relay=(*step.state.relay, *step.turn.relay))
+    state = step.state
+    if type(state) is Failed and state.relay:
+        step.change_turn(relay=(*state.relay, *step.turn.relay))
 
 
 def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:

@@ -17,6 +17,7 @@ from ..state import State
 from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.messages import Joined, Made, Reminder
+from ..values.part import make_part
 from ..values.revision import NAMES_LIMITS
 from ..values.turn import TurnRecord
 from .again import asked_again
@@ -49,20 +50,23 @@ def send(step: StepBuilder[State], at: datetime, context: Context, *, attempt: i
 
 
 def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context) -> RequestLlm:
-    """The request that this turn wants now. The last one of its budget goes out without tools, if the policy says so.
-    `Pure.`"""
+    """The request that this turn wants now. The last one of its budget goes out without tools, if the policy says so. A
+    plain request reminds the model of nothing. `Pure.`"""
     policy, profile, is_plain = context.policy, turn.profile, turn.plain
     limits = policy.limits
     is_last = turn.requests >= limits.requests and limits.last == "answer_now"
-    return RequestLlm(
-        effect_id=effect_id,
-        model=models_of(policy, profile)[turn.model].name,
-        profile=profile,
-        memory=turn.memory,
-        nudge=_nudge_of(turn),
-        plain=is_plain,
-        tool_choice="none" if is_last or is_plain else "auto",
-        at=at,
+    return make_part(
+        RequestLlm,
+        {
+            "effect_id": effect_id,
+            "model": models_of(policy, profile)[turn.model].name,
+            "profile": profile,
+            "memory": turn.memory,
+            "nudge": None if is_plain else _nudge_of(turn),
+            "plain": is_plain,
+            "tool_choice": "none" if is_last or is_plain else "auto",
+            "at": at,
+        },
     )
 
 
@@ -73,13 +77,11 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
 
 
 def _nudge_of(turn: TurnRecord) -> Reminder | None:
-    """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge. A plain
-    request holds neither."""
-    if turn.plain:
-        return None
-    if turn.rejection is not None and turn.nudge is not None:
-        return Joined(parts=(turn.rejection, turn.nudge))
-    return turn.rejection or turn.nudge
+    """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge."""
+    rejection, nudge = turn.rejection, turn.nudge
+    if rejection is not None and nudge is not None:
+        return Joined(parts=(rejection, nudge))
+    return rejection or nudge
 
 
 def compact(step: StepBuilder[State], event: Event, context: Context) -> Compacting:

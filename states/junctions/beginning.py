@@ -23,12 +23,15 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     be steered into the turn that is over."""
     profiles = context.policy.profiles
     step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
-    batch = step.take_batch()
-    step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
-    relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
+    mail = [one for one in step.take_batch() if one.audience is not None and not one.silent]
+    if step.inbox:
+        step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
+    if not mail:
+        return
+    relay = tuple(Heard(seq=one.seq) for one in mail if one.audience == "user")
     if relay and context.role == "foreground":
         step.change_turn(relay=relay)
-    if context.revision >= AGENTS and any(one.audience == "agent" and not one.silent for one in batch):
+    if context.revision >= AGENTS and any(one.audience == "agent" for one in mail):
         step.change_turn(internal=True)
 
 

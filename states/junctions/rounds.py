@@ -10,6 +10,7 @@ from ..state import State
 from ..states import AwaitingApproval, InDoubt, ToolExecuting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Joined, Made, Outcomes
+from ..values.part import make_part
 from ..values.revision import AGENTS
 from ..values.value import later
 
@@ -24,7 +25,7 @@ def start_tools(step: StepBuilder[State], event: Event, context: Context) -> Too
     """The calls that may run now start, in call order."""
     while (call := call_to_start(step, event, context)) is not None:
         effect_id = step.next_id()
-        step.add_effect(ExecuteTool(effect_id=effect_id, call=call))
+        step.add_effect(make_part(ExecuteTool, {"effect_id": effect_id, "call": call}))
         step.round = step.open_round.start(call, effect_id)
         step.change_turn(tool_calls=step.turn.tool_calls + 1)
     return step.within_turn(ToolExecuting, round=step.open_round)

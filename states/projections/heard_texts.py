@@ -12,9 +12,9 @@ from ..values.messages import Heard, Joined, Made, Outcomes, Said
 def words(said: Said, events: Mapping[int, Event]) -> str:
     """Return the text that `said` refers to, given the events by their steps. Raises LookupError if there is no such
     text. `Pure.`"""
+    if isinstance(said, Heard):  # first, because most references are of this type
+        return events[said.seq].texts[said.index]
     match said:
-        case Heard(seq=seq, index=index):  # first, because most references are of this type
-            return events[seq].texts[index]
         case Made(text=text):
             return text
         case Joined() | Outcomes():
@@ -26,7 +26,8 @@ def images(said: Said, events: Mapping[int, Event]) -> tuple[Image, ...]:
     match said:
         case Heard(seq=seq, index=0):
             event = events[seq]
-            return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
+            result = event.result if type(event) is ToolComplete or type(event) is ToolReconciled else None
+            return () if result is None else result.images
         case Joined(parts=parts) | Outcomes(parts=parts):
             return tuple(image for part in parts for image in images(part, events))
         case _:

@@ -10,11 +10,12 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..effects import CompactHistory, DeliverToUser, Effect, PersistMessage, PersistToolResults, SettledCall
+from ..effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
 from ..events import (
+    EVENTS,
     AgentMessage,
-    DeadlineReached,
     Event,
     HistoryCompacted,
     LlmResponse,
@@ -22,10 +23,8 @@ from ..events import (
     MessageWithdrawn,
     Opened,
     RetryRequested,
-    ToolAborted,
     ToolApproval,
     ToolComplete,
-    ToolInterrupted,
     ToolReconciled,
     UserMessage,
     WakeUp,
@@ -35,18 +34,20 @@ from ..step import Step
 from ..values.acts import Speech, with_indexes
 from ..values.images import Image
 from ..values.mail import imitates_mail
-from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stopped, ToolCall
+from ..values.messages import Heard, Made, Message, Said, ToolCall
+from ..values.part import make_part
 from ..values.turn import TurnEnded
 from .condensed import Condensed
 from .given_messages import given_messages
 from .heard_texts import images, words
+from .stopped_calls import why_stopped
 
 # The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
 # an instance check of pydantic's models that fails costs many times as much.
 _NOTED = frozenset(
     (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested)
 )
-_ADDED = frozenset((PersistMessage, PersistToolResults, CompactHistory))
+_WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
 
 
 @dataclass
@@ -150,32 +151,37 @@ class Transcript:
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Add the next entry, and return the messages that it brought, each of which now has its place."""
-        if entry.event.texts:
-            self._heard[entry.seq] = entry.event
-        if type(entry.event) in _NOTED:
+        event = entry.event
+        if type(event) in _WITH_TEXTS:
+            self._heard[entry.seq] = event
+        if type(event) in _NOTED:
             self._note_event(entry)
         brought: list[Message] = []
-        if type(entry.event) is Opened:
-            brought += given_messages(entry.event.messages, entry.seq)
+        if type(event) is Opened:
+            brought += given_messages(event.messages, entry.seq)
             self.messages += brought
-        for effect in entry.effects:
-            if type(effect) in _ADDED:
-                brought += self._added_by(entry, effect)
-        if delivered := [effect.said for effect in entry.effects if type(effect) is DeliverToUser]:
+        delivered = self._add_effects(entry, brought)
+        if delivered:
             self._note_deliveries(delivered)
-        self.is_verbatim = self.is_verbatim and not any(map(imitates_mail, brought))
+        if self.is_verbatim and any(map(imitates_mail, brought)):
+            self.is_verbatim = False
         if entry.ended is not None:
             self._end_turn(entry.ended)
         return tuple(brought)
 
-    def _added_by(self, entry: LogEntry, effect: Effect) -> Iterator[Message]:
-        if isinstance(effect, PersistMessage):
-            yield self._add_message(entry, effect.said)
-        elif isinstance(effect, PersistToolResults):
-            for result in effect.results:
-                yield self._add_result(entry, result)
-        elif isinstance(effect, CompactHistory):
-            self._condensing = (effect.up_to, effect.turn)
+    def _add_effects(self, entry: LogEntry, brought: list[Message]) -> list[Said]:
+        """Add what the effects bring, also to the messages brought, and return the texts that they deliver."""
+        delivered: list[Said] = []
+        for effect in entry.effects:
+            if type(effect) is PersistMessage:
+                brought.append(self._add_message(entry, effect.said))
+            elif type(effect) is PersistToolResults:
+                brought += [self._add_result(entry, result) for result in effect.results]
+            elif type(effect) is DeliverToUser:
+                delivered.append(effect.said)
+            elif type(effect) is CompactHistory:
+                self._condensing = (effect.up_to, effect.turn)
+        return delivered
 
     def _note_event(self, entry: LogEntry) -> None:
         match entry.event:
@@ -202,61 +208,66 @@ class Transcript:
         self._condensed_at = len(self.messages)
 
     def _add_message(self, entry: LogEntry, said: Said) -> Message:
-        if isinstance(said, Heard) and said.seq in self._waiting:
+        if self._waiting and isinstance(said, Heard) and said.seq in self._waiting:
             message = self._message_from(entry, self._waiting.pop(said.seq))
         else:
             message = self._assistant(entry, said)
         self._places[said] = len(self.messages)
         self.messages.append(message)
-        if message.tool_calls:
-            self._calls = {call.call_id: call for call in message.tool_calls}
+        if calls := message.tool_calls:
+            self._calls = {call.call_id: call for call in calls}
             self._ranks = {call_id: rank for rank, call_id in enumerate(self._calls)}
             self._round = len(self.messages)
         return message
 
     def _message_from(self, entry: LogEntry, waiting: UserMessage | AgentMessage | WakeUp) -> Message:
-        message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
-        if isinstance(waiting, AgentMessage | WakeUp):
+        message_id, turn = waiting.event_id, entry.turn
+        fields = {"role": "user", "text": waiting.text, "message_id": message_id, "turn": turn, "seq": entry.seq}
+        if isinstance(waiting, UserMessage):
+            self.taken[message_id] = turn
+            fields["images"] = waiting.images
+        else:
             self.is_verbatim = False
             self.holds_mail = True
-            return message.replace(origin=waiting.origin, audience=waiting.audience)
-        self.taken[waiting.event_id] = entry.turn
-        return message.replace(images=waiting.images)
+            fields["origin"] = waiting.origin
+            fields["audience"] = waiting.audience
+        return make_part(Message, fields)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
-        event, turn = entry.event, _own_turn(entry)
-        if not isinstance(event, LlmResponse) or isinstance(said, Made):
-            return Message(role="assistant", text=self.words(said), turn=turn, seq=entry.seq)
-        return Message(
-            role="assistant",
-            text=event.content,
-            thinking=event.thinking,
-            opaque=event.opaque,
-            tool_calls=event.tool_calls,
-            turn=turn,
-            seq=entry.seq,
-            model=event.model,
-        )
+        event = entry.event
+        fields: dict[str, Any] = {"role": "assistant", "turn": _own_turn(entry), "seq": entry.seq}
+        if type(event) is not LlmResponse or type(said) is Made:
+            fields["text"] = self.words(said)
+        else:
+            fields["text"] = event.content
+            fields["thinking"] = event.thinking
+            fields["opaque"] = event.opaque
+            fields["tool_calls"] = event.tool_calls
+            fields["model"] = event.model
+        return make_part(Message, fields)
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
-        rank = self._ranks[result.call_id]
+        call_id, said, is_error = result.call_id, result.said, result.error
+        rank = self._ranks[call_id]
         place = self._round
         while place < len(self.messages) and self._ranks[self.messages[place].tool_call_id or ""] < rank:
             place += 1
-        message = Message(
-            role="tool",
-            text=self.words(result.said),
-            images=self.images(result.said),
-            tool_call_id=result.call_id,
-            error=result.error,
-            stopped=_why_stopped(entry, result),
-            turn=_own_turn(entry),
-            seq=entry.seq,
+        message = make_part(
+            Message,
+            {
+                "role": "tool",
+                "text": self.words(said),
+                "images": self.images(said),
+                "tool_call_id": call_id,
+                "error": is_error,
+                "stopped": why_stopped(entry, result) if is_error else None,
+                "turn": _own_turn(entry),
+                "seq": entry.seq,
+            },
         )
         self.messages.insert(place, message)
-        said = result.said
-        if isinstance(said, Heard) and (said.seq, said.index) == (entry.seq, 0) and not result.error:
-            self._results[entry.seq] = result.call_id
+        if not is_error and isinstance(said, Heard) and (said.seq, said.index) == (entry.seq, 0):
+            self._results[entry.seq] = call_id
             self._undelivered.update(_speeches_in(entry))
         return message
 
@@ -264,15 +275,24 @@ class Transcript:
 
     def _note_deliveries(self, delivered: Sequence[Said]) -> None:
         """Note on the messages that hold these texts that the texts were delivered."""
-        by_result: dict[Said, str] = {
-            said: self._results[said.seq] for said in delivered if said not in self._places and isinstance(said, Heard)
-        }
+        places = list(map(self._places.get, delivered))
+        if None in places:
+            self._note_speeches([said for said in delivered if isinstance(said, Heard) and said not in self._places])
+        for said, place in zip(delivered, places, strict=True):
+            if place is not None:
+                self._note_delivery(said, place)
+
+    def _note_speeches(self, delivered: Sequence[Heard]) -> None:
+        """Note on the results that brought these speeches that the speeches were delivered."""
+        by_result = {said: self._results[said.seq] for said in delivered}
         places = self._places_of_results(set(by_result.values()))
         for said in delivered:
-            place = self._places[said] if said in self._places else places[by_result[said]]
-            message = self.messages[place]
-            self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
+            self._note_delivery(said, places[by_result[said]])
         self._undelivered.difference_update(by_result)
+
+    def _note_delivery(self, said: Said, place: int) -> None:
+        message = self.messages[place]
+        self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
 
     def _places_of_results(self, call_ids: Collection[str]) -> dict[str, int]:
         """The places of the results of these calls. One walk from the end finds all of them, so it takes as long as
@@ -289,14 +309,16 @@ class Transcript:
     def _end_turn(self, ended: TurnEnded) -> None:
         """Mark the results whose speech was never delivered. After a failed turn its messages can still be delivered:
         the next turn may pass them on."""
-        lost = {self._results[speech.seq] for speech in self._undelivered}
-        for place in self._places_of_results(lost).values():
-            self.messages[place] = self.messages[place].replace(undelivered=True)
-            self.is_verbatim = False
-        self._undelivered.clear()
+        if self._undelivered:
+            lost = {self._results[speech.seq] for speech in self._undelivered}
+            for place in self._places_of_results(lost).values():
+                self.messages[place] = self.messages[place].replace(undelivered=True)
+                self.is_verbatim = False
+            self._undelivered.clear()
         self._results.clear()
         if ended.status != "failed":
-            self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > ended.turn}
+            turn = ended.turn
+            self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > turn}
 
 
 def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
@@ -306,29 +328,6 @@ def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
         for act, index in with_indexes(event.result.acts):
             if isinstance(act, Speech):
                 yield Heard(seq=entry.seq, index=index)
-
-
-def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
-    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
-    fault.
-
-    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
-    step.
-    """
-    if not result.error or isinstance(result.said, Heard):
-        return None
-    if entry.ended is not None and entry.ended.status == "cancelled":
-        return "cancelled"
-    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
-    if result != first or isinstance(result.said, Joined | Outcomes):
-        return None
-    match entry.event:
-        case ToolApproval(allowed=False) | DeadlineReached():
-            return "denied"
-        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
-            return "cancelled"
-        case _:
-            return None
 
 
 def _own_turn(entry: LogEntry) -> int:

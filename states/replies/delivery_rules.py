@@ -21,11 +21,12 @@ unchanged."""
 def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed: bool = False) -> Outstanding:
     """What a turn has yet to deliver if it ends with this text: its own words, then the messages that it was to pass on
     to the user. A turn that failed delivers only its error. `Pure.`"""
-    own: list[Said] = [] if failed else [spoken.said for spoken in _chosen(turn, context.policy)]
+    policy = context.policy
+    own: list[Said] = [] if failed else [spoken.said for spoken in _chosen(turn, policy)]
     is_silent = not (turn.deliveries or own)
     if text is not None and _shows_text(context, is_silent=is_silent, failed=failed):
         own.append(text)
-    return *((said, False) for said in own), *_passed_on(turn, own, context.policy)
+    return *[(said, False) for said in own], *_passed_on(turn, own, policy)
 
 
 def deliverable(turn: TurnRecord, context: Context) -> tuple[Said, ...]:
@@ -46,31 +47,34 @@ def may_show_text(policy: Policy) -> bool:
 
 def spoken_and_delivered(turn: TurnRecord) -> tuple[Said, ...]:
     """What was said by tool and delivered to the user, in order. `Pure.`"""
-    if not turn.said:
+    if not (said := turn.said):
         return ()
-    spoken = {spoken.said for spoken in turn.said}
+    spoken = {spoken.said for spoken in said}
     return tuple(delivered.said for delivered in turn.deliveries if delivered.said in spoken)
 
 
 def _chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
     """Of the speech for the end of the turn, what reaches the user."""
-    waiting = tuple(spoken for spoken in turn.said if not spoken.now)
+    if not (said := turn.said):
+        return ()
+    waiting = tuple(spoken for spoken in said if not spoken.now)
     return waiting[-1:] if policy.speech.keep == "last" else waiting
 
 
 def _shows_text(context: Context, *, is_silent: bool, failed: bool) -> bool:
     """Whether the text that ends the turn is delivered: the agent must have a user."""
+    if context.role != "foreground":
+        return False
     policy = context.policy
-    shows = failed or policy.text == "reply" or (is_silent and may_show_text(policy))
-    return context.role == "foreground" and shows
+    return failed or policy.text == "reply" or (is_silent and may_show_text(policy))
 
 
 def _passed_on(turn: TurnRecord, own: Sequence[Said], policy: Policy) -> Outstanding:
     """The messages to pass on, if the turn delivered nothing in the agent's own words. A sentence of the machine, at a
     limit for example, does not tell the user what the message says."""
-    if not turn.relay:
+    if not (relay := turn.relay):
         return ()
     delivered_texts = (*(delivered.said for delivered in turn.deliveries), *own)
     speaks = any(isinstance(said, Heard) for said in delivered_texts)
     passes_on = not speaks and policy.relay == "nudge_then_deliver"
-    return tuple((message, True) for message in turn.relay) if passes_on else ()
+    return tuple((message, True) for message in relay) if passes_on else ()

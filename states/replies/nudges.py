@@ -31,11 +31,12 @@ def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
     owes = owes_answer(turn, context)
     if policy.ends_on == "work_complete" and turn.claim is None:
         return policy.texts.nudge if owes else policy.texts.claim_missing
-    if not owes or not _is_silent(turn, context, text):
+    if not owes:
         return None
-    if turn.relay and policy.relay == "nudge_then_deliver" and turn.nudges == 0:
-        return policy.texts.relay
-    return policy.texts.speak if policy.silent == "nudge" else None
+    passes_on = turn.relay and policy.relay == "nudge_then_deliver" and turn.nudges == 0
+    if not (passes_on or policy.silent == "nudge") or not _is_silent(turn, context, text):
+        return None
+    return policy.texts.relay if passes_on else policy.texts.speak
 
 
 def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:

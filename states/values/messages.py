@@ -107,8 +107,8 @@ class Usage(Value):
     @property
     def is_anything(self) -> bool:
         """Whether any cost is known."""
-        counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.reasoning_tokens)
-        return any(counts) or self.cost is not None
+        tokens = self.input_tokens or self.output_tokens or self.cached_tokens or self.reasoning_tokens
+        return bool(tokens) or self.cost is not None
 
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
@@ -158,7 +158,8 @@ class ToolResult(Value):
     @property
     def texts(self) -> tuple[str, ...]:
         """All texts of the result, in the order in which `Heard.index` counts them."""
-        return (self.text, *(text for act in self.acts for text in act.texts))
+        acts = self.acts
+        return (self.text, *(text for act in acts for text in act.texts)) if acts else (self.text,)
 
 
 class Message(Part):

@@ -7,7 +7,7 @@ returned when somebody asks for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -24,14 +24,10 @@ _new = object.__new__
 _put_fields = BaseModel.__dict__["__dict__"].__set__  # takes half the time of `object.__setattr__`
 
 
-class _Layout(NamedTuple):
-    """The fields of a class of parts: all of them with their `defaults`, in the declared order, in which a part that is
-    read back has them too; those that must be given; and the names of all."""
-
-    defaults: dict[str, Any]
-    required: frozenset[str]
-    names: set[str]
-
+_Layout: TypeAlias = tuple[dict[str, Any], tuple[str, ...], int, set[str]]
+"""The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is read
+back has them too; those that must be given; how many there are; and the names of all. It is a plain tuple because one
+is unpacked for each part that is made."""
 
 _LAYOUTS: dict[type, _Layout] = {}
 """The layout of each class of parts. It is no attribute of the class, because the metaclass of pydantic's models finds
@@ -43,11 +39,17 @@ def make_part(cls: type[P], fields: dict[str, Any]) -> P:
 
     The fields must be valid: they come out of values that were validated. The part is always written in the declared
     order of its fields. Raises TypeError if a required field is missing, or one is unknown.
+
+    Call this for parts that are made in every step: a call of the class passes its arguments through two dictionaries
+    more, which takes as long again.
     """
-    defaults, required, _ = _LAYOUTS[cls]
+    defaults, required, size, _ = _LAYOUTS[cls]
     values = {**defaults, **fields}
-    if len(values) != len(defaults) or not required <= fields.keys():
-        raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
+    if len(values) != size:
+        raise TypeError(f"{cls.__name__} was made with a field that it does not have")
+    for name in required:
+        if name not in fields:
+            raise TypeError(f"{cls.__name__} was made with too few fields: {name} is missing")
     part = _new(cls)
     _put_fields(part, values)
     return part
@@ -86,15 +88,16 @@ class Part(Value, metaclass=_MadeUnchecked):
         def __getattr__(self, name: str) -> Any:
             if name in ("__pydantic_extra__", "__pydantic_private__"):
                 return None
-            return _LAYOUTS[type(self)].names if name == "__pydantic_fields_set__" else super().__getattr__(name)
+            return _LAYOUTS[type(self)][3] if name == "__pydantic_fields_set__" else super().__getattr__(name)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """Note the layout of the class."""
         fields = cls.__pydantic_fields__
-        _LAYOUTS[cls] = _Layout(
+        _LAYOUTS[cls] = (
             {name: None if field.is_required() else field.default for name, field in fields.items()},
-            frozenset(name for name, field in fields.items() if field.is_required()),
+            tuple(name for name, field in fields.items() if field.is_required()),
+            len(fields),
             set(fields),
         )
 

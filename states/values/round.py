@@ -10,7 +10,7 @@ from __future__ import annotations
 from .acts import ActKind
 from .children import Child
 from .messages import CrashContract, Heard, Made, ToolCall
-from .part import Part
+from .part import Part, changed, make_part
 
 
 class RoundCall(Part):
@@ -33,14 +33,17 @@ class RoundCall(Part):
     @classmethod
     def of(cls, call: ToolCall, seq: int) -> RoundCall:
         """The call without the texts that the event at the step `seq` holds. `Pure.`"""
-        return cls(
-            call_id=call.call_id,
-            name=call.name,
-            seq=seq,
-            approval=call.approval,
-            exclusive=call.exclusive,
-            crash=call.crash,
-            acts=call.acts,
+        return make_part(
+            cls,
+            {
+                "call_id": call.call_id,
+                "name": call.name,
+                "seq": seq,
+                "approval": call.approval,
+                "exclusive": call.exclusive,
+                "crash": call.crash,
+                "acts": call.acts,
+            },
         )
 
 
@@ -95,7 +98,7 @@ class Round(Part):
     def started(self, effect_id: int) -> Running:
         """The running call that this effect runs or asks about. Raises KeyError if there is none. `Pure.`"""
         for running in self.running:
-            if effect_id in (running.effect_id, running.reconciling):
+            if running.effect_id == effect_id or running.reconciling == effect_id:
                 return running
         raise KeyError(effect_id)
 
@@ -120,7 +123,9 @@ class Round(Part):
     @property
     def queued(self) -> tuple[RoundCall, ...]:
         """The calls that do not run, have no result and are not in doubt, in order."""
-        calls, running, settled, doubtful = self.calls, self.running, self.settled, self.doubtful
+        fields = self.__dict__  # read several times as fast as the model itself
+        calls: tuple[RoundCall, ...] = fields["calls"]
+        running, settled, doubtful = fields["running"], fields["settled"], fields["doubtful"]
         if not (running or settled or doubtful):
             return calls
         begun = {one.call_id for one in running}.union(settled, doubtful)
@@ -141,18 +146,20 @@ class Round(Part):
 
     def next_to_start(self, parallel: int) -> RoundCall | None:
         """The call that may start now, or None. `Pure.`"""
-        running, waiting = self.running, self.queued
-        if not waiting or len(running) >= parallel or self._needs_approval(waiting[0]):
+        running = self.running
+        if len(running) >= parallel or not (waiting := self.queued):
             return None
-        if running and (waiting[0].runs_alone or self._runs_exclusively):
+        first = waiting[0]
+        if self._needs_approval(first) or (running and (first.runs_alone or self._runs_exclusively)):
             return None
-        return waiting[0]
+        return first
 
     @property
     def next_to_approve(self) -> RoundCall | None:
         """The call that a person must allow before anything else starts, or None."""
-        waiting = self.queued
-        return waiting[0] if waiting and not self.running and self._needs_approval(waiting[0]) else None
+        if self.running or not (waiting := self.queued):
+            return None
+        return waiting[0] if self._needs_approval(waiting[0]) else None
 
     def _needs_approval(self, call: RoundCall) -> bool:
         return call.approval and call.call_id not in self.allowed
@@ -169,7 +176,8 @@ class Round(Part):
 
     def start(self, call: RoundCall, effect_id: int) -> Round:
         """This round, with the call running."""
-        return self.replace(running=(*self.running, Running(effect_id=effect_id, call_id=call.call_id)))
+        running = make_part(Running, {"effect_id": effect_id, "call_id": call.call_id})
+        return changed(self, {"running": (*self.running, running)})
 
     def suspend(self, call_id: str) -> Round:
         """This round, with the running call waiting for the answer of a person."""
@@ -201,13 +209,15 @@ class Round(Part):
 
     def settle(self, call_id: str, *, failed: bool = False) -> Round:
         """This round, done with the call."""
-        settled = self.settled
-        return self.replace(
-            running=self._without(call_id),
-            settled=settled if call_id in settled else (*settled, call_id),
-            doubtful=tuple(one for one in self.doubtful if one != call_id),
-            failed=self.failed or failed,
-        )
+        settled, doubtful = self.settled, self.doubtful
+        changes: dict[str, object] = {"running": self._without(call_id)}
+        if call_id not in settled:
+            changes["settled"] = (*settled, call_id)
+        if call_id in doubtful:
+            changes["doubtful"] = tuple(one for one in doubtful if one != call_id)
+        if failed:
+            changes["failed"] = True
+        return changed(self, changes)
 
     def with_claim(self, claim: Heard) -> Round:
         """This round, with the claim that the work is complete."""
