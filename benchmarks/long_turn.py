@@ -1,7 +1,7 @@
 """How a long turn and a long conversation slow down: does a round cost what it adds, or what was said before it?
 
 An agent that works on its own asks its model 50 or 100 times in one turn, and each request holds everything so far.
-Here one turn has a thousand rounds: a message of a person, then a thousand times a request to the model and a call of
+Here one turn has a thousand rounds: a message of a user, then a thousand times a request to the model and a call of
 a tool. A second measurement has a thousand turns of one conversation, each of them the standard turn. Model and tool
 answer at once, and each step is committed to a file, so what is left is turnwise and its store.
 

@@ -10,7 +10,7 @@ JSON with `json`: what any program must do that looks at them. Both run in turns
 | conversations | what a turn of them does |
 |---|---|
 | standard turns | a message, a call of a tool, its result, a reply |
-| questions | a question to the person, and the answer |
+| questions | a question to the user, and the answer |
 | many calls | a round of 20 calls that run side by side |
 | sub-agents | three sub-agents, whose conversations are replayed too |
 | compactions | like a standard turn; every fifth is followed by a compaction |
@@ -112,7 +112,7 @@ async def standard_turns(file: Path, turns: int) -> None:
 
 
 async def questions(file: Path, turns: int) -> None:
-    """Store turns that ask the person."""
+    """Store turns that ask the user."""
     async with talk(file, Model()) as conversation:
         for _ in range(turns):
             await conversation.send(BOOK)

@@ -102,12 +102,16 @@ SHARING_BY_MODULE = ("tests/hosts/page/",)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand the tests out one by one, but for those that share something."""
+    """Hand the tests out function by function, with all parameters, but for those that share something.
+
+    xdist looks at all units of a worker whenever a test has ended: with a unit for each test, that took as long as
+    hundreds of tests.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            alone = nodeid.partition("::")[0] if nodeid.startswith(SHARING_BY_MODULE) else nodeid
+            alone = nodeid.partition("::" if nodeid.startswith(SHARING_BY_MODULE) else "[")[0]
             return next((shared for beginning, shared in SHARING.items() if nodeid.startswith(beginning)), alone)
 
     return Scheduling(config, log)

@@ -14,6 +14,7 @@ from turnwise.states import Closed, Context, Event, ProfileTransferred, Schedule
 from turnwise.states.grammar import Junction
 from turnwise.states.machine import branches_for, entry_for
 from turnwise.states.states import Busy
+from turnwise.states.table import TABLE
 from turnwise.states.values.inbox import MAX_INBOX, Waiting
 from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.events import candidates, every_request
@@ -52,7 +53,7 @@ class Survey:
 
     def take(self, kept: Kept) -> None:
         """Take a walk. At every thirtieth step, offer the state whatever else could happen: as it is, with a full
-        inbox, and when the conversation is closed."""
+        inbox, and when the conversation is closed; unless each entry of that state was met before."""
         seed, choices = kept
         pairs, checked = self.pairs.setdefault(kept, []), False
         generator = generator_of(seed)
@@ -71,6 +72,8 @@ class Survey:
         waking = step.state.replace(book=step.state.book.replace(wake=NOON))
         crowded = waking.replace(inbox=FULL_INBOX) if isinstance(waking, Busy) else Closed()
         for state in (step.state, crowded):
+            if all((type(state), place) in self.entries for place in range(len(TABLE[type(state)]))):
+                continue
             for event in (*candidates(*generator, state, NOON), *every_request(*generator, state, NOON)):
                 self._meet(step, state, event)
         self._meet(step, step.state, SCHEDULED, step.context.replace(role="sub_agent"))
@@ -83,6 +86,8 @@ class Survey:
 
     def _branch(self, step: WalkStep) -> None:
         target = step.pair[1].row.to
+        if not isinstance(target, Junction):
+            return
         for branch in branches_for(step.state, step.event, step.context):
             assert isinstance(target, Junction)
             self.branches.add((target.name, target.branches.index(branch)))
