@@ -8,7 +8,7 @@ long the conversation is; what was said is read when a performer asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ..states.context import Context
@@ -56,7 +56,7 @@ class History(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class EffectContext:
     """The conversation as of the step `seq`, which asked for the effect. `turn` is the turn that the step is in.
 
@@ -74,8 +74,33 @@ class EffectContext:
     history: History
     progress: Progress
     receipts: Receipts
-    redact: Callable[[str], str] = unchanged
-    suspended: SuspendedCalls = field(default_factory=SuspendedCalls)
+    redact: Callable[[str], str]
+    suspended: SuspendedCalls
+
+    def __init__(
+        self,
+        conversation_id: str,
+        seq: int,
+        turn: int,
+        context: Context,
+        history: History,
+        progress: Progress,
+        receipts: Receipts,
+        redact: Callable[[str], str] = unchanged,
+        suspended: SuspendedCalls | None = None,
+    ) -> None:
+        # As in `Step`: each step makes one, and the constructor of a frozen dataclass takes three times as long.
+        self.__dict__.update(
+            conversation_id=conversation_id,
+            seq=seq,
+            turn=turn,
+            context=context,
+            history=history,
+            progress=progress,
+            receipts=receipts,
+            redact=redact,
+            suspended=SuspendedCalls() if suspended is None else suspended,
+        )
 
     @property
     def policy(self) -> Policy:

@@ -31,7 +31,7 @@ class OutboxTargets:
         """Return what is stored in the outbox with a step that has these effects."""
         outgoing: tuple[Outgoing, ...] = ()
         for effect in effects:
-            if isinstance(effect, OutgoingEffect) and (sender := self._senders.get(type(effect))) is not None:
+            if (sender := self._senders.get(type(effect))) is not None and isinstance(effect, OutgoingEffect):
                 outgoing += tuple(Outgoing(effect.effect_id, target) for target in sender.targets_of(effect))
         return outgoing
 

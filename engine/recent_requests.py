@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..persistence.ports import Log
 from ..persistence.records.metadata import json_identity
@@ -60,8 +60,7 @@ class HandledRequest:
     is_no_op: bool = False
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of an event that was put to a conversation.
 
     `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled

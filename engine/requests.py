@@ -60,6 +60,8 @@ def bounded(request: R) -> R:
         if len(request.to_json()) > MAX_HISTORY:
             raise InvalidInput(f"The history is too long: it has more than {MAX_HISTORY:,} characters.")
         return request
+    if isinstance(request, UserMessage) and len(request.text) <= MAX_REQUEST // 8:
+        return request  # the JSON of a text is at most six times as long, and the other fields are short
     images = sum(len(image.url) for image in getattr(request, "images", ()))
     if len(request.to_json()) - images > MAX_REQUEST:
         raise InvalidInput("The request is too long.")

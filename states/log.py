@@ -10,7 +10,7 @@ from .step import Step
 from .values.turn import TurnEnded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class LogEntry:
     """The `seq`-th step: the event that came in, and what the machine made of it. `turn` counts the turns so far."""
 
@@ -20,8 +20,14 @@ class LogEntry:
     ended: TurnEnded | None = None
     turn: int = 0
 
+    def __init__(
+        self, seq: int, event: Event, effects: tuple[Effect, ...] = (), ended: TurnEnded | None = None, turn: int = 0
+    ) -> None:
+        # As in `Step`: the constructor of a frozen dataclass takes three times as long.
+        self.__dict__.update(seq=seq, event=event, effects=effects, ended=ended, turn=turn)
+
     @classmethod
     def of(cls, event: Event, step: Step) -> LogEntry:
         """The entry for a step that was not ignored. `Pure.`"""
         book = step.state.book
-        return cls(seq=book.seq, event=event, effects=step.effects, ended=step.ended, turn=book.turn)
+        return cls(book.seq, event, step.effects, step.ended, book.turn)

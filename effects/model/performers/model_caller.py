@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from ....states.values.value import later, shortened
 from ...clock import Clock
 from ..failure_sentences import make_failure
 from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
+from .time_limit import TimeLimit
 
 T = TypeVar("T")
 
@@ -30,16 +30,16 @@ class ModelCaller:
 
     def __init__(self, find: Callable[[str], Llm], deadline: float) -> None:
         self._find = find
-        self._deadline = deadline
+        self._limit = TimeLimit(deadline)
 
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
         """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at the
         deadline."""
         try:
-            async with asyncio.timeout(self._deadline):
+            with self._limit.apply():
                 answer = await self._find(request.model).complete(request, show)
         except TimeoutError:
-            raise make_failure("timeout", request.model, f"no answer within {self._deadline:g} s") from None
+            raise make_failure("timeout", request.model, f"no answer within {self._limit.seconds:g} s") from None
         if not isinstance(answer, ModelAnswer):
             raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
         return answer

@@ -1,0 +1,113 @@
+"""One limit for many pieces of work."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from turnwise.effects.model.performers.time_limit import TimeLimit
+
+LIMIT = 0.01
+
+
+async def hang() -> None:
+    """Wait for ever."""
+    await asyncio.Event().wait()
+
+
+async def limited(limit: TimeLimit) -> str:
+    """Hang within the limit, and say how that ended."""
+    try:
+        with limit.apply():
+            await hang()
+    except TimeoutError:
+        return "out of time"
+    return "ended"
+
+
+class TestWorkThatTakesTooLong:
+    """It is cancelled, and raises `TimeoutError`."""
+
+    async def test_each_of_several_ends(self) -> None:
+        """Also one that begins later than the others; nothing is left behind in their tasks."""
+        limit = TimeLimit(LIMIT)
+
+        async def later() -> str:
+            await asyncio.sleep(LIMIT / 2)
+            return await limited(limit)
+
+        assert set(await asyncio.gather(limited(limit), limited(limit), later())) == {"out of time"}
+        assert await limited(limit) == "out of time"
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    async def test_the_oldest_may_have_ended_by_itself(self) -> None:
+        """The time of the one behind it runs on."""
+        limit = TimeLimit(LIMIT)
+        second = asyncio.ensure_future(limited(limit))
+
+        with limit.apply():
+            await asyncio.sleep(0)
+
+        assert await second == "out of time"
+
+    async def test_work_within_other_work_ends_by_its_own_limit(self) -> None:
+        """The outer one goes on."""
+        with TimeLimit(60).apply():
+            assert await limited(TimeLimit(LIMIT)) == "out of time"
+
+    async def test_an_error_that_it_raises_when_it_is_cancelled_is_kept(self) -> None:
+        """As `asyncio.timeout` does."""
+        with pytest.raises(KeyError), TimeLimit(LIMIT).apply():
+            try:
+                await hang()
+            finally:
+                raise KeyError("no")
+
+
+class TestACancelFromElsewhere:
+    """It stays a cancel."""
+
+    async def test_before_the_time_has_run_out(self) -> None:
+        """Nothing raises `TimeoutError`."""
+        task = asyncio.ensure_future(limited(TimeLimit(60)))
+        await asyncio.sleep(0)
+        task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def test_in_the_moment_in_which_the_time_runs_out(self) -> None:
+        """The caller that cancels the task is not told that it ended in time."""
+        limit = TimeLimit(0)
+        task = asyncio.ensure_future(limited(limit))
+        await asyncio.sleep(0)
+        task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelling() == 1
+
+
+async def test_there_is_no_timer_without_work() -> None:
+    """One while something runs, however much, and none when all of it has ended."""
+    loop, limit = asyncio.get_running_loop(), TimeLimit(60)
+    timers: list[asyncio.TimerHandle] = []
+    call_at = loop.call_at
+
+    def counted(*args: object, **kwargs: object) -> asyncio.TimerHandle:
+        timers.append(call_at(*args, **kwargs))  # type: ignore[arg-type]
+        return timers[-1]
+
+    loop.call_at = counted  # type: ignore[method-assign]
+    tasks = [asyncio.ensure_future(limited(limit)) for _ in range(10)]
+    await asyncio.sleep(0)
+    assert [timer.cancelled() for timer in timers] == [False]
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+    assert [timer.cancelled() for timer in timers] == [True]
