@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,11 @@ def python() -> list[str]:
     """Return the command that starts Python: with `-m` and a module, or with a file. What tests of imports and of the
     start itself look at is not the same as with `sys.executable`; everything else is.
 
-    There is a server for each process of tests; it is started here, and ends with that process.
+    There is a server for each process of tests; it is started here, and ends with that process. Where the system has no
+    descriptors of processes, as on macOS, there is none.
     """
+    if not hasattr(os, "pidfd_open"):
+        return [sys.executable]
     folder = Path(tempfile.mkdtemp())
     server = subprocess.Popen([sys.executable, str(SERVER), str(folder / "socket")], stdin=subprocess.PIPE)
     assert server.stdin is not None
