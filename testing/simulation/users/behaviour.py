@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ....persistence.errors import StorageFailed
-from ....states.errors import EngineClosed, UnknownConversation
+from ....states.errors import EngineClosed, StoreError, UnknownConversation
 from ....states.states import Failed, Idle
 from .simulated_user import SimulatedUser
 from .user_actions import ACTIONS, CLOSING, RESPONSES, Action, cancel, close, respond, retry, send, waits_for_person
@@ -36,7 +35,7 @@ async def act(user: SimulatedUser, action: Action) -> None:
         handle = await user.handle()
     except EngineClosed:
         return
-    except StorageFailed:
+    except StoreError:
         if process.is_dead:
             return
         raise
