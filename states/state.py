@@ -13,7 +13,7 @@ from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolI
 from .values.inbox import Waiting
 from .values.part import Part, TaggedPart
 from .values.questions import OpenQuestion
-from .values.round import Round, RoundCall, Running
+from .values.round import Round, RoundCall
 from .values.turn import TurnRecord
 from .values.value import Instant, Text
 
@@ -121,15 +121,15 @@ def timer_in_flight(timer: Timer | None) -> InFlight:
 def round_in_flight(round_: Round) -> InFlight:
     """The effects in flight of a round: sub-agents that work, calls that run, and calls that are asked about.
     `Pure.`"""
-    children: InFlight = {child.effect_id: SpawnSubAgent for child in round_.unfinished} if round_.children else {}
-    calls = {one.awaited: _effect_of(one) for one in round_.running}
-    return {**children, **calls} if children else calls
-
-
-def _effect_of(running: Running) -> type[AwaitedEffect]:
-    if running.reconciling is not None:
-        return ReconcileTool
-    return ResumeTool if running.asked else ExecuteTool
+    in_flight: dict[int, type[AwaitedEffect]] = {}
+    if round_.children:
+        in_flight.update((child.effect_id, SpawnSubAgent) for child in round_.unfinished)
+    for one in round_.running:
+        if (reconciling := one.reconciling) is not None:
+            in_flight[reconciling] = ReconcileTool
+        else:
+            in_flight[one.effect_id] = ResumeTool if one.asked else ExecuteTool
+    return in_flight
 
 
 class Busy(State):

@@ -9,7 +9,7 @@ from .policy import ModelSpec, Policy
 def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
     """Return the models that a turn with this profile asks, in order: the profile's own model, if it has one, then the
     policy's others. `Pure.`"""
-    chosen = policy.find_profile(profile)
+    chosen = policy.find_profile(profile) if profile else None
     if chosen is None or chosen.model is None:
         return policy.models
     own = chosen.model

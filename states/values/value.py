@@ -62,9 +62,11 @@ class Value(BaseModel):
 
         pydantic-core calls this for every field that has a value as its default, to leave the default out.
         """
+        if self is other:
+            return True
         if type(self) is not type(other):
             return NotImplemented
-        return self is other or self.__dict__ == other.__dict__
+        return self.__dict__ == other.__dict__
 
     def to_json(self, exclude: set[str] | None = None) -> str:
         """Return this value as JSON, without the fields that have their default, and without the fields in `exclude`.
