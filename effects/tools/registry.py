@@ -167,6 +167,15 @@ class ToolRegistry:
         meant = () if caller is None or self.comes_from_source(name) else names_of(name)
         return caller.fault(meant[0]) if caller is not None and meant else None
 
+    def find_for(self, name: str, allowed: Allowed, caller: Caller | None) -> tuple[AnyTool | None, str | None]:
+        """The tool that `find` finds, if this caller may call it, and what `role_fault` returns."""
+        current = self._current
+        tool = current.tools.get(name)
+        if tool is not None and name not in current.built_in and (allowed is None or name in allowed):
+            return tool, None  # as most calls: a tool of the application, which every agent may call
+        denied = self.role_fault(name, caller)
+        return None if denied else self.find(name, allowed), denied
+
     def name_of(self, tool: AnyTool, allowed: Allowed = None) -> str:
         """The name under which this tool is offered, which may be another of its names; empty if it is not offered. A
         tool of the application that has the same name is another tool."""
@@ -243,8 +252,7 @@ class ToolRegistry:
         self, call_id: str, call: ModelCall, policy: Policy, allowed: Allowed, caller: Caller | None
     ) -> ToolCall:
         name = encodable(call.name)
-        denied = self.role_fault(name, caller)
-        tool = None if denied else self.find(name, allowed)
+        tool, denied = self.find_for(name, allowed, caller)
         unknown = denied or (self.describe_unknown(name, allowed) if tool is None else "")
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
         provider_id = encodable(call.id)

@@ -45,8 +45,7 @@ class ToolPerformer:
         call = await context.call(effect.call)
         chosen = context.context.tools_in(context.turn)
         allowed = None if chosen is None else self._tools.allowed(chosen)
-        denied = self._tools.role_fault(call.name, context.context.caller)
-        tool = None if denied else self._tools.find(call.name, allowed)
+        tool, denied = self._tools.find_for(call.name, allowed, context.context.caller)
         if tool is None:
             # The call was checked by an engine that had the tool, or made by a performer of the application that offers
             # tools of its own; this engine was opened without it, or the conversation or its role may not use it.

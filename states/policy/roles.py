@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .policy import SubAgentRules
 
@@ -75,8 +75,7 @@ ROLE_TOOLS: Mapping[Role, RoleTools] = MappingProxyType({
 """Which built-in tools the agents of each role may call. `Caller.fault` adds what the rules for sub-agents say."""
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(NamedTuple):
     """The agent that calls tools: its role, its depth, and the rules for sub-agents.
 
     `depth` counts the agents above this one: 0 where no turn of another agent started it. By the `rules`, agents beyond
