@@ -57,7 +57,11 @@ class Deletion:
         try:
             await self._delete_all(children)
             await self._delete_one(conversation_id)
-        except StoreError:
+        except UnknownConversation as error:  # another engine has deleted it
+            if is_waiting:
+                await self._registry.drop(conversation_id, error)
+            raise
+        except Exception:  # a store of the application may raise anything
             if is_waiting:
                 await self._registry.take_over(conversation_id)
             raise

@@ -6,6 +6,7 @@ to listen again when everything was spoken.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ class TurnEnds:
         for listener in self._listeners:
             try:
                 listener.turn_ended(conversation_id, step.ended)
-            except Exception:
+            except (Exception, asyncio.CancelledError):  # nothing here waits, so it is the channel's own
                 logger.warning("A channel failed at the end of a turn.", exc_info=True)
 
 

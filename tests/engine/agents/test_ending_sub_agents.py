@@ -590,6 +590,40 @@ class TestDeletion:
             assert (await sending).reply == "Done."
         await store.close()
 
+    async def test_a_parent_goes_on_also_if_the_store_raises_an_error_of_its_own(self) -> None:
+        """A store of the application may raise what no port declares."""
+        gate = Gate()
+        llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate), "result"]})
+        store = KeepsParents(await open_store("sqlite://"))
+        store.error = OSError("The connection is lost.")
+        async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            sending = asyncio.ensure_future(conversation.send(GO))
+            await gate.arrived.wait()
+            with pytest.raises(OSError, match="The connection is lost"):
+                await engine.delete(conversation.id)
+
+            async with asyncio.timeout(20):
+                assert (await sending).reply == "Done."
+        await store.close()
+
+    async def test_who_waits_for_a_parent_that_another_engine_has_deleted_meanwhile_is_told(self) -> None:
+        """The deletion finds nothing to delete, and the callers do not wait for ever."""
+        gate = Gate()
+        llm = FamilyLlm({GO: [spawn("slow")], "slow": [answers_of(gate)]})
+        store = LosesParents(await open_store("sqlite://"))
+        async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            sending = asyncio.ensure_future(conversation.send(GO))
+            await gate.arrived.wait()
+            with pytest.raises(UnknownConversation):
+                await engine.delete(conversation.id)
+
+            async with asyncio.timeout(20):
+                with pytest.raises(UnknownConversation):
+                    await sending
+        await store.close()
+
     async def test_a_sub_agent_that_is_started_anew_may_write_as_the_deleted_one_did(self) -> None:
         """Its ids are those of the deleted one. The target takes both messages, and the outbox is empty then."""
         gate = Gate()
@@ -658,11 +692,23 @@ def answers_of(gate: Gate) -> Any:
 class KeepsParents(WrappedStore):
     """A store that cannot delete a conversation which is not a sub-agent."""
 
+    error: Exception = StorageFailed("The disk is full.")
+
     async def delete(self, conversation_id: str) -> None:
         """Delete a sub-agent."""
         if "/" not in conversation_id:
-            raise StorageFailed("The disk is full.")
+            raise self.error
         await self.store.delete(conversation_id)
+
+
+class LosesParents(WrappedStore):
+    """A store from which another engine deletes the parent with its sub-agent."""
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete the conversation and its parent."""
+        await self.store.delete(conversation_id)
+        if "/" in conversation_id:
+            await self.store.delete(conversation_id.rpartition("/")[0])
 
 
 class DeletesSlowly(WrappedStore):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,17 @@ class Pager:
 class BrokenPager(Pager):
     """A channel that fails at the end of each turn."""
 
+    error: BaseException = OSError("out of paper")
+
     def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
         """Fail."""
-        raise OSError("out of paper")
+        raise self.error
+
+
+class CancelledPager(BrokenPager):
+    """A channel that asks for the result of work that it has cancelled."""
+
+    error = asyncio.CancelledError()
 
 
 class TestTurnEnds:
@@ -41,13 +50,14 @@ class TestTurnEnds:
         """J14: with its status and its deliveries, also a turn that failed. A channel that raises changes nothing."""
         pager = Pager()
         llm = ScriptedLlm([reply("a"), failure("authentication")])
-        async with Engine.open(database, model=llm, channels=[BrokenPager("broken"), pager]) as engine:
+        channels = [BrokenPager("broken"), CancelledPager("cancelled"), pager]
+        async with asyncio.timeout(20), Engine.open(database, model=llm, channels=channels) as engine:
             conversation = await engine.create()
             told = [(await conversation.send(text)).status for text in ("one", "two")]
 
         assert told == ["completed", "failed"]
         assert pager.ended == [(conversation.id, 1, "completed", 1), (conversation.id, 2, "failed", 0)]
-        assert caplog.text.count("A channel failed at the end of a turn.") == 2
+        assert caplog.text.count("A channel failed at the end of a turn.") == 4
 
     async def test_turns_of_an_earlier_process_are_not_told(self, database: Path) -> None:
         """What it heard is all that it is told: a reopened database repeats nothing."""
