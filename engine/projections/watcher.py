@@ -63,12 +63,19 @@ class Watcher:
                 for update in updates:
                     yield update
                 while self._feed.end <= self._position:
-                    if self._caught_up is not None:
-                        self._caught_up(self._projection.seq)
+                    if not self._tell_caught_up():
+                        continue
                     if self._feed.closed:
                         return
                     await self._feed.changed()  # also by a step that has no updates
                 read = self._next
+
+    def _tell_caught_up(self) -> bool:
+        """Call `caught_up`. Returns false if the call itself has moved the conversation."""
+        seq = self._projection.seq
+        if self._caught_up is not None:
+            self._caught_up(seq)
+        return seq == self._projection.seq and self._feed.end <= self._position
 
     async def _begin(self) -> tuple[Update, ...]:
         if self._after is not None:

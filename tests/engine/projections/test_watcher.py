@@ -148,6 +148,26 @@ class TestCatchingUp:
         for seq, count in told:
             assert all(one.position is None or one.position[0] > seq for one in taken[count:])
 
+    async def test_a_step_that_the_call_itself_makes_is_told_too(self) -> None:
+        """In a database in memory a request is stored at once, before the reader waits for the next change."""
+        taken: list[Update] = []
+        told: list[int] = []
+        async with Engine.open("sqlite://", model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+
+            def rename(seq: int) -> None:
+                told.append(seq)
+                if len(told) == 1:
+                    with pytest.raises(StopIteration):
+                        conversation.set_title("Greetings").send(None)
+
+            reading = asyncio.create_task(collect(conversation.updates(caught_up=rename), taken))
+            await until(lambda: len(told) == 2)
+            await conversation.close()
+            await reading
+
+        assert told[1] == told[0] + 1
+
 
 async def collect(updates: AsyncIterable[Update], taken: list[Update]) -> None:
     """Take all updates, to the end of the conversation."""
