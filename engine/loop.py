@@ -45,6 +45,7 @@ from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports, was_left
+from .services.append_failures import raise_append_failure
 from .services.dispatcher_failures import dispatcher_failures_logged
 from .services.effect_order import dispatch_in_order
 from .services.ignored_events import log_ignored
@@ -213,9 +214,9 @@ class Loop:
             self.sends = self.sends or bool(outgoing)
             try:
                 await self._log.append(event, step, outgoing)
-            except StorageFailed:
+            except (StorageFailed, asyncio.CancelledError) as error:
                 self._uncertain = (*self._uncertain, event)[-UNCERTAIN:]
-                raise
+                raise_append_failure(error)
             except StoreConflict:
                 if not await self._catch_up():
                     raise

@@ -13,7 +13,7 @@ from turnwise.persistence.errors import Damaged, StorageFailed
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import LoadedConversation, Store
 from turnwise.persistence.records.entry import StoredEntry
-from turnwise.states import Event, Refused, Step, StoreError, UserMessage
+from turnwise.states import Event, LlmResponse, Refused, Step, StoreError, UserMessage
 from turnwise.testing import FunctionLlm, reply
 
 from ..support.planted.stores import WrappedLog, WrappedStore
@@ -65,6 +65,20 @@ class StoresAndFails(WrappedLog):
             raise StorageFailed("The disk is full.")
 
 
+class CancelsAppends(WrappedLog):
+    """It cancels its own work once for each of these types of events, as a driver does that loses its connection."""
+
+    def __init__(self, log: Any) -> None:
+        super().__init__(log)
+        self.cancelled: list[type[Event]] = [UserMessage, LlmResponse]
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        if type(event) in self.cancelled:
+            self.cancelled.remove(type(event))
+            raise asyncio.CancelledError
+        await super().append(event, step, targets)
+
+
 class MissesSteps(WrappedStore):
     """It returns the entries of a log without those that `is_kept` does not keep."""
 
@@ -109,6 +123,16 @@ class TestLogs:
 
             assert (await again.send("Hi.", message_id="m1")).reply == "Here."
             assert [message.text for message in await again.transcript()] == ["Hi.", "Here."]
+
+    async def test_that_is_cancelled_by_the_store_itself_has_failed(self, sound: Store) -> None:
+        """A request is refused, and may be sent again; an answer is kept until it is stored."""
+        async with asyncio.timeout(20), Engine.open(store=WrappedStore(sound, CancelsAppends), model=MODEL) as engine:
+            conversation = await engine.create()
+            with pytest.raises(Refused) as refused:
+                await conversation.send("Hi.")
+
+            assert refused.value.code == "storage"
+            assert (await conversation.send("Hi.")).reply == "Here."
 
 
 class TestEntries:
