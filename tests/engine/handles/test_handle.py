@@ -1,10 +1,9 @@
-"""What every handle does: it makes ids, and lets quick channels take what was said before it returns a turn."""
+"""What was said in a turn has reached quick channels when the turn is returned."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from turnwise import Delivery, Engine
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.conversation import Conversation
-from turnwise.engine.handles.handle import ITERATIONS_TO_SEND, new_id
+from turnwise.engine.handles.handle import ITERATIONS_TO_SEND
 from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ...support.scenarios.examples import example
@@ -101,13 +100,3 @@ async def test_an_error_of_the_dispatcher_is_logged(caplog: pytest.LogCaptureFix
 
     assert turn.reply == "Hello."
     assert "The dispatcher failed." in messages
-
-
-def test_a_new_id_is_a_random_uuid() -> None:
-    """In its usual form, as `uuid.uuid4` makes it."""
-    ids = [new_id() for _ in range(100)]
-    read = [uuid.UUID(one) for one in ids]
-
-    assert [str(one) for one in read] == ids
-    assert {(one.version, one.variant) for one in read} == {(4, uuid.RFC_4122)}
-    assert len(set(ids)) == len(ids)

@@ -160,6 +160,7 @@ class Server:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which Python leaves out where a shell starts it with `&`
     load_litellm()
     for name in IMPORTED:
         importlib.import_module(name)
