@@ -49,7 +49,7 @@ class Commits:
         self._inline = inline
         self._monotonic = monotonic
 
-    def commit(self, steps: Sequence[LinkedStep]) -> None:
+    def commit(self, steps: Sequence[LinkedStep], *, in_thread: bool = False) -> None:
         """Commit steps of different conversations, all or none. Raises `MovedOn` if one of them does not follow the
         newest step of its conversation, and what the driver raises."""
         if not steps:
@@ -66,13 +66,13 @@ class Commits:
                 _note_doubt(error, position, step)
             raise
         self._receipts.clear()
-        self._inline.measured(self._monotonic() - begun, len(steps))
+        self._inline.measured(self._monotonic() - begun, len(steps), at_most=in_thread)
 
     def commit_each(self, steps: Sequence[LinkedStep]) -> list[Exception | None]:
-        """Commit steps of different conversations, all together if possible. Returns for each of them why it could not
-        be stored, or None."""
+        """Commit steps of different conversations in the writing thread, all together if possible. Returns for each of
+        them why it could not be stored, or None."""
         try:
-            self.commit(steps)
+            self.commit(steps, in_thread=True)
             return [None] * len(steps)
         except Exception as error:
             errors: list[Exception | None] = []

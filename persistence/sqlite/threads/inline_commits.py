@@ -9,6 +9,10 @@ So where recent commits were quick, the event loop's thread makes them. A step o
 to itself for a while is committed at once, within the call that hands it in. The steps of many conversations are
 gathered during one iteration of the event loop and committed together, because a commit waits as long for one step as
 for a hundred. A database in memory has no disk to wait for.
+
+How long a commit took in the writing thread says little while the event loop is busy: the thread waits for the
+interpreter lock after each statement, which takes longer than a quick disk. Such a commit proves nothing. After a few
+of them, one is made inline to find out. If that was slow, the next one is tried after twice as many.
 """
 
 from __future__ import annotations
@@ -24,6 +28,12 @@ model client holds up the event loop for one request."""
 WORK = 0.000_05
 """Seconds of a commit that each step adds as work of the processor, which is no wait for the disk."""
 
+TRIED_AFTER = 4
+"""After how many commits in the thread that prove nothing one is made inline."""
+
+_LATEST = 4096
+"""After so many at the latest, however many tries were in vain."""
+
 _WEIGHT = 1 / 8
 """The share of the newest commit in the mean. One slow commit counts no more after ten to twenty quick ones."""
 
@@ -31,7 +41,7 @@ _WEIGHT = 1 / 8
 class InlineCommits:
     """Which conversation hands in steps, and how long their commits take. With `always`, each is committed at once."""
 
-    __slots__ = ("_always", "_conversation", "_in_a_row", "_mean", "_undisturbed")
+    __slots__ = ("_always", "_conversation", "_in_a_row", "_mean", "_tried_after", "_undisturbed", "_unproven")
 
     def __init__(self, *, always: bool = False) -> None:
         self._always = always
@@ -40,6 +50,9 @@ class InlineCommits:
         self._undisturbed = 0
         """How many steps were handed in since the thread did something else."""
         self._mean: float | None = None
+        self._unproven = 0
+        """How many commits in a row have proved nothing."""
+        self._tried_after = TRIED_AFTER
 
     def allow(self, conversation: int) -> bool:
         """Note that a step of this conversation is handed in. Returns whether it may be committed at once."""
@@ -51,18 +64,32 @@ class InlineCommits:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether the event loop may commit what it gathers: recent commits were quick, and the thread is left alone.
+        """Whether the event loop may commit what it gathers: recent commits were quick, or nothing is known of them for
+        long, and the thread is left alone.
 
         The connection is set for one thread or the other (`commit_mode`), which costs as much as a commit.
         """
-        return self._undisturbed > LONE and self._mean is not None and self._mean <= LONGEST
+        is_quick = self._mean is not None and self._mean <= LONGEST
+        return self._undisturbed > LONE and (is_quick or self._is_tried)
+
+    @property
+    def _is_tried(self) -> bool:
+        return self._unproven >= self._tried_after
 
     def disturb(self) -> None:
         """Note that the thread does something else than to store steps."""
         self._undisturbed = 0
 
-    def measured(self, seconds: float, steps: int) -> None:
-        """Note how long a commit of so many steps took, wherever it was made."""
+    def measured(self, seconds: float, steps: int, *, at_most: bool = False) -> None:
+        """Note how long a commit of so many steps took. `at_most`: in the thread, which may have waited for the
+        interpreter lock as well."""
         wait = max(seconds - steps * WORK, 0.0)
+        if at_most and wait > LONGEST:
+            self._unproven += 1
+            return
+        if self._is_tried:
+            self._tried_after = TRIED_AFTER if wait <= LONGEST else min(2 * self._tried_after, _LATEST)
+            self._mean = None
+        self._unproven = 0
         mean = wait if self._mean is None else self._mean
         self._mean = mean + _WEIGHT * (wait - mean)

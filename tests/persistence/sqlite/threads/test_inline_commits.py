@@ -24,8 +24,8 @@ from turnwise.persistence.sqlite.log import SqliteLog
 from turnwise.persistence.sqlite.opening import open_for_reading, open_for_writing
 from turnwise.persistence.sqlite.search import follower
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.sqlite.threads import commit_mode
-from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, WORK, InlineCommits
+from turnwise.persistence.sqlite.threads import commit_mode, writer
+from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, TRIED_AFTER, WORK, InlineCommits
 from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.threads.writer import Writer
 from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
@@ -171,6 +171,26 @@ class TestTheDecision:
             inline.measured(LONGEST + 199 * WORK, 100)
 
         assert (quick, inline.is_worthwhile) == (True, False)
+
+    def test_a_long_commit_in_the_thread_proves_nothing(self) -> None:
+        """The thread may have waited for the interpreter lock. After a few, one is tried inline; while that is slow,
+        ever more lie between two tries, and once it is quick, all are inline."""
+        inline, tried = InlineCommits(), list[int]()
+        for _ in range(2 * LONE):
+            inline.allow(1)
+        for number in range(15 * TRIED_AFTER):
+            if inline.is_worthwhile:
+                tried.append(number)
+                inline.measured(LONGEST * 10, 1)
+            else:
+                inline.measured(LONGEST * 10, 1, at_most=True)
+        while not inline.is_worthwhile:
+            inline.measured(LONGEST * 10, 1, at_most=True)
+        inline.measured(LONGEST / 10, 1)
+        inline.measured(LONGEST * 10, 1, at_most=True)
+
+        assert tried == [4, 13, 30]
+        assert inline.is_worthwhile
 
     def test_other_work_of_the_thread_goes_first(self) -> None:
         """The connection is not set back and forth for every step."""
@@ -483,6 +503,28 @@ class TestTheThread:
         await made.wait()
 
         assert by == {("COMMIT", True), ("PRAGMA wal_checkpoint(PASSIVE)", False)}
+
+    async def test_is_waited_for_while_it_commits(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A step that comes while the thread makes a checkpoint is committed behind it, by its own thread."""
+        monkeypatch.setattr(writer, "LONGEST", PATIENCE)
+        monkeypatch.setattr(commit_mode, "LONGEST_LOG", 1)
+        talk, begun, ended = await Talk.alone(store), threading.Event(), threading.Event()
+
+        def note(statement: str) -> None:
+            if "wal_checkpoint" in statement:
+                begun.set()
+                ended.wait(PATIENCE)
+
+        await store.database.writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
+        await talk.settle()
+        await talk.append()
+        await asyncio.to_thread(begun.wait, PATIENCE)
+        release = threading.Timer(0.01, ended.set)
+        release.start()
+
+        assert ends_at_once(talk.append())
+        assert ended.is_set()
+        assert await talk.matches(store)
 
     async def test_waits_for_others_as_before(self, store: SqliteStore) -> None:
         """Behind an inline commit its connection has the settings with which it was opened."""
