@@ -68,7 +68,7 @@ async def tabs(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterato
     unexpected = tabs.faults.unexpected()
     has_failed = request.node.stash.get(HAS_FAILED, False) or unexpected
     await tabs.close(keep=PICTURES / re.sub(r"\W+", "-", request.node.nodeid) if has_failed else None)
-    assert unexpected == []
+    assert unexpected == [], unexpected  # which pytest explains in the modules of tests alone
 
 
 @pytest_asyncio.fixture(loop_scope="session")
