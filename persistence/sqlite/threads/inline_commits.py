@@ -29,10 +29,11 @@ WORK = 0.000_05
 """Seconds of a commit that each step adds as work of the processor, which is no wait for the disk."""
 
 TRIED_AFTER = 4
-"""After how many commits in the thread that prove nothing one is made inline."""
+"""After how many commits in the thread that prove nothing one is made inline. Few, because a quick disk is left unused
+until then."""
 
 _LATEST = 4096
-"""After so many at the latest, however many tries were in vain."""
+"""After so many at the latest, however many tries were in vain. So many that a slow disk hardly holds up the loop."""
 
 _WEIGHT = 1 / 8
 """The share of the newest commit in the mean. One slow commit counts no more after ten to twenty quick ones."""

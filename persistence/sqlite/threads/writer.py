@@ -18,7 +18,8 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...errors import StoreConflict
@@ -83,9 +84,8 @@ class Writer(Worker):
         if isinstance(item, Receipt):
             self._receipts.add(item)
         elif isinstance(item, Append):
-            self._is_brief = True
-            self._store(self._batch(item))
-            self._is_brief = False
+            with self._briefly():
+                self._store(self._batch(item))
         else:
             self._set_for_thread()
             self.inline.disturb()
@@ -141,6 +141,15 @@ class Writer(Worker):
             return not self._take_receipts() and self._commit_now([(position, position.advance(step, outgoing))])
         finally:
             self.lock.release()
+
+    @contextmanager
+    def _briefly(self) -> Iterator[None]:
+        """While this lasts, the event loop waits for the thread."""
+        self._is_brief = True
+        try:
+            yield
+        finally:
+            self._is_brief = False
 
     def _lock_soon(self) -> bool:
         """Take the lock for an inline commit. Returns False if the thread holds it longer than a quick disk takes."""
@@ -256,12 +265,11 @@ class Writer(Worker):
 
     def _checkpoint(self) -> None:
         """Make a checkpoint. If it fails, a later commit makes one; what was committed is safe in the log."""
-        self._is_brief = True
         try:
-            self._mode.checkpoint(self._driver)
+            with self._briefly():
+                self._mode.checkpoint(self._driver)
         except sqlite3.Error as error:
             logger.warning("The write-ahead log could not be merged: %s", as_storage_failure(self.name, error))
-        self._is_brief = False
 
     def _index(self) -> None:
         """Index some texts. If that fails the index is behind until somebody searches, who is told why."""
