@@ -37,9 +37,10 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 
 # Debian's packages. Without them the tests that need a browser or npm are skipped, or fail where CI is set.
 browser:  ## install Chromium, Node.js and npm for the tests of the page, with apt-get, if they are missing
-	@command -v chromium >/dev/null && command -v node >/dev/null && command -v npm >/dev/null \
-		|| { apt-get update --quiet --quiet && apt-get install --quiet --yes --no-install-recommends chromium nodejs npm; } \
-		|| echo 'Chromium, Node.js or npm is missing and could not be installed; it takes apt-get and the rights to use it.' >&2
+	@missing=$$(echo $$(for each in chromium node npm; do command -v $$each >/dev/null || echo $$each; done | sed s/^node$$/nodejs/)); \
+	test -z "$$missing" \
+		|| { apt-get update --quiet --quiet && apt-get install --quiet --yes --no-install-recommends $$missing; } \
+		|| echo "These are missing and could not be installed: $$missing. It takes apt-get and the rights to use it." >&2
 
 EXAMPLES ?= 5000
 deep: $(ready)  ## the property tests with EXAMPLES=5000 new examples each: hours; a tenth takes minutes; SEED=… repeats

@@ -18,6 +18,14 @@ async def find_table(cuisine: str, time: str, party: int) -> str:
     return FOUND
 
 
+CALL = call("find_table", **ASKED)
+REPLY = reply(REPLIED)
+ASK = call(
+    "ask_user_question",
+    questions=[{"question": QUESTION, "header": "Table", "options": [{"label": label} for label in OPTIONS]}],
+)
+
+
 class Model:
     """Answers at once: a result with the reply, the message of the standard turn with a call of the tool, any other
     message with a question."""
@@ -28,11 +36,8 @@ class Model:
         """The next step of the standard turn."""
         last = request.messages[-1]
         if last["role"] == "tool":
-            return reply(REPLIED)
-        if last["content"] == SAID:
-            return call("find_table", **ASKED)
-        options = [{"label": label} for label in OPTIONS]
-        return call("ask_user_question", questions=[{"question": QUESTION, "header": "Table", "options": options}])
+            return REPLY
+        return CALL if last["content"] == SAID else ASK
 
 
 def opened(file: Path | str, model: Model) -> Engine:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
 from ..states.events import Answer
@@ -25,48 +24,57 @@ SENDING_GRACE = 5.0
 that hang."""
 
 
+class Carrier(Protocol):
+    """What carries out the effects of conversations, and knows each conversation that has any."""
+
+    def perform(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, Answer | None]:
+        """Carry out one effect, and return its answer."""
+        ...
+
+    def aborting(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, None] | None:
+        """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
+        ...
+
+    def forget_if_idle(self, conversation_id: str) -> None:
+        """Called whenever a conversation may have no effect left: forget it if none waits or runs."""
+        ...
+
+
 @dataclass(eq=False, slots=True)
-class _Queued:
-    """An effect that waits for its turn."""
+class _Carried:
+    """An effect that waits for its turn, or that was started, and then has a `task`; and whether somebody has aborted
+    it, or its conversation closes. `aborting` tells its performer to stop."""
 
     effect: Any
     context: EffectContext
-
-
-@dataclass(eq=False, slots=True)
-class _Running:
-    """An effect that was started, and whether somebody has aborted it, or its conversation closes. `aborting` tells its
-    performer to stop."""
-
-    queued: _Queued
     task: asyncio.Task[Answer | None] = field(init=False)
+    then: Callable[[_Carried], None] = field(init=False)
     aborting: asyncio.Task[None] | None = None
     is_aborted: bool = False
     is_stopping: bool = False
 
-    def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]) -> None:
+    def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Carried], None]) -> None:
         """Start the task. `then` is called when it has ended, also if it was cancelled before it began."""
+        self.then = then
         self.task = asyncio.create_task(performing)
-        self.task.add_done_callback(lambda _: then(self))
+        self.task.add_done_callback(self._has_ended)
+
+    def _has_ended(self, _: object) -> None:
+        self.then(self)
 
 
 class ConversationEffects:
-    """The effects of one conversation that wait or run. `when_idle` is called whenever there may be none left."""
+    """The effects of one conversation that wait or run."""
 
-    def __init__(
-        self,
-        perform: Callable[[Any, EffectContext], Coroutine[Any, Any, Answer | None]],
-        aborting: Callable[[Any, EffectContext], Coroutine[Any, Any, None] | None],
-        answers: AnswerSender,
-        when_idle: Callable[[], None],
-    ) -> None:
-        self._perform = perform
-        self._aborting = aborting
+    __slots__ = ("_answers", "_carrier", "_conversation_id", "_queue", "_running", "_sending")
+
+    def __init__(self, conversation_id: str, carrier: Carrier, answers: AnswerSender) -> None:
+        self._conversation_id = conversation_id
+        self._carrier = carrier
         self._answers = answers
-        self._when_idle = when_idle
-        self._queue: deque[_Queued] = deque()
-        self._sending: _Running | None = None
-        self._running: dict[int, _Running] = {}
+        self._queue: list[_Carried] = []
+        self._sending: _Carried | None = None
+        self._running: dict[int, _Carried] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -78,22 +86,22 @@ class ConversationEffects:
     def enqueue(self, effect: Effect, context: EffectContext) -> None:
         """Start the effect once everything that was said before it has been tried."""
         if not self._is_known(effect):
-            self._queue.append(_Queued(effect, context))
+            self._queue.append(_Carried(effect, context))
 
     def start_next(self) -> None:
         """Start what waits, up to the next delivery that has to be tried first."""
         while self._queue and self._sending is None:
-            queued = self._queue.popleft()
+            queued = self._queue.pop(0)
             if isinstance(queued.effect, OutgoingEffect):
-                self._sending = _Running(queued)
-                self._sending.begin(self._perform(queued.effect, queued.context), self._sent)
+                self._sending = queued
+                queued.begin(self._carrier.perform(queued.effect, queued.context), self._sent)
             else:
                 self._run(queued)
 
     def start(self, effect: Any, context: EffectContext) -> None:
         """Start an awaited effect."""
         if not self._is_known(effect):
-            self._run(_Queued(effect, context))
+            self._run(_Carried(effect, context))
 
     def _is_known(self, effect: Any) -> bool:
         """Whether this awaited effect runs or waits here already. A conversation that is taken over asks again for what
@@ -103,9 +111,9 @@ class ConversationEffects:
         waiting = (queued.effect for queued in self._queue if isinstance(queued.effect, AwaitedEffect))
         return effect.effect_id in self._running or any(one.effect_id == effect.effect_id for one in waiting)
 
-    def _run(self, queued: _Queued) -> None:
-        running = self._running[queued.effect.effect_id] = _Running(queued)
-        running.begin(self._perform(queued.effect, queued.context), self._finished)
+    def _run(self, carried: _Carried) -> None:
+        self._running[carried.effect.effect_id] = carried
+        carried.begin(self._carrier.perform(carried.effect, carried.context), self._finished)
 
     # --- ending
 
@@ -120,38 +128,38 @@ class ConversationEffects:
                 self._abort_queued(queued)
                 return
 
-    def _abort_running(self, running: _Running) -> None:
+    def _abort_running(self, running: _Carried) -> None:
         if running.is_aborted:
             return
         running.is_aborted = True
-        aborting = self._aborting(running.queued.effect, running.queued.context)
+        aborting = self._carrier.aborting(running.effect, running.context)
         if aborting is None:
             running.task.cancel()
         else:
             running.aborting = asyncio.ensure_future(self._tell(running, aborting))
 
-    def _abort_queued(self, queued: _Queued) -> None:
+    def _abort_queued(self, queued: _Carried) -> None:
         """Drop an effect that has not started here. An earlier process may have started it, so the performer is told
         all the same; until it was, the effect counts as running."""
         effect = queued.effect
-        aborting = self._aborting(effect, queued.context)
+        aborting = self._carrier.aborting(effect, queued.context)
         if aborting is None:
             self._answers.send_acknowledgement(effect, queued.context)
         else:
-            dropped = self._running[queued.effect.effect_id] = _Running(queued)
-            dropped.is_aborted = True
-            dropped.begin(self._drop(queued, aborting), self._finished)
+            self._running[effect.effect_id] = queued
+            queued.is_aborted = True
+            queued.begin(self._drop(queued, aborting), self._finished)
 
-    async def _drop(self, queued: _Queued, aborting: Coroutine[Any, Any, None]) -> None:
+    async def _drop(self, queued: _Carried, aborting: Coroutine[Any, Any, None]) -> None:
         """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
         await self._has_told(queued, aborting)
 
-    async def _tell(self, running: _Running, aborting: Coroutine[Any, Any, None]) -> None:
+    async def _tell(self, running: _Carried, aborting: Coroutine[Any, Any, None]) -> None:
         """Tell the performer of a running effect. If that fails, the performer is cancelled."""
-        if not await self._has_told(running.queued, aborting):
+        if not await self._has_told(running, aborting):
             running.task.cancel()
 
-    async def _has_told(self, queued: _Queued, aborting: Coroutine[Any, Any, None]) -> bool:
+    async def _has_told(self, queued: _Carried, aborting: Coroutine[Any, Any, None]) -> bool:
         try:
             await aborting
         except Exception:
@@ -160,12 +168,12 @@ class ConversationEffects:
             return False
         return True
 
-    def _finished(self, running: _Running) -> None:
+    def _finished(self, running: _Carried) -> None:
         """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
         is_cancelled = running.task.cancelled()
         # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
         error = None if is_cancelled else running.task.exception()
-        effect, context = running.queued.effect, running.queued.context
+        effect, context = running.effect, running.context
         if self._running.get(effect.effect_id) is not running:
             return
         del self._running[effect.effect_id]
@@ -181,20 +189,20 @@ class ConversationEffects:
         else:
             # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.
             self._answers.send_failure(effect, context, error)
-        self._when_idle()
+        self._carrier.forget_if_idle(self._conversation_id)
 
-    def _sent(self, running: _Running) -> None:
+    def _sent(self, running: _Carried) -> None:
         """Go on behind a delivery that was tried."""
         if not running.task.cancelled() and running.task.exception() is not None:
-            effect, error = running.queued.effect, running.task.exception()
-            with redacting(running.queued.context.redact):
+            effect, error = running.effect, running.task.exception()
+            with redacting(running.context.redact):
                 logger.error("A performer failed on %s, which nobody awaits.", effect.type, exc_info=error)
         self._sending = None
         self.start_next()
-        self._when_idle()
+        self._carrier.forget_if_idle(self._conversation_id)
 
-    def _to_send(self) -> list[_Queued]:
-        sending = [] if self._sending is None else [self._sending.queued]
+    def _to_send(self) -> list[_Carried]:
+        sending = [] if self._sending is None else [self._sending]
         return sending + [queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect)]
 
     async def wait_until_tried(self) -> None:
@@ -206,7 +214,7 @@ class ConversationEffects:
     async def stop(self, *, answers: bool) -> None:
         """Tell what runs to stop, and drop what waits, except outgoing effects. Return when it has stopped, or after
         `CLOSING_GRACE`. What finishes all the same is answered, unless `answers` is false."""
-        self._queue = deque(queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect))
+        self._queue = [queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect)]
         stopping = dict(self._running)
         if not answers:
             self._running.clear()
@@ -229,8 +237,8 @@ class ConversationEffects:
         if deliver:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.wait_until_tried(), SENDING_GRACE)
-        self._queue = deque(queued for queued in self._queue if queued not in so_far)
-        if self._sending is not None and self._sending.queued in so_far:
+        self._queue = [queued for queued in self._queue if queued not in so_far]
+        if self._sending is not None and self._sending in so_far:
             task = self._sending.task
             task.cancel()
             await asyncio.wait([task], timeout=CLOSING_GRACE)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
@@ -144,7 +143,7 @@ class InProcessDispatcher:
         """Stop an effect. One that has not started yet is dropped; one that is unknown or has ended is passed over."""
         if (conversation := self._conversations.get(conversation_id)) is not None:
             conversation.abort(effect_id)
-            self._forget_if_idle(conversation_id)
+            self.forget_if_idle(conversation_id)
 
     async def wait_until_tried(self, conversation_id: str | None = None) -> None:
         """Return when every outgoing effect so far was tried once, of this conversation or of all."""
@@ -161,24 +160,24 @@ class InProcessDispatcher:
         """
         if (conversation := self._conversations.get(conversation_id)) is not None:
             await conversation.stop(answers=answers)
-            self._forget_if_idle(conversation_id)
+            self.forget_if_idle(conversation_id)
 
     async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
         """Stop sending for a conversation: once its outgoing effects so far were tried, or after `SENDING_GRACE`; at
         once unless `deliver`. To be called after `stop`."""
         if (conversation := self._conversations.get(conversation_id)) is not None:
             await conversation.release(deliver=deliver)
-            self._forget_if_idle(conversation_id)
+            self.forget_if_idle(conversation_id)
 
     def _conversation(self, conversation_id: str) -> ConversationEffects:
         conversation = self._conversations.get(conversation_id)
         if conversation is None:
-            forget = partial(self._forget_if_idle, conversation_id)
-            conversation = ConversationEffects(self.perform, self.aborting, self._answers, forget)
+            conversation = ConversationEffects(conversation_id, self, self._answers)
             self._conversations[conversation_id] = conversation
         return conversation
 
-    def _forget_if_idle(self, conversation_id: str) -> None:
+    def forget_if_idle(self, conversation_id: str) -> None:
+        """Forget the effects of this conversation if none waits or runs."""
         conversation = self._conversations.get(conversation_id)
         if conversation is not None and conversation.is_idle:
             del self._conversations[conversation_id]

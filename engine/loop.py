@@ -238,17 +238,19 @@ class Loop:
     def _follow(self, entry: LogEntry, step: Step, *, is_own: bool) -> None:
         """Show a step that was stored, and dispatch its effects. The effects of a step that another loop stored are
         carried out there; only its control effects are dispatched here, because what they stop may run here."""
+        state = step.state
         self._uncertain = ()
         self.recent_requests.note(entry)
         if is_own:
             before = self.projection.state
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, before, entry.event, step)
-        self._publish(entry, step.state)
+        self._publish(entry, state)
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
-        self._suspended.follow(step.state)
+        self._suspended.follow(state)
         self.follower.note(() if is_own and not self._mailbox.drops_answers else step.effects)
-        if isinstance(step.state, Closed):
+        if type(state) is Closed:
+            self.feed.close()
             self.projection.release()
         if not self.has_ended:
             self._services.owner.moved(self.conversation_id)
@@ -262,8 +264,6 @@ class Loop:
         if is_tree_watched:
             tree.follow(self.conversation_id, projection.context.owner, updates)
         self.turns.notify(entry)
-        if isinstance(state, Closed):
-            self.feed.close()
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
         """Hand the effects of a committed step to the dispatcher; only what goes out if answers are dropped."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ..persistence.ports import Log
 from ..persistence.records.metadata import json_identity
@@ -60,7 +60,8 @@ class HandledRequest:
     is_no_op: bool = False
 
 
-class Outcome(NamedTuple):
+@dataclass(slots=True)
+class Outcome:
     """What came of an event that was put to a conversation.
 
     `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled

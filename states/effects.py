@@ -340,3 +340,4 @@ AnyEffect = Annotated[
 
 EFFECTS = members(AnyEffect, Effect)
 OUTGOING = members(AnyEffect, OutgoingEffect)
+CONTROL = members(AnyEffect, ControlEffect)

@@ -16,7 +16,7 @@ from transitions import EventData, Machine
 
 from .context import Context
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
-from .grammar import SAME, Branch, Entry, Junction, Refusal, Row, Same, Table, Target
+from .grammar import SAME, Branch, Entry, Handler, Junction, Refusal, Row, Same, Table, Target
 from .state import Book, State
 from .states import STATES, AnyState, Idle
 from .step import Step
@@ -52,14 +52,14 @@ class Edge:
         builder = StepBuilder(state, event)
         if self.row.when is not None and not self.row.when(builder, event, context):
             return False
-        _run(self.row, builder, event, context)
+        _run(self.row.then, builder, event, context)
         target = self.row.to
         for wanted in self.branches:
             assert isinstance(target, Junction)
             taken = _choose(target, builder, event, context)
             if taken is not wanted:
                 return False
-            _run(taken, builder, event, context)
+            _run(taken.then, builder, event, context)
             target = taken.to
         return True
 
@@ -212,7 +212,7 @@ def branches_for(state: State, event: Event, context: Context) -> tuple[Branch, 
     taken: Entry | Branch | None = entry_for(state, event, context)
     builder, branches = StepBuilder(state, event), []
     while isinstance(taken, Row | Branch):
-        _run(taken, builder, event, context)
+        _run(taken.then, builder, event, context)
         if not isinstance(taken.to, Junction):
             break
         taken = _choose(taken.to, builder, event, context)
@@ -230,30 +230,31 @@ def _is_expected(state: State, event: Event) -> bool:
 
 def _pick(state: State, event: Event, builder: StepBuilder[Any], context: Context) -> Entry:
     for entry in _COMPILED[type(state), type(event)]:
-        if entry.when is None or entry.when(builder, event, context):
+        guard = entry.when
+        if guard is None or guard(builder, event, context):
             return entry
     raise AssertionError("the last entry for every event has no guard")
 
 
 def _follow(row: Row, builder: StepBuilder[Any], event: Event, context: Context) -> Step:
-    taken: Row | Branch = row
-    state = _run(row, builder, event, context)
-    while type(taken.to) is Junction:  # the instance check of a state's class would ask its metaclass
-        taken = _choose(taken.to, builder, event, context)
-        state = _run(taken, builder, event, context)
-    assert type(state) is (type(builder.state) if taken.to is SAME else taken.to), "a handler rests where its row says"
+    state, to = _run(row.then, builder, event, context), row.to
+    while type(to) is Junction:  # the instance check of a state's class would ask its metaclass
+        branch = _choose(to, builder, event, context)
+        state, to = _run(branch.then, builder, event, context), branch.to
+    assert type(state) is (type(builder.state) if to is SAME else to), "a handler rests where its row says"
     return Step(cast(AnyState, state), builder.effects, builder.ended, builder.withdrawn)
 
 
 def _choose(junction: Junction, builder: StepBuilder[Any], event: Event, context: Context) -> Branch:
     for branch in junction.branches:
-        if branch.when is None or branch.when(builder, event, context):
+        guard = branch.when
+        if guard is None or guard(builder, event, context):
             return branch
     raise AssertionError("the last branch of every junction has no guard")
 
 
-def _run(choice: Row | Branch, builder: StepBuilder[Any], event: Event, context: Context) -> State | None:
-    return None if choice.then is None else choice.then(builder, event, context)
+def _run(handler: Handler | None, builder: StepBuilder[Any], event: Event, context: Context) -> State | None:
+    return None if handler is None else handler(builder, event, context)
 
 
 def next_events(state: State) -> tuple[type[Event], ...]:

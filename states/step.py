@@ -9,7 +9,7 @@ from .states import AnyState
 from .values.turn import TurnEnded
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, slots=True, init=False)
 class Step:
     """What `transition` returns: the next state, and the effects to carry out.
 
@@ -33,10 +33,14 @@ class Step:
         withdrawn: tuple[str, ...] = (),
         ignored: bool = False,
     ) -> None:
-        # The constructor of a frozen dataclass sets each field by a call of its own, which takes three times as long.
-        fields = self.__dict__
-        fields["state"] = state
-        fields["effects"] = effects
-        fields["ended"] = ended
-        fields["withdrawn"] = withdrawn
-        fields["ignored"] = ignored
+        # Each step makes one. The constructor that a frozen dataclass begins with takes nearly twice as long.
+        _put_state(self, state)
+        _put_effects(self, effects)
+        _put_ended(self, ended)
+        _put_withdrawn(self, withdrawn)
+        _put_ignored(self, ignored)
+
+
+_put_state, _put_effects, _put_ended, _put_withdrawn, _put_ignored = (
+    Step.__dict__[field].__set__ for field in Step.__slots__
+)

@@ -37,7 +37,6 @@ class StepBuilder(Generic[S_co]):
         "ended",
         "ending",
         "failure",
-        "in_turn",
         "inbox",
         "profile",
         "resumes",
@@ -70,13 +69,13 @@ class StepBuilder(Generic[S_co]):
         self.resumes = resumes if resumes and isinstance(event, Report) else 0
         self.withdrawn: tuple[str, ...] = ()
         turn = fields.get("turn")
-        self.in_turn: bool = type(turn) is TurnRecord
-        """Whether a turn is under way."""
         if type(turn) is TurnRecord:
             self.turn: TurnRecord = turn
             """The turn under way. Without one, a read of this raises AttributeError."""
-        self.round: Round | None = fields.get("round")
-        """The round under way, or None between rounds."""
+        round_ = fields.get("round")
+        if round_ is not None:
+            self.round: Round = round_
+            """The round under way. Between rounds, a read of this raises AttributeError."""
         self._first_text: Heard | None = None
         self._next_effect: int = book["next_effect"]
         self._persisting: list[Effect] = []
@@ -88,7 +87,11 @@ class StepBuilder(Generic[S_co]):
         """Begin the next turn, with fresh counters."""
         self.turns += 1
         self.turn = make_part(TurnRecord, {"number": self.turns, "since": at, "profile": profile})
-        self.in_turn = True
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way."""
+        return hasattr(self, "turn")
 
     @property
     def is_handed_over(self) -> bool:
@@ -111,8 +114,10 @@ class StepBuilder(Generic[S_co]):
     def spend(self, usage: Usage) -> None:
         """Add the cost of something that was done for the turn."""
         if usage.is_anything:
-            turn = self.turn
-            self.change_turn(spent=turn.spent + usage, usage=turn.usage + usage)
+            spent, in_all = self.turn.spent, self.turn.usage
+            total = spent + usage
+            # Both are the same until a person acts in the turn, and a sum takes several times as long as a comparison.
+            self.change_turn(spent=total, usage=total if in_all == spent else in_all + usage)
 
     def set_nudge(self, nudge: Made) -> None:
         """Remind the model of this in the next request."""
@@ -159,11 +164,18 @@ class StepBuilder(Generic[S_co]):
 
     # --- the round
 
+    def begin_round(self, calls: Iterable[RoundCall]) -> None:
+        """Begin a round of these calls."""
+        self.round = make_part(Round, {"calls": tuple(calls)})
+
     @property
-    def open_round(self) -> Round:
-        """The round under way, where there must be one."""
-        assert self.round is not None, "this row has no round, and its handler needs one"
-        return self.round
+    def in_round(self) -> bool:
+        """Whether a round of tool calls is under way."""
+        return hasattr(self, "round")
+
+    def end_round(self) -> None:
+        """Leave the round: it is done with every call."""
+        del self.round
 
     # --- what is said
 
@@ -213,7 +225,7 @@ class StepBuilder(Generic[S_co]):
             self._persisting[-1] = PersistToolResults(results=(*last.results, result))
         else:
             self._persisting.append(make_part(PersistToolResults, {"results": (result,)}))
-        self.round = self.open_round.settle(call_id, failed=error)
+        self.round = self.round.settle(call_id, failed=error)
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
         """Give these calls this text as an error result."""
@@ -222,7 +234,7 @@ class StepBuilder(Generic[S_co]):
 
     def settle_queued(self, text: str) -> None:
         """Give every call that has not started this text as an error result."""
-        self.refuse_calls(self.open_round.queued, text)
+        self.refuse_calls(self.round.queued, text)
 
     # --- what is done
 

@@ -16,10 +16,11 @@ from burr.integrations.persisters.b_aiosqlite import AsyncSQLitePersister
 
 from .measures import main
 from .requests import REQUESTS
-from .standard import ASKED, BOOK, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
+from .standard import ARGUMENTS, BOOK, FOUND, OPTIONS, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 ASKS = "ask_user_question"
+ASKED = json.dumps({"question": QUESTION})
 
 
 @action(reads=["messages"], writes=["messages"])
@@ -35,8 +36,8 @@ async def model(state: State) -> State:
     REQUESTS.note()
     if request[-1]["role"] == "tool":
         return state.append(messages={"role": "assistant", "content": REPLIED}).update(calls="")
-    name, arguments = ("find_table", ASKED) if request[-1]["content"] == SAID else (ASKS, {"question": QUESTION})
-    call = {"id": f"call_{len(request)}", "name": name, "arguments": json.dumps(arguments)}
+    name, arguments = ("find_table", ARGUMENTS) if request[-1]["content"] == SAID else (ASKS, ASKED)
+    call = {"id": f"call_{len(request)}", "name": name, "arguments": arguments}
     return state.append(messages={"role": "assistant", "tool_calls": [call]}).update(calls=name)
 
 

@@ -17,10 +17,11 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from .measures import main
 from .requests import REQUESTS
-from .standard import ASKED, BOOK, FOUND, QUESTION, REPLIED, SAID, SYSTEM
+from .standard import ARGUMENTS, BOOK, FOUND, QUESTION, REPLIED, SAID, SYSTEM
 from .system import System
 
 ASKS = "ask_user_question"
+ASKED = json.dumps({"question": QUESTION})
 NUMBERS = count()
 
 
@@ -51,11 +52,9 @@ class Instant(Model):
                 id=f"msg_{next(NUMBERS)}", content=[text], role="assistant", status="completed", type="message"
             )
         else:
-            name, arguments = ("find_table", ASKED) if last["content"] == SAID else (ASKS, {"question": QUESTION})
+            name, arguments = ("find_table", ARGUMENTS) if last["content"] == SAID else (ASKS, ASKED)
             call_id = f"call_{next(NUMBERS)}"
-            output = ResponseFunctionToolCall(
-                arguments=json.dumps(arguments), call_id=call_id, name=name, type="function_call"
-            )
+            output = ResponseFunctionToolCall(arguments=arguments, call_id=call_id, name=name, type="function_call")
         return ModelResponse(output=[output], usage=Usage(), response_id=None)
 
     def stream_response(self, *others: Any, **more: Any) -> Any:

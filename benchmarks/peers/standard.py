@@ -10,9 +10,12 @@ import json
 SYSTEM = "You book tables."
 SAID = "A table for two, tonight at half past seven, somewhere Japanese and not too loud, please. ".ljust(120, ".")
 ASKED = {"cuisine": "japanese", "time": "19:30", "party": 2}
+ARGUMENTS = json.dumps(ASKED)
+"""The same as a model writes it. No system has to write what its model says anew for each request."""
+
 FOUND = "Kikunoi, Japanese, two at 6:30 PM; Nobu, Japanese, two at 8:15 PM. ".ljust(201, ".")
 REPLIED = "There are two tables: Kikunoi at 6:30 PM, or Nobu at 8:15 PM. Which one shall I book? ".ljust(200, ".")
-TEXTS = (SAID, json.dumps(ASKED), FOUND, REPLIED)
+TEXTS = (SAID, ARGUMENTS, FOUND, REPLIED)
 """What is said in a turn: 573 bytes."""
 
 BOOK = "Book it."

@@ -50,7 +50,7 @@ async def execute(
     after `redact` has replaced the secrets in it.
     Ends in time, and raises only CancelledError, as `call_function` describes.
     """
-    outcome = await ToolRun(tool, policy, max_result, redact, may_ask=False).start(arguments_json, context)
+    outcome = await ToolRun(tool, policy, max_result, redact, may_ask=False).start(arguments_json, lambda: context)
     assert not isinstance(outcome, Suspended), "it may not ask"
     return outcome
 
@@ -69,20 +69,25 @@ class ToolRun:
         self._progress = _Progress()
         self._function: FunctionCall
 
-    async def start(self, arguments_json: str, context: ToolContext) -> ToolOutcome | Suspended:
-        """Run the tool with these arguments until it ends or asks the user."""
-        self._progress.show = context.progress
-        declared = self._tool.arguments.under(self._policy)
-        if declared.takes_context:
-            context = replace(context, progress=self._progress, asking=self._asking)
+    async def start(self, arguments_json: str, context: Callable[[], ToolContext]) -> ToolOutcome | Suspended:
+        """Run the tool with these arguments until it ends or asks the user. `context` makes the context of the call,
+        which most functions do not take."""
         try:
-            arguments = declared.read(arguments_json, context)
+            arguments = self._read(arguments_json, context)
         except InvalidArguments as invalid:
             return error_result(invalid.sentence)
         except NothingToSay:
             return ToolResult(text=success(self._policy.texts.acknowledgement))
         self._function = FunctionCall(self._tool, arguments)
         return await self._advance()
+
+    def _read(self, arguments_json: str, context: Callable[[], ToolContext]) -> dict[str, object]:
+        declared = self._tool.arguments.under(self._policy)
+        if not declared.takes_context:
+            return declared.values(arguments_json)
+        given = context()
+        self._progress.show = given.progress
+        return declared.read(arguments_json, replace(given, progress=self._progress, asking=self._asking))
 
     async def resume(self, answers: Answers, show: Callable[[str], None]) -> ToolOutcome | Suspended:
         """Pass on what the user did, and go on until the call ends or asks again. `show` shows its progress."""

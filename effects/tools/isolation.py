@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from ..application_functions import Outcome, Raised, Returned, attempt
 from .tool import AnyTool
@@ -37,20 +37,28 @@ class FunctionCall:
     """A call of the tool's function, which begins at once. Its time runs only while somebody waits for it."""
 
     def __init__(self, tool: AnyTool, arguments: dict[str, object]) -> None:
-        call = partial(tool.function, **arguments)
-        attempting = attempt(f"tool {tool.name}", call, is_coroutine=tool.is_coroutine_function)
-        self._task = asyncio.create_task(attempting)
         self._seconds_left = tool.timeout
+        self._awaited: asyncio.Future[None] | None = None
+        self._task = asyncio.create_task(self._attempt(tool, partial(tool.function, **arguments)))
+        self._task.add_done_callback(self._wake)  # code of the application may cancel the task before it begins
+
+    async def _attempt(self, tool: AnyTool, call: Callable[[], object]) -> Outcome:
+        """Make the call, and then wake who waits: a callback of the task does that an iteration of the event loop
+        later."""
+        outcome = await attempt(f"tool {tool.name}", call, is_coroutine=tool.is_coroutine_function)
+        self._wake()
+        return outcome
 
     async def wait(self, other: asyncio.Future[None] | None = None) -> Outcome | Paused | None:
         """Return how the call ended; `PAUSED` as soon as `other` is done; None if the time of the call runs out first,
         and then the call is stopped. If the waiting task is cancelled, so is the call, as `call_function` describes."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        due = loop.time() + self._seconds_left
         try:
-            await self._first(other)
             if not self._task.done():
-                self._seconds_left = max(0.0, self._seconds_left - (loop.time() - began))
+                await self._first(other, due)
+            if not self._task.done():
+                self._seconds_left = max(0.0, due - loop.time())
                 if other is not None and other.done():
                     return PAUSED
                 await self.stop()
@@ -62,26 +70,23 @@ class FunctionCall:
                 return outcome
             raise
 
-    async def _first(self, other: asyncio.Future[None] | None) -> None:
-        """Return when the function has ended, when `other` is done, or when the time has run out. `asyncio.wait` does
-        the same, but takes half a percent of the instructions of a turn with one tool more."""
+    async def _first(self, other: asyncio.Future[None] | None, due: float) -> None:
+        """Return when the function has ended, when `other` is done, or when it is `due`."""
         loop = asyncio.get_running_loop()
-        awaited: asyncio.Future[None] = loop.create_future()
-
-        def wake(_: object = None) -> None:
-            if not awaited.done():
-                awaited.set_result(None)
-
-        sources: list[asyncio.Future[Any]] = [self._task] if other is None else [self._task, other]
-        timer = loop.call_later(self._seconds_left, wake)
-        for source in sources:
-            source.add_done_callback(wake)
+        self._awaited = loop.create_future()
+        timer = loop.call_at(due, self._wake)
+        if other is not None:
+            other.add_done_callback(self._wake)
         try:
-            await awaited
+            await self._awaited
         finally:
             timer.cancel()
-            for source in sources:
-                source.remove_done_callback(wake)
+            if other is not None:
+                other.remove_done_callback(self._wake)
+
+    def _wake(self, _: object = None) -> None:
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_result(None)
 
     async def stop(self) -> None:
         """Cancel the function, and wait until it has ended, for at most `GRACE`."""

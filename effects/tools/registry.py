@@ -22,7 +22,7 @@ from ...states.policy.roles import Caller
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolCall
 from ...states.values.surrogates import encodable
-from ...states.values.value import shortened
+from ...states.values.value import shortened, unvalidated
 from ..logs import performer_logger
 from ..model.port import ModelCall
 from .arguments.argument_errors import InvalidArguments
@@ -258,7 +258,8 @@ class ToolRegistry:
         provider_id = encodable(call.id)
         if tool is None:
             return ToolCall(call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault)
-        return ToolCall(
+        return unvalidated(
+            ToolCall,
             call_id=call_id,
             name=tool.name,
             raw_arguments=arguments,

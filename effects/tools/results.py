@@ -10,6 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from ...states.values.images import Image
 from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
+from ...states.values.value import unvalidated
 from ..text import encodable_json
 
 DONE = "Done."
@@ -25,7 +26,7 @@ def result_of(value: object) -> ToolResult:
     values = value if isinstance(value, list | tuple) else [value]
     images = tuple(item for item in values if isinstance(item, Image))
     if not images:
-        return ToolResult(text=text_of(value))
+        return unvalidated(ToolResult, text=text_of(value))
     text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
     return ToolResult(text=text, images=images)
 

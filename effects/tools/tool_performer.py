@@ -5,9 +5,12 @@ A call that asks the user and then goes on is held by its conversation meanwhile
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...states.effects import ExecuteTool, ResumeTool
 from ...states.events import AskUserQuestionPending, ToolAborted, ToolComplete, ToolReconciled
 from ...states.values.messages import REPEATABLE, ToolResult
+from ...states.values.value import unvalidated
 from ..agents.port import Agents
 from ..clock import Clock
 from ..context import EffectContext
@@ -52,8 +55,8 @@ class ToolPerformer:
             unknown = ToolResult(text=denied or self._tools.describe_unknown(call.name, allowed), error=True)
             return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=unknown)
         run = ToolRun(tool, context.policy, self._max_result, context.redact, may_ask=effect.call.exclusive)
-        tool_context = tool_context_of(
-            call.call_id, context, effect.effect_id, effect.first_id, self._search, self._agents
+        tool_context = partial(
+            tool_context_of, call.call_id, context, effect.effect_id, effect.first_id, self._search, self._agents
         )
         return answer_of(effect, run, await run.start(call.raw_arguments, tool_context), context, self._clock)
 
@@ -96,7 +99,7 @@ def answer_of(
     """The answer to an effect whose call came to this. A call that waits is held until it is resumed."""
     effect_id, at = effect.effect_id, clock.now()
     if isinstance(outcome, ToolResult):
-        return ToolComplete(effect_id=effect_id, at=at, result=outcome)
+        return unvalidated(ToolComplete, effect_id=effect_id, at=at, result=outcome)
     suspends = isinstance(outcome, Suspended)
     if suspends:
         context.suspended.hold(effect.first_id, run)

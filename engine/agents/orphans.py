@@ -10,7 +10,6 @@ from ...effects.clock import Clock
 from ...states.effects import SpawnSubAgent
 from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
 from ...states.events import CloseRequested, Event, SubAgentFinished
-from ...states.state import Busy
 from ...states.states import State, pending
 from ...states.step import Step
 from ..conversations.registry import ConversationRegistry
@@ -37,7 +36,7 @@ class Orphans:
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
         """End the sub-agents that the conversation has awaited and awaits no longer, though they have not answered."""
-        if not isinstance(before, Busy) or SpawnSubAgent not in before.IN_FLIGHT:
+        if SpawnSubAgent not in before.IN_FLIGHT:
             return
         awaited = {effect_id for effect_id, kind in before.in_flight().items() if kind is SpawnSubAgent}
         answered = {event.effect_id} if isinstance(event, SubAgentFinished) else set()

@@ -134,10 +134,10 @@ class ConversationRegistry:
         state = loop.projection.state
         if state.in_flight() or state.ends_with_process:
             self._waiting[conversation_id] = loop
-        else:
-            self._waiting.pop(conversation_id, None)
-            loop.feed.rest()
-            loop.recent_requests.rest()
+            return
+        self._waiting.pop(conversation_id, None)
+        loop.feed.rest()
+        loop.recent_requests.rest()
         if isinstance(state, Closed):
             self._forget(loop)
             self._ended[loop] = None

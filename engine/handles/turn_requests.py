@@ -19,6 +19,7 @@ from ...states.events import (
 )
 from ...states.policy.policy import WhenBusy
 from ...states.states import InTurn
+from ...states.step import Step
 from ...states.values.images import Image
 from ..projections.projection import is_queued
 from ..projections.turn import QueuedTurn, RunningTurn, Turn
@@ -64,13 +65,21 @@ class TurnRequests(Handle):
         the log cannot be read, although the message is stored.
         """
         message = self._message(text, images, message_id, when_busy)
+        if not wait:
+            return await self._turn_behind(await self._stored(message), message.event_id)
+        await self._stored(message)
+        return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
+
+    async def _stored(self, message: UserMessage) -> Step:
+        """Have a message taken, and return the step that took it."""
         async with self._sending:
-            step = (await self._ask(message)).step
-        if wait:
-            return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
+            return (await self._ask(message)).step
+
+    async def _turn_behind(self, step: Step, message_id: str) -> Turn:
+        """Return the turn of a message as it is behind the step that took the message."""
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
-            return self._note_seen(await self._loop.turns.now(message.event_id))
-        if is_queued(message.event_id, step.state):
+            return self._note_seen(await self._loop.turns.now(message_id))
+        if is_queued(message_id, step.state):
             return QueuedTurn()
         return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
 

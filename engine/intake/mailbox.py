@@ -36,25 +36,50 @@ Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 """Starts a coroutine. Returns what must be held until the coroutine has ended."""
 
 
-class _Item:
-    """An event, or None to do what `take` does without one, and its outcome for a caller that waits for that.
+class _Answer:
+    """The answer to an effect. It has no caller."""
 
-    `filled`: the fields of a request that its caller left out. `is_marker`: nothing is to be done; the caller only
-    waits until everything before it is handled.
+    __slots__ = ("event",)
+
+    filled: Filled = NOTHING_FILLED
+    has_caller = False
+    is_marker = False
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+
+    def succeed(self, outcome: Outcome | None) -> None:
+        """Nobody waits for what came of it."""
+
+    def was_not_stored(self, error: StorageFailed) -> bool:
+        """Return whether it is kept, and tried again."""
+        logger.warning("An answer could not be stored and is kept: %s", error)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """It was not handled, and will not be."""
+        if isinstance(error, TurnwiseError):
+            logger.error("An answer could not be taken: %s", error.sentence)
+        else:
+            logger.error("An answer could not be taken.", exc_info=error)
+
+
+class _Request:
+    """An event, or None to do what `take` does without one, and its outcome for the caller that waits for that.
+    `filled` are the fields of the event that its caller left out.
 
     Most events are handled before their caller begins to wait, so the outcome is kept here. A future is made only for a
     caller that has to wait, and only wakes it: asyncio would report an error in a future whose caller was cancelled.
     """
 
-    __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled", "has_caller", "is_marker")
+    __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled")
 
-    def __init__(
-        self, event: Event | None, filled: Filled = NOTHING_FILLED, *, has_caller: bool = False, is_marker: bool = False
-    ) -> None:
+    has_caller = True
+    is_marker = False
+
+    def __init__(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> None:
         self.event = event
         self.filled = filled
-        self.has_caller = has_caller
-        self.is_marker = is_marker
         self._is_done = False
         self._outcome: Outcome | None = None
         self._error: Exception | None = None
@@ -73,6 +98,13 @@ class _Item:
         self._outcome = outcome
         self._finish()
 
+    def was_not_stored(self, error: StorageFailed) -> bool:
+        """Refuse it: its caller may try again. Returns that it is not kept."""
+        refused = Refused("storage")
+        refused.__cause__ = error
+        self.fail(refused)
+        return False
+
     def fail(self, error: Exception) -> None:
         self._error = error
         self._finish()
@@ -82,43 +114,47 @@ class _Item:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    def give_up(self, error: Exception) -> None:
-        """It was not handled, and will not be: tell its caller, or the log."""
-        if self.has_caller:
-            self.fail(error)
-        elif isinstance(error, TurnwiseError):
-            logger.error("An answer could not be taken: %s", error.sentence)
-        else:
-            logger.error("An answer could not be taken.", exc_info=error)
+
+class _Marker(_Request):
+    """Nothing is to be done; the caller only waits until everything before it is handled."""
+
+    __slots__ = ()
+
+    is_marker = True
+
+
+_Item: TypeAlias = _Answer | _Request
 
 
 class Mailbox:
-    """Hands events to `take`, one after the other. It has a queue only while there are events. `start` starts the
-    handling."""
+    """Hands events to `take`, one after the other. There is a queue only while events wait behind the one in hand.
+    `start` starts the handling."""
 
     __slots__ = (
         "_closed",
         "_draining",
         "_ended",
+        "_in_hand",
         "_is_handling",
-        "_items",
         "_retry",
         "_start",
         "_take",
         "_takes_answers",
+        "_waiting",
         "drops_answers",
     )
 
     def __init__(self, take: Callable[[Event | None, Filled], Awaitable[Outcome]], start: Start) -> None:
         self._take = take
         self._start = start
-        self._items: deque[_Item] | None = None
+        self._in_hand: _Item | None = None
+        self._waiting: deque[_Item] | None = None
         self._is_handling = False
         self._draining: object = None
         self._ended: asyncio.Future[None] | None = None
         """Done when nothing is handled any more; made where somebody waits for that."""
         self._retry: asyncio.Future[bool] | None = None
-        """Whether the answer at the head is tried again; there while the store takes nothing."""
+        """Whether the answer in hand is tried again; there while the store takes nothing."""
         self._closed: TurnwiseError | None = None
         self._takes_answers = True
         self.drops_answers = False
@@ -127,7 +163,7 @@ class Mailbox:
     def post(self, event: Event) -> None:
         """Put an answer in. Once the mailbox is closed, or while it drops answers, it is dropped."""
         if self._takes_answers and not self.drops_answers:
-            self._put(_Item(event))
+            self._put(_Answer(event))
 
     async def request(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> Outcome:
         """Put a request in and wait for its outcome. Raises what `take` raises, and `Refused` while the store takes
@@ -136,7 +172,7 @@ class Mailbox:
             raise self._closed
         if self._retry is not None:
             raise Refused("storage")
-        item = _Item(event, filled, has_caller=True)
+        item = _Request(event, filled)
         self._put(item)
         outcome = await item.outcome()
         assert outcome is not None, "only a marker has no outcome"
@@ -144,8 +180,8 @@ class Mailbox:
 
     async def handled(self) -> None:
         """Return when everything that has come in so far is handled, or cannot be."""
-        if self._items and self._retry is None:
-            marker = _Item(None, has_caller=True, is_marker=True)
+        if self._in_hand is not None and self._retry is None:
+            marker = _Marker(None)
             self._put(marker)
             with suppress(TurnwiseError):
                 await marker.outcome()
@@ -153,8 +189,7 @@ class Mailbox:
     def drop_answers(self) -> None:
         """Drop the answers that wait, and those that come in before `take_answers`. The event in hand is finished."""
         self.drops_answers = True
-        in_hand, waiting = self._all()[:1], self._all()[1:]
-        self._items = deque(in_hand + [item for item in waiting if item.has_caller]) or None
+        self._waiting = deque(item for item in self._waiting or () if item.has_caller) or None
 
     def take_answers(self) -> None:
         """Take answers again."""
@@ -163,15 +198,14 @@ class Mailbox:
     def shut(self, why: TurnwiseError) -> None:
         """Take no more requests: those that wait, and those that come later, fail with `why`."""
         self._closed = why
-        in_hand, waiting = self._all()[:1], self._all()[1:]
-        self._items = deque(in_hand + _without_callers(waiting, why))
+        self._refuse_waiting(why)
 
     async def close(self, *, answers: bool = True) -> None:
         """Take no more answers either. Return when those that have come in are stored, or once more could not be;
         unless `answers`, only the event in hand is finished. To be called after `shut`."""
         self._takes_answers = False
         if not answers or self._retry is not None:
-            self._items = deque(self._all()[:1])
+            self._drop_waiting()
         if self._is_handling:
             if self._retry is not None:
                 _settle(self._retry, False)
@@ -180,61 +214,53 @@ class Mailbox:
             await asyncio.wait([self._ended])
 
     def _put(self, item: _Item) -> None:
-        if self._items is None:
-            self._items = deque()
-        self._items.append(item)
+        if self._in_hand is None:
+            self._in_hand = item
+        elif self._waiting is None:
+            self._waiting = deque([item])
+        else:
+            self._waiting.append(item)
         if not self._is_handling:
             self._is_handling = True
             self._draining = self._start(self._drain())
 
     async def _drain(self) -> None:
-        handled = 0
+        handled, wait = 0, FIRST_WAIT
         try:
-            while self._items:
-                await self._handle(self._items[0])
-                self._items.popleft()
+            while (item := self._in_hand) is not None:
+                is_kept = False
+                try:
+                    item.succeed(None if item.is_marker else await self._take(item.event, item.filled))
+                except StorageFailed as error:
+                    is_kept = item.was_not_stored(error)
+                except Exception as error:
+                    item.fail(error)
+                if is_kept and await self._is_tried_again(wait):
+                    wait = min(LONGEST_WAIT, 2 * wait)
+                    continue
+                self._in_hand = self._waiting.popleft() if self._waiting else None
+                wait = FIRST_WAIT
                 handled += 1
                 if handled % BURST == 0:
                     await asyncio.sleep(0)
         finally:
             self._is_handling = False
             self._draining = None
-            if not self._items:
-                self._items = None
+            if not self._waiting:
+                self._waiting = None
             if self._ended is not None:
                 self._ended.set_result(None)
                 self._ended = None
 
-    def _all(self) -> list[_Item]:
-        return list(self._items or ())
-
-    async def _handle(self, item: _Item) -> None:
-        wait = FIRST_WAIT
-        while True:
-            try:
-                item.succeed(None if item.is_marker else await self._take(item.event, item.filled))
-                return
-            except StorageFailed as error:
-                if item.has_caller:
-                    item.fail(_refusal(error))
-                    return
-                logger.warning("An answer could not be stored and is kept: %s", error)
-            except Exception as error:
-                item.give_up(error)
-                return
-            if self._closed is not None:
-                self._items = deque([item])  # what came after it could not be stored either
-                return
-            if not await self._wait_for_store(wait):
-                return
-            wait = min(LONGEST_WAIT, 2 * wait)
-
-    async def _wait_for_store(self, wait: float) -> bool:
-        """Refuse requests for `wait` seconds. Returns whether the answer is to be tried again then: the mailbox may be
-        closed meanwhile."""
+    async def _is_tried_again(self, wait: float) -> bool:
+        """Refuse requests for `wait` seconds. Returns whether the answer in hand is to be tried again then: the mailbox
+        may be closed, or is closed meanwhile."""
+        if self._closed is not None:
+            self._drop_waiting()  # what came after it could not be stored either
+            return False
         loop = asyncio.get_running_loop()
         self._retry = loop.create_future()
-        self._items = deque(_without_callers(self._all(), Refused("storage")))
+        self._refuse_waiting(Refused("storage"))
         timer = loop.call_later(wait, _settle, self._retry, True)
         try:
             return await self._retry
@@ -242,21 +268,21 @@ class Mailbox:
             timer.cancel()
             self._retry = None
 
+    def _refuse_waiting(self, why: TurnwiseError) -> None:
+        """Handle only the answers among the events that wait. The callers of the requests get `why`."""
+        waiting = self._waiting or ()
+        for item in waiting:
+            if item.has_caller:
+                item.fail(why)
+        self._waiting = deque(item for item in waiting if not item.has_caller)
+
+    def _drop_waiting(self) -> None:
+        """Handle nothing that waits. Also after `shut`, somebody may wait until everything before is handled."""
+        assert self._closed is not None, "a mailbox is shut before it is closed"
+        self._refuse_waiting(self._closed)
+        self._waiting = None
+
 
 def _settle(future: asyncio.Future[bool], result: bool) -> None:
     if not future.done():
         future.set_result(result)
-
-
-def _without_callers(items: list[_Item], why: TurnwiseError) -> list[_Item]:
-    """Return the answers among these items. The requests are not handled, and their callers get `why`."""
-    for item in items:
-        if item.has_caller:
-            item.fail(why)
-    return [item for item in items if not item.has_caller]
-
-
-def _refusal(error: StorageFailed) -> Refused:
-    refused = Refused("storage")
-    refused.__cause__ = error
-    return refused

@@ -22,7 +22,7 @@ class KeptUpdates(Generic[T]):
     of these for each conversation in memory, and most of these rest.
     """
 
-    __slots__ = ("_capacity", "_changed", "_end", "_kept", "_readers", "closed")
+    __slots__ = ("_capacity", "_changed", "_end", "_kept", "_readers", "closed", "is_watched")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -30,22 +30,21 @@ class KeptUpdates(Generic[T]):
         self._end = 0
         self._changed: asyncio.Event | None = None
         self._readers = 0
-        self.closed = False
-
-    @property
-    def is_watched(self) -> bool:
+        self.is_watched = False
         """Whether somebody reads."""
-        return self._readers > 0
+        self.closed = False
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Return a context that lasts while somebody reads. The last reader that leaves lets go of the items."""
         self._readers += 1
+        self.is_watched = True
         try:
             yield
         finally:
             self._readers -= 1
             if not self._readers:
+                self.is_watched = False
                 self.forget()
 
     @property

@@ -153,8 +153,9 @@ class ConversationProjection:
         Raises `Refused` once no turn will take it by itself: `withdrawn`, `closed`, or `failed` if the turn before it
         failed, in which case it still waits.
         """
-        if message_id in self.transcript.taken:
-            return self.transcript.newest_try(self.transcript.taken[message_id])
+        transcript = self.transcript
+        if (taken_by := transcript.taken.get(message_id)) is not None:
+            return transcript.newest_try(taken_by)
         if isinstance(self.state, Closed):
             raise Refused("closed")
         if not is_queued(message_id, self.state):

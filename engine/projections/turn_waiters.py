@@ -6,7 +6,7 @@ A turn can be returned when it has ended, or when it waits for a person; until t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from .turn_stops import TurnStops
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _Waiter(Generic[T]):
     """A caller that waits for what `find` returns. It returns None as long as that is not there, and raises `Refused`
     if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person."""
@@ -77,9 +77,9 @@ class TurnWaiters:
             raise Refused("wrong_state", sentence="The conversation has had no turn yet.")
         return await self._wait_for(partial(self._of_turn, number))
 
-    async def of_message(self, message_id: str) -> Turn:
+    def of_message(self, message_id: str) -> Coroutine[Any, Any, Turn]:
         """Wait for the turn that takes this message. Raises `Refused` if none will, by itself."""
-        return await self._wait_for(partial(self._of_message, message_id))
+        return self._wait_for(partial(self._of_message, message_id))
 
     async def taken(self, message_id: str) -> int:
         """Wait until a turn has taken this message, and return its number. Raises `Refused` if none will, by itself."""

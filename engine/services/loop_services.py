@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from ...effects.clock import Clock
 from ...states.events import Event
@@ -38,10 +37,13 @@ class LoopServices:
     tree: TreeFeed
     immediately: ImmediateStart = field(default_factory=ImmediateStart)
 
-    @cached_property
-    def request_observers(self) -> tuple[RequestObserver, ...]:
-        """The observers that see requests."""
-        return tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
+    request_observers: tuple[RequestObserver, ...] = field(init=False)
+    """The observers that see requests."""
+
+    def __post_init__(self) -> None:
+        """Find the observers that see requests, once. A cached property would make all fields slow to read."""
+        found = tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
+        object.__setattr__(self, "request_observers", found)
 
     @contextmanager
     def observed(self, conversation_id: str, event: Event) -> Iterator[None]:

@@ -21,7 +21,7 @@ from ...states.effects import DeliverToUser, Effect
 from ...states.errors import Refused
 from ...states.events import Event, Opened
 from ...states.machine import begin, transition
-from ...states.projections.heard_texts import words
+from ...states.projections.heard_texts import HeardTexts
 from ...states.replies.reply_text import text_of_reply
 from ...states.states import Idle, State
 from ...states.step import Step
@@ -103,8 +103,8 @@ class Fold:
     state: State | None = None
     context: Context = field(default_factory=Context)
     deliveries: list[str] = field(default_factory=list)
-    _events: dict[int, Event] = field(default_factory=dict)
-    """The events, by step, whose texts may still be delivered. A conversation in `Idle` refers to none."""
+    _heard: HeardTexts = field(default_factory=HeardTexts)
+    """The texts that may still be delivered. A conversation in `Idle` refers to none."""
 
     def take_rows(self, rows: Sequence[EventRow]) -> Divergence | None:
         """Take steps as they are stored, up to the first that comes out differently. Returns that divergence.
@@ -185,12 +185,12 @@ class Fold:
     def _advance(self, event: Event, step: Step, chain: bytes) -> None:
         self.seq, self.chain, self.state = self.seq + 1, chain, step.state
         self.context = self.context.after(event)
-        self._events[self.seq] = event
+        self._heard.note(self.seq, event)
         for effect in step.effects:
             if type(effect) is DeliverToUser:
-                self.deliveries.append(text_of_reply(words(effect.said, self._events), self.context.policy))
+                self.deliveries.append(text_of_reply(self._heard.words(effect.said), self.context.policy))
         if type(step.state) is Idle:
-            self._events.clear()
+            self._heard = HeardTexts()
 
     def _outcome(self, entry: StoredEntry) -> tuple[Step | None, str | None]:
         """Return what the event leads to now, or why it leads to nothing."""

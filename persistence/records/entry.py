@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...states.log import LogEntry
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEntry(LogEntry):
     """A step of the log with the three digests, 16 bytes each, by which a replay judges it.
 

@@ -8,7 +8,7 @@ itself, over the connection of the thread that writes. A database in memory has 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -67,13 +67,15 @@ class Database:
         """Do `work` within one transaction that writes. If `work` raises, all of it is rolled back."""
         return await self.writing.run(partial(_within_transaction, work))
 
-    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
-        """Store a step behind `position`, which moves on.
+    def append(
+        self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]
+    ) -> Awaitable[None] | None:
+        """Store a step behind `position`, which moves on. Returns what is to be awaited, or None if the step is stored.
 
         Steps that wait at the same time are stored in one transaction. Steps and other writes keep their order. Raises
         `StoreConflict`; `SqliteLog.append` says the rest.
         """
-        await self.writing.append(position, step, outgoing)
+        return self.writing.append(position, step, outgoing)
 
     def note(self, receipt: Receipt) -> None:
         """Store the receipt of a delivery, with the next commit or soon. Returns at once."""

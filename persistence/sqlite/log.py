@@ -42,7 +42,9 @@ class SqliteLog:
         found in the log then, it is not stored a second time.
         """
         outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets)) if targets else ()
-        await self._database.append(self._position, EncodedStep.of(event, step), outgoing)
+        stored = self._database.append(self._position, EncodedStep.of(event, step), outgoing)
+        if stored is not None:
+            await stored
 
     async def request(self, event_id: str) -> StoredEntry | None:
         """Return the step that took the request with this id, or None. Raises `Damaged`."""

@@ -19,7 +19,7 @@ def work_is_claimed(step: StepBuilder[LlmRequesting], event: LlmResponse, contex
 
 def round_claims_work(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """The work is claimed to be complete, and every call of the round succeeded."""
-    round_ = step.open_round
+    round_ = step.round
     return (round_.claim or step.turn.claim) is not None and not round_.failed and not round_.queued
 
 

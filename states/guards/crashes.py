@@ -11,12 +11,12 @@ from ..step_builder import StepBuilder
 
 def may_not_run_twice(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> bool:
     """The tool does not allow that the call runs again."""
-    return step.open_round.named(event.call_id).crash == "at_most_once"
+    return step.round.named(event.call_id).crash == "at_most_once"
 
 
 def did_not_run(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
     """The tool knows that the call did not run. It is not believed of a call that must not run twice."""
-    return event.verdict == "did_not_run" and step.open_round.call(event.effect_id).crash != "at_most_once"
+    return event.verdict == "did_not_run" and step.round.call(event.effect_id).crash != "at_most_once"
 
 
 def is_unknown(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
@@ -26,9 +26,9 @@ def is_unknown(step: StepBuilder[InRound], event: ToolReconciled, context: Conte
 
 def is_asking_about(step: StepBuilder[InRound], event: EffectFailed, context: Context) -> bool:
     """What failed was the question whether the call ran."""
-    return step.open_round.started(event.effect_id).reconciling == event.effect_id
+    return step.round.started(event.effect_id).reconciling == event.effect_id
 
 
 def names_a_doubt(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> bool:
     """The request names a call that is in doubt."""
-    return event.call_id in step.open_round.doubtful
+    return event.call_id in step.round.doubtful

@@ -22,7 +22,7 @@ def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, conte
     acts = event.result.acts
     if len(acts) != 1 or not isinstance(acts[0], SubAgents) or event.result.error:
         return False
-    call = step.open_round.call(event.effect_id)
+    call = step.round.call(event.effect_id)
     may_spawn = "children" in call.acts and call.exclusive and runs_alone(step, event, context)
     return may_spawn and spawn_fault(acts[0], step.turn, event.at, context) is None
 
@@ -61,4 +61,4 @@ def declines_for_child(step: StepBuilder[AwaitingSubAgents], event: UserCancel, 
 
 def others_work(step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context) -> bool:
     """Other sub-agents are still working."""
-    return len(step.open_round.unfinished) > 1
+    return len(step.round.unfinished) > 1

@@ -68,13 +68,13 @@ def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -
     for act, index in with_indexes(acts):
         said = step.heard(index)
         if isinstance(act, Speech):
-            place = (call.seq, step.open_round.place(call.call_id), index)
+            place = (call.seq, step.round.place(call.call_id), index)
             spoken = Spoken(said=said, place=place, now=act.when == "now")
             step.change_turn(said=tuple(sorted((*step.turn.said, spoken), key=lambda one: one.place)))
             if spoken.now:
                 step.deliver(said)
         elif isinstance(act, WorkComplete):
-            step.round = step.open_round.with_claim(said)
+            step.round = step.round.with_claim(said)
         elif isinstance(act, AgentMail):
             post(step, act, index)
         elif isinstance(act, Transfer):

@@ -15,7 +15,7 @@ def take_approval(step: StepBuilder[AwaitingApproval], event: ToolApproval, cont
     result."""
     call = step.state.call
     if event.allowed:
-        step.round = step.open_round.allow(call)
+        step.round = step.round.allow(call)
     else:
         denied = context.policy.texts.denied
         step.settle(call.call_id, Made(text=f"{denied}: {event.note}" if event.note else denied), error=True)

@@ -39,7 +39,7 @@ def take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFail
     status = event.status if isinstance(event, SubAgentFinished) else "failed"
     if isinstance(event, SubAgentFinished):
         step.spend(event.usage)
-    step.round = step.open_round.finish(event.effect_id, status, step.heard())
+    step.round = step.round.finish(event.effect_id, status, step.heard())
 
 
 def keep_outcome(
@@ -63,7 +63,7 @@ def take_last_outcome(
 
 def go_on_without(step: StepBuilder[AwaitingSubAgents], event: DeadlineReached, context: Context) -> None:
     """The deadline has passed: the turn goes on with the outcomes so far, and the other sub-agents are stopped."""
-    for child in step.open_round.unfinished:
+    for child in step.round.unfinished:
         step.add_effect(CancelSubAgent(effect_id=child.effect_id))
         _count_whole_share(step, child)
     settle_children(step, context, context.policy.texts.child_late)
@@ -162,7 +162,7 @@ def _with_questions(
     if since is not None and not is_waiting:
         leave_out_wait(step, since, at)
     waits_since = (since or at) if is_waiting else None
-    return step.same(turn=step.turn, round=step.open_round, resumes=step.resumes, asked=asked, waits_since=waits_since)
+    return step.same(turn=step.turn, round=step.round, resumes=step.resumes, asked=asked, waits_since=waits_since)
 
 
 def _end_wait_for_person(step: StepBuilder[AwaitingSubAgents], at: datetime) -> None:

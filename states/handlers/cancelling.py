@@ -22,7 +22,7 @@ from . import awaiting_sub_agents, tool_executing
 
 def drop_question(step: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
     """A question that arrives after the cancel is not asked. A call that waits for the answer is told to stop."""
-    call = step.open_round.call(event.effect_id)
+    call = step.round.call(event.effect_id)
     if event.suspends:
         tool_executing.suspend(step, call)
         tool_executing.resume(step, call, "cancelled")
@@ -33,13 +33,13 @@ def drop_question(step: StepBuilder[Cancelling], event: AskUserQuestionPending, 
 def take_interruption(step: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
     """The process died before the tool had stopped. If the call must not run twice, it is unknown whether it ran."""
     texts = context.policy.texts
-    must_be_known = step.open_round.named(event.call_id).crash in ("at_most_once", "reconcile")
+    must_be_known = step.round.named(event.call_id).crash in ("at_most_once", "reconcile")
     step.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
 
 
 def take_verdict(step: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
     """A call that ran keeps its result; a call that did not run never will; of any other it stays unknown."""
-    texts, call = context.policy.texts, step.open_round.call(event.effect_id)
+    texts, call = context.policy.texts, step.round.call(event.effect_id)
     if event.verdict == "ran":
         tool_executing.take_result(step, event, context)
     else:
@@ -55,9 +55,9 @@ def take_outcome(step: StepBuilder[Cancelling], event: SubAgentFinished, context
 def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
     """A tool or a sub-agent failed while it was to stop. If its tool was only asked about the call, it stays unknown
     whether the call ran."""
-    if any(child.effect_id == event.effect_id for child in step.open_round.unfinished):
+    if any(child.effect_id == event.effect_id for child in step.round.unfinished):
         awaiting_sub_agents.take_outcome(step, event)
-    elif (running := step.open_round.started(event.effect_id)).reconciling is not None:
+    elif (running := step.round.started(event.effect_id)).reconciling is not None:
         step.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
     else:
         tool_executing.take_failure(step, event, context)

@@ -18,5 +18,5 @@ def resolve(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) 
     elif event.verdict == "did_not_run":
         step.settle(event.call_id, Made(text=texts.did_not_run), error=True)
     else:
-        step.round = step.open_round.clear_doubt(event.call_id)
+        step.round = step.round.clear_doubt(event.call_id)
     take_human_input(step, event.at, context)

@@ -13,7 +13,7 @@ from ..states import Compacting, LlmRequesting, RetryWaiting
 from ..step_builder import StepBuilder
 from ..values.messages import Made
 from ..values.repeats import fingerprint, is_repeated, remember
-from ..values.round import Round, RoundCall
+from ..values.round import RoundCall
 from ..values.value import later
 
 
@@ -36,7 +36,7 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     step.change_turn(**changes)
     step.persist(said)
     if calls:
-        step.round = Round(calls=tuple(RoundCall.of(call, step.seq) for call in calls))
+        step.begin_round(RoundCall.of(call, step.seq) for call in calls)
 
 
 # --- calls
@@ -96,7 +96,7 @@ def refuse_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: 
     """Take the response, and give each of its calls this text as an error result."""
     take_response(step, event, context)
     step.settle_queued(text)
-    step.round = None
+    step.end_round()
 
 
 # --- text, or none

@@ -22,16 +22,16 @@ from ..values.value import later
 def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
     """The sub-agents start, one for each task, and the conversation rests until they have finished; their outcomes are
     the result of the call."""
-    call = step.open_round.call(event.effect_id)
+    call = step.round.call(event.effect_id)
     (act,) = event.result.acts
     assert isinstance(act, SubAgents), "the guard of this row has found that the tool starts sub-agents"
     children = _children(step, call, act, event.at, context)
     for child in children:
         step.add_effect(spawn_effect(child))
-    step.round = step.open_round.spawn(call.call_id, children)
+    step.round = step.round.spawn(call.call_id, children)
     seconds = context.policy.sub_agent_deadline
     deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
-    return step.within_turn(AwaitingSubAgents, call=call, round=step.open_round, deadline=deadline)
+    return step.within_turn(AwaitingSubAgents, call=call, round=step.round, deadline=deadline)
 
 
 def _children(

@@ -27,7 +27,7 @@ from .acts import carry_out, fault_of
 
 def take_result(step: StepBuilder[InRound], event: ToolComplete | ToolReconciled, context: Context) -> None:
     """The call has its result, and the acts of the result are carried out if the tool may do so."""
-    call = step.open_round.call(event.effect_id)
+    call = step.round.call(event.effect_id)
     result = event.result
     if result is None:
         step.settle(call.call_id, Made(text=context.policy.texts.did_run))
@@ -40,12 +40,12 @@ def take_result(step: StepBuilder[InRound], event: ToolComplete | ToolReconciled
 
 def take_failure(step: StepBuilder[InRound], event: EffectFailed, context: Context) -> None:
     """The tool could not be run; the reason is the result of its call."""
-    step.settle(step.open_round.call(event.effect_id).call_id, step.heard(), error=True)
+    step.settle(step.round.call(event.effect_id).call_id, step.heard(), error=True)
 
 
 def take_abort(step: StepBuilder[InRound], event: ToolAborted, context: Context) -> None:
     """The tool was stopped. If it was only asked what had become of its call, that stays unknown."""
-    running, texts = step.open_round.started(event.effect_id), context.policy.texts
+    running, texts = step.round.started(event.effect_id), context.policy.texts
     text = texts.cancelled if running.reconciling is None else texts.in_doubt
     step.settle(running.call_id, Made(text=text), error=True)
 
@@ -53,7 +53,7 @@ def take_abort(step: StepBuilder[InRound], event: ToolAborted, context: Context)
 def refuse_question(step: StepBuilder[InRound], event: AskUserQuestionPending, context: Context) -> None:
     """The tool may not ask: there is no user, or other tools run. The model is told so. A call that waits for an answer
     goes on without one."""
-    call = step.open_round.call(event.effect_id)
+    call = step.round.call(event.effect_id)
     if event.suspends:
         suspend(step, call)
         resume(step, call, "declined")
@@ -65,18 +65,18 @@ def refuse_question(step: StepBuilder[InRound], event: AskUserQuestionPending, c
 
 def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> AwaitingUserResponse:
     """The conversation rests until a person answers; the calls behind the question keep their places in the round."""
-    call = step.open_round.call(event.effect_id)
+    call = step.round.call(event.effect_id)
     if event.suspends:
         suspend(step, call)
     else:
-        step.round = step.open_round.settle(call.call_id)
+        step.round = step.round.settle(call.call_id)
     seconds = context.policy.questions.deadline
     deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(
         AwaitingUserResponse,
         questions=event.questions,
         call=call,
-        round=step.open_round,
+        round=step.round,
         since=event.at,
         deadline=deadline,
     )
@@ -84,14 +84,14 @@ def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context
 
 def suspend(step: StepBuilder[InRound], call: RoundCall) -> None:
     """The call has asked a person, and waits."""
-    step.round = step.open_round.suspend(call.call_id)
+    step.round = step.round.suspend(call.call_id)
 
 
 def resume(step: StepBuilder[Interruptible], call: RoundCall, reply: Reply, said: Heard | None = None) -> None:
     """The call that has asked a person goes on with this reply."""
-    effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
+    effect_id, started_as = step.next_id(), step.round.running_call(call.call_id).first_id
     step.add_effect(ResumeTool(effect_id=effect_id, call=call, started_as=started_as, reply=reply, said=said))
-    step.round = step.open_round.resume(call.call_id, effect_id)
+    step.round = step.round.resume(call.call_id, effect_id)
 
 
 # --- after a crash
@@ -99,35 +99,35 @@ def resume(step: StepBuilder[Interruptible], call: RoundCall, reply: Reply, said
 
 def doubt_interrupted(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> None:
     """The call must not run twice, and it is unknown whether it ran: a person has to decide."""
-    step.round = step.open_round.mark_doubtful(event.call_id)
+    step.round = step.round.mark_doubtful(event.call_id)
 
 
 def doubt(step: StepBuilder[InRound], event: ToolReconciled | EffectFailed, context: Context) -> None:
     """The tool does not know whether its call ran: a person has to decide."""
-    step.round = step.open_round.mark_doubtful(step.open_round.call(event.effect_id).call_id)
+    step.round = step.round.mark_doubtful(step.round.call(event.effect_id).call_id)
 
 
 def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> None:
     """The call runs again, or its tool is asked first whether the call ran."""
-    call = step.open_round.named(event.call_id)
+    call = step.round.named(event.call_id)
     if call.crash != "reconcile":
         return _execute_again(step, call.call_id)
-    effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
+    effect_id, started_as = step.next_id(), step.round.running_call(call.call_id).first_id
     step.add_effect(ReconcileTool(effect_id=effect_id, call=call, started_as=started_as))
-    step.round = step.open_round.ask_about(call.call_id, effect_id)
+    step.round = step.round.ask_about(call.call_id, effect_id)
 
 
 def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
     """The tool says that its call did not run, so it runs now."""
-    _execute_again(step, step.open_round.call(event.effect_id).call_id)
+    _execute_again(step, step.round.call(event.effect_id).call_id)
 
 
 def _execute_again(step: StepBuilder[Interruptible], call_id: str) -> None:
     """Run the call under the id that it had, or, if that effect is answered because the call has asked a person, under
     a new one."""
-    before = step.open_round.running_call(call_id)
-    step.round = step.open_round.restart(call_id, step.next_id() if before.asked else before.effect_id)
-    again, call = step.open_round.running_call(call_id), step.open_round.named(call_id)
+    before = step.round.running_call(call_id)
+    step.round = step.round.restart(call_id, step.next_id() if before.asked else before.effect_id)
+    again, call = step.round.running_call(call_id), step.round.named(call_id)
     step.add_effect(ExecuteTool(effect_id=again.effect_id, call=call, started_as=again.started_as))
 
 

@@ -22,7 +22,7 @@ def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Canc
     """What runs is told to stop and must confirm that before a deadline."""
     abort_all(step)
     deadline = step.start_timer(later(event.at, context.policy.cancel_deadline), "deadline_reached")
-    return step.within_turn(Cancelling, round=step.open_round, deadline=deadline, closing=step.closing)
+    return step.within_turn(Cancelling, round=step.round, deadline=deadline, closing=step.closing)
 
 
 def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
@@ -35,7 +35,7 @@ def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) ->
 
 def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
     """Something has not confirmed yet that it stopped."""
-    return step.same(turn=step.turn, round=step.open_round, resumes=step.resumes)
+    return step.same(turn=step.turn, round=step.round, resumes=step.resumes)
 
 
 def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:

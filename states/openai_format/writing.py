@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -30,7 +31,8 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _EMPTY_RESULT = "(nothing)"  # some providers refuse a result without text
 
 
-class MessageWithResults(NamedTuple):
+@dataclass(slots=True)
+class MessageWithResults:
     """A message with the result of each of its calls."""
 
     message: Message

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from ..effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
 from ..events import (
-    EVENTS,
     AgentMessage,
     Event,
     HistoryCompacted,
@@ -39,7 +38,7 @@ from ..values.part import make_part
 from ..values.turn import TurnEnded
 from .condensed import Condensed
 from .given_messages import given_messages
-from .heard_texts import images, words
+from .heard_texts import HeardTexts
 from .stopped_calls import why_stopped
 
 # The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
@@ -47,15 +46,14 @@ from .stopped_calls import why_stopped
 _NOTED = frozenset(
     (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested)
 )
-_WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
 
 
-@dataclass
+@dataclass(slots=True, weakref_slot=True)
 class Transcript:
     """The messages of a log so far. Call `add` with every entry, in order."""
 
     messages: list[Message] = field(default_factory=list)
-    condensed: Condensed | None = field(default=None, init=False)
+    condensed: Condensed | None = None
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the id of the message."""
     is_verbatim: bool = True
@@ -65,8 +63,7 @@ class Transcript:
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     """The place of each call among the calls of the newest round."""
-    _heard: dict[int, Event] = field(default_factory=dict)
-    """The events that brought a text, by step."""
+    _heard: HeardTexts = field(default_factory=HeardTexts)
     _waiting: dict[int, UserMessage | AgentMessage | WakeUp] = field(default_factory=dict)
     """Of these, the messages that have not entered the transcript yet."""
     _places: dict[Said, int] = field(default_factory=dict)
@@ -96,16 +93,15 @@ class Transcript:
 
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
-        return words(said, self._heard)
+        return self._heard.words(said)
 
     def images(self, said: Said) -> tuple[Image, ...]:
         """The images that belong to the text of a result. `Pure.`"""
-        return images(said, self._heard)
+        return self._heard.images(said)
 
     def origin(self, said: Said) -> str:
         """The agent that said this, or an empty text if it was no agent. `Pure.`"""
-        event = self._heard[said.seq] if isinstance(said, Heard) else None
-        return event.origin if isinstance(event, AgentMessage | WakeUp) else ""
+        return self._heard.origin(said)
 
     @property
     def current(self) -> list[Message]:
@@ -116,8 +112,7 @@ class Transcript:
 
     def found(self, memory: Heard | None) -> MemoryRecalled | None:
         """What the search to which `memory` refers has found. `Pure.`"""
-        event = None if memory is None else self._heard[memory.seq]
-        return event if isinstance(event, MemoryRecalled) else None
+        return self._heard.found(memory)
 
     def first_try(self, turn: int) -> int:
         """The turn that brought the message which this turn answers. It is another turn if that one failed and was
@@ -137,23 +132,19 @@ class Transcript:
     def view(self) -> Transcript:
         """Return a transcript that shares its lists and dictionaries with this one. `copy.copy` does the same at ten
         times the cost, and this is made for each model request. `Pure.`"""
-        shared = object.__new__(Transcript)
-        vars(shared).update(vars(self))
-        return shared
+        return Transcript(*_values(self))
 
     def copy(self) -> Transcript:
         """Return a transcript with the same content, which grows on its own. `Pure.`"""
-        copied = self.view()
-        for name, value in vars(self).items():
-            if isinstance(value, list | dict | set):
-                setattr(copied, name, copy(value))
-        return copied
+        copied: Iterator[Any] = (
+            value.copy() if isinstance(value, list | dict | set | HeardTexts) else value for value in _values(self)
+        )
+        return Transcript(*copied)
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Add the next entry, and return the messages that it brought, each of which now has its place."""
         event = entry.event
-        if type(event) in _WITH_TEXTS:
-            self._heard[entry.seq] = event
+        self._heard.note(entry.seq, event)
         if type(event) in _NOTED:
             self._note_event(entry)
         brought: list[Message] = []
@@ -185,10 +176,12 @@ class Transcript:
 
     def _note_event(self, entry: LogEntry) -> None:
         match entry.event:
-            case WakeUp() if any(isinstance(waiting, WakeUp) for waiting in self._waiting.values()):
-                pass  # the one that waits stands for this one
-            case UserMessage() | AgentMessage() | WakeUp() as waiting:
+            case UserMessage() | AgentMessage() as waiting:
                 self._waiting[entry.seq] = waiting
+            case WakeUp() as waiting:
+                # One that waits already stands for this one, too.
+                if not any(isinstance(one, WakeUp) for one in self._waiting.values()):
+                    self._waiting[entry.seq] = waiting
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):
@@ -319,6 +312,10 @@ class Transcript:
         if ended.status != "failed":
             turn = ended.turn
             self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > turn}
+
+
+_values = attrgetter(*(each.name for each in fields(Transcript)))
+"""Returns the values of all fields of a transcript, in order."""
 
 
 def _speeches_in(entry: LogEntry) -> Iterator[Heard]:

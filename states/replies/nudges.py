@@ -28,13 +28,12 @@ def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
     policy = context.policy
     if turn.nudges >= policy.nudges:
         return None
-    owes = owes_answer(turn, context)
     if policy.ends_on == "work_complete" and turn.claim is None:
-        return policy.texts.nudge if owes else policy.texts.claim_missing
-    if not owes:
-        return None
+        return policy.texts.nudge if owes_answer(turn, context) else policy.texts.claim_missing
     passes_on = turn.relay and policy.relay == "nudge_then_deliver" and turn.nudges == 0
-    if not (passes_on or policy.silent == "nudge") or not _is_silent(turn, context, text):
+    if not (passes_on or policy.silent == "nudge"):
+        return None
+    if not owes_answer(turn, context) or not _is_silent(turn, context, text):
         return None
     return policy.texts.relay if passes_on else policy.texts.speak
 

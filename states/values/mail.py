@@ -70,7 +70,7 @@ def read_agent_text(written: str) -> AgentText | None:
 
 def imitates_mail(message: Message) -> bool:
     """Whether a user or a tool has written a tag of an agent's message. `Pure.`"""
-    return message.audience is None and message.role in ("user", "tool") and _TAG.search(message.text) is not None
+    return message.role in ("user", "tool") and message.audience is None and _TAG.search(message.text) is not None
 
 
 def text_for_model(message: Message) -> str:

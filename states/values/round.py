@@ -126,12 +126,11 @@ class Round(Part):
         fields = self.__dict__  # read several times as fast as the model itself
         calls: tuple[RoundCall, ...] = fields["calls"]
         running, settled, doubtful = fields["running"], fields["settled"], fields["doubtful"]
-        if not (running or settled or doubtful):
-            return calls
-        begun = {one.call_id for one in running}.union(settled, doubtful)
-        if len(begun) == len(calls):
-            return ()
-        return tuple(call for call in calls if call.call_id not in begun)
+        begun = len(running) + len(settled) + len(doubtful)  # a call is at most one of the three
+        if begun == 0 or begun == len(calls):
+            return () if begun else calls
+        begun_calls = {one.call_id for one in running}.union(settled, doubtful)
+        return tuple(call for call in calls if call.call_id not in begun_calls)
 
     @property
     def unfinished(self) -> tuple[Child, ...]:

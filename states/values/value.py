@@ -14,13 +14,16 @@ Python for a field. What `BaseModel.model_dump_json` and a serializer in Python 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+from functools import cache
+from typing import Annotated, Any, ClassVar, ParamSpec, Self, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
 
 V = TypeVar("V", bound=BaseModel)
+F = ParamSpec("F")
 
 MAX_TEXT = 1_000_000
 """The longest text, in characters, that one request may bring. Chosen to be more than any model's window."""
@@ -49,12 +52,7 @@ class Value(BaseModel):
 
     def replace(self, /, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
-        other = object.__new__(type(self))
-        _put_fields(other, {**self.__dict__, **changes})
-        _put_fields_set(other, self.__pydantic_fields_set__)
-        _put_extra(other, None)
-        _put_private(other, None)
-        return other
+        return _made(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
 
     def __eq__(self, other: object) -> bool:
         """Whether the other value is of the same class and has equal fields. A value has nothing else to compare: that
@@ -72,6 +70,31 @@ class Value(BaseModel):
         """Return this value as JSON, without the fields that have their default, and without the fields in `exclude`.
         `Pure.`"""
         return self.__pydantic_serializer__.to_json(self, exclude=exclude, exclude_defaults=True).decode()
+
+
+def unvalidated(kind: Callable[F, V], /, *_: F.args, **fields: F.kwargs) -> V:
+    """Return a value with these fields as they are, and with the defaults of the others. `Pure.`
+
+    For fields that are known to be valid: some follow from others, or from what was validated. Never for what foreign
+    code has made.
+    """
+    return _made(cast(type[V], kind), {**_defaults(kind), **fields}, set(fields))
+
+
+def _made(kind: type[V], fields: dict[str, Any], given: set[str]) -> V:
+    value = object.__new__(kind)
+    _put_fields(value, fields)
+    _put_fields_set(value, given)
+    _put_extra(value, None)
+    _put_private(value, None)
+    return value
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The fields of a class in the declared order, in which a value that is read back has them too, with their
+    defaults."""
+    return {name: None if field.is_required() else field.default for name, field in kind.model_fields.items()}
 
 
 class Tagged(Value):

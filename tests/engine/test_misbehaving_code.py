@@ -84,6 +84,27 @@ class TestModels:
             assert turn.status == "failed"
             assert (await conversation.replay()).divergence is None
 
+    async def test_what_it_takes_over_from_a_provider_may_be_lists_and_dicts(self, database: Path) -> None:
+        """Sealed blocks in a list, and usage in a dict, as decoded JSON has them."""
+        written: dict[str, Any] = {"opaque": [{"type": "thinking", "signature": "s"}], "usage": {"input_tokens": 3}}
+        model = FunctionLlm(lambda request: ModelAnswer(content="x", **written))
+
+        async with Engine.open(database, model=model) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Hi")
+
+            assert (turn.reply, turn.usage.input_tokens) == ("x", 3)
+            assert (await conversation.replay()).divergence is None
+
+    async def test_a_sealed_block_with_a_number_that_json_does_not_have_is_a_failure(self, database: Path) -> None:
+        """It could not be sent back unchanged."""
+        model = FunctionLlm(lambda request: ModelAnswer(content="x", opaque=({"n": float("nan")},)))
+
+        async with Engine.open(database, model=model) as engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.status == "failed"
+
     async def test_a_price_beyond_all_numbers_is_unknown(self, database: Path) -> None:
         """An infinite number, which JSON does not have, is dropped, and the answer counts."""
         answer = ModelAnswer(content="x", usage=Usage.model_construct(cost=float("inf")))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Engine, Policy
+from turnwise import ConfigurationError, Engine, ModelAnswer, Policy
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.persistence.opening import open_store
@@ -386,6 +386,31 @@ class TestADispatcher:
 
         assert seen == ["request_llm", "deliver_to_user"]
         assert channel.texts == ["Hello."]
+
+    @pytest.mark.parametrize(
+        "broken",
+        [{"opaque": None}, {"opaque": "sealed"}, {"finish_reason": None}, {"finish_reason": "\ud800"}, {"usage": None}],
+        ids=repr,
+    )
+    async def test_gets_answers_of_the_built_in_performers_that_a_log_can_hold(self, broken: dict[str, Any]) -> None:
+        """Whatever a model returns: the performer raises an error instead."""
+        results: list[Any] = []
+
+        class Noting(InProcessDispatcher):
+            async def perform(self, effect: Any, context: EffectContext) -> Any:
+                try:
+                    results.append(await super().perform(effect, context))
+                except ValueError as error:
+                    results.append(error)
+                    raise
+                return results[-1]
+
+        model = FunctionLlm(lambda request: ModelAnswer(content="x", **broken))
+        async with Engine.open("sqlite://", model=model, dispatcher=Noting) as engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.status == "failed"
+        assert isinstance(results[0], ValueError)
 
     @pytest.mark.parametrize("dispatcher", [5, "tasks", lambda *parts: 5], ids=["number", "text", "makes a number"])
     def test_is_checked_at_once(self, dispatcher: Any) -> None:

@@ -12,6 +12,7 @@ from turnwise.states import (
     LlmResponse,
     MessageWithdrawn,
     Opened,
+    Refused,
     ToolAborted,
     ToolApproval,
     ToolCall,
@@ -53,7 +54,8 @@ def run(program: str) -> None:
 
 def told(trace: Trace) -> list[object]:
     """All that is known of a trace, in a form that can be compared."""
-    return [(each.before, each.event, each.context, vars(each.outcome)) for each in trace]
+    outcomes = [vars(each.outcome) if isinstance(each.outcome, Refused) else each.outcome for each in trace]
+    return [(each.before, each.event, each.context, outcome) for each, outcome in zip(trace, outcomes, strict=True)]
 
 
 def two_tools(**rules: Any) -> Conversation:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
+from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
+from ....states.values.value import unvalidated
 from ...clock import Clock
-from ...context import EffectContext
+from ...context import EffectContext, Progress
 from ...location.locator import Locator
 from ...logs import performer_logger
 from ...text import is_encodable
@@ -19,9 +22,9 @@ from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.fresh_context import with_fresh_context, write_fresh_context
 from ..request.prompt_cache import CachedPrompt, PromptCache
+from ..request.tool_offer import ToolOffer
 from .model_caller import ModelCaller, sentence_of
 from .request_writer import RequestWriter, offered_to
-from .tool_offers import ToolOffer
 
 logger = performer_logger("turnwise.planning")
 
@@ -39,19 +42,14 @@ class LlmRequestPerformer:
 
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with the response or with the failure."""
-        offer = self._writer.offer_for(effect, context.context, context.turn)
         prompt = self._prompts.prompt_of(context)
+        offer = self._writer.offer_for(effect, context.context, context.turn, prompt)
         request, digest = self._write(effect, context, await context.transcript(), offer, prompt)
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
         # Text that the policy keeps from the user is also shown as a thought while it streams.
-        is_thought = context.policy.text == "thought"
-
-        def show(token: Token) -> None:
-            kind = "thinking" if is_thought else token.kind
-            context.progress(effect.effect_id, "token", {"text": token.text, "kind": kind})
-
+        show = partial(_show, context.progress, effect.effect_id, context.policy.text == "thought")
         try:
             answer = await self._caller.ask(request, show)
         except LlmFailure as failure:
@@ -76,7 +74,8 @@ class LlmRequestPerformer:
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy, offer: ToolOffer
     ) -> LlmResponse:
-        return LlmResponse(
+        response = unvalidated(
+            LlmResponse,
             effect_id=effect.effect_id,
             at=self._clock.now(),
             content=encodable(answer.content),
@@ -91,6 +90,20 @@ class LlmRequestPerformer:
             model=model,
             digest=digest,
         )
+        # A dispatcher of the application may hand in what this returns as it is.
+        return response if _is_plain(response) else LlmResponse(**vars(response))
+
+
+def _is_plain(response: LlmResponse) -> bool:
+    """Whether the fields that are taken from an answer as they are need no validation. A model may be anybody's."""
+    fields = vars(response)
+    reason = fields["finish_reason"]
+    return fields["opaque"] == () and type(reason) is str and reason.isascii() and type(fields["usage"]) is Usage
+
+
+def _show(progress: Progress, effect_id: int, is_thought: bool, token: Token) -> None:
+    """Show a piece of an answer; all of it as a thought, if it is one."""
+    progress(effect_id, "token", {"text": token.text, "kind": "thinking" if is_thought else token.kind})
 
 
 def _log_request(turn: int, transcript: Transcript, tools: int) -> None:

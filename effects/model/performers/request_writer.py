@@ -16,7 +16,8 @@ from ..port import ModelRequest
 from ..request.context_assembly import assemble_context
 from ..request.prompt_cache import CachedPrompt
 from ..request.request_builder import OfferedTools
-from .tool_offers import ToolOffer, ToolOffers
+from ..request.tool_offer import ToolOffer
+from .tool_offers import ToolOffers
 
 _NO_TOOLS = OfferedTools(())
 
@@ -27,9 +28,9 @@ class RequestWriter:
     def __init__(self, tools: ToolRegistry) -> None:
         self._offers = ToolOffers(tools)
 
-    def offer_for(self, effect: RequestLlm, context: Context, turn: int) -> ToolOffer:
-        """Return what this request offers of the tools."""
-        return self._offers.offer_for(effect, context, turn)
+    def offer_for(self, effect: RequestLlm, context: Context, turn: int, prompt: CachedPrompt) -> ToolOffer:
+        """Return what this request offers of the tools. `prompt` keeps that for the next request."""
+        return self._offers.offer_for(effect, context, turn, prompt.offer)
 
     def write(
         self,
@@ -47,7 +48,7 @@ class RequestWriter:
             prompt = CachedPrompt(prompt.conversation_id)
         tools = offered_to(effect, offer)
         assembled = assemble_context(
-            effect, context, transcript, turn, offer.explained, tools.listed, prompt.system_message.write
+            effect, context, transcript, turn, offer.explained, tools.listed, prompt.write_system
         )
         return prompt.request(
             effect,

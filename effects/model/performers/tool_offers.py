@@ -3,12 +3,11 @@ that agents of its role may call.
 
 A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the same
 in all conversations. So what is offered is written once for each choice of tools and each kind of agent and kept, until
-a source of tools changes.
+a source of tools changes. Each conversation keeps the offer of its last request, which is mostly that of the next one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ....states.context import Context
@@ -17,7 +16,9 @@ from ....states.policy.roles import Caller
 from ...tools.builtin.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry
 from ..request.explained_tools import ExplainedTools
+from ..request.kept import Kept
 from ..request.request_builder import OfferedTools
+from ..request.tool_offer import Names, OfferSource, ToolOffer
 
 KEPT = 256
 """How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""
@@ -32,20 +33,6 @@ EXPLAINED = {
 }
 """The built-in tools that the system message explains, by the fields of `ExplainedTools`."""
 
-Names = tuple[str, ...] | None
-"""Names of tools as they were chosen; None stands for all tools."""
-
-
-@dataclass(frozen=True)
-class ToolOffer:
-    """The names of the tools that may be called, and by whom, their definitions as they are sent, and those of them
-    that the system message explains."""
-
-    allowed: frozenset[str]
-    caller: Caller
-    definitions: OfferedTools
-    explained: ExplainedTools
-
 
 class ToolOffers:
     """Knows what each request offers of the tools of an engine."""
@@ -54,13 +41,20 @@ class ToolOffers:
         self._tools = tools
         self._offer = lru_cache(KEPT)(self._make_offer)
 
-    def offer_for(self, effect: RequestLlm, context: Context, turn: int) -> ToolOffer:
-        """What this request offers in this turn. It stays the same within a turn, also after a crash: tools that a
-        conversation chooses during a turn are those of the next one. Only the tools of sources come and go within a
-        turn."""
-        chosen, profile = context.tools_in(turn), context.policy.find_profile(effect.profile)
+    def offer_for(
+        self, effect: RequestLlm, context: Context, turn: int, last: Kept[OfferSource, ToolOffer]
+    ) -> ToolOffer:
+        """What this request offers in this turn; `last` keeps it for the next request of the conversation.
+
+        It stays the same within a turn, also after a crash: tools that a conversation chooses during a turn are those
+        of the next one. Only the tools of sources come and go within a turn."""
+        source = OfferSource(self._tools.version, context.tools_in(turn), effect.profile, context)
+        return last.made_from(source, self._find_offer)
+
+    def _find_offer(self, source: OfferSource) -> ToolOffer:
+        context, profile = source.context, source.context.policy.find_profile(source.profile)
         of_profile = None if profile is None else profile.tools
-        return self._offer(self._tools.version, chosen, of_profile, context.caller)
+        return self._offer(source.version, source.chosen, of_profile, context.caller)
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)

@@ -21,8 +21,10 @@ from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.messages import Message
 from ...context import EffectContext
 from ..port import ModelRequest
+from .kept import Kept
 from .request_builder import OfferedTools, compose_request, write_system
-from .system_message import KeptSystemMessage
+from .system_message import SystemSource, write_system_message
+from .tool_offer import OfferSource, ToolOffer
 from .wording import Wording
 from .written_messages import WrittenMessages
 
@@ -32,15 +34,21 @@ request anew, from the transcript in memory."""
 
 
 class CachedPrompt:
-    """The written requests of one conversation; `system_message` keeps the system message of the last one."""
+    """The written requests of one conversation. `offer` keeps what the last one offered of the tools."""
 
     def __init__(self, conversation_id: str = "") -> None:
         self.conversation_id = conversation_id
-        self.system_message = KeptSystemMessage()
+        self.offer: Kept[OfferSource, ToolOffer] = Kept()
+        self._system_message: Kept[SystemSource, str] = Kept()
         self._model = ""
         self._system = ""
         self._wording: Wording | None = None
         self._written = WrittenMessages("")
+
+    def write_system(self, source: SystemSource) -> str:
+        """Return what `write_system_message` returns: the last system message, while nothing has changed that it was
+        written from, which is mostly so within a turn."""
+        return self._system_message.made_from(source, write_system_message)
 
     def request(
         self,

@@ -13,8 +13,9 @@ from ....states.openai_format.writing import WireMessage
 from ....states.policy.model_settings import DEFAULT_SETTINGS
 from ..port import ModelRequest
 
-canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-"""Writes JSON so that equal values have equal texts. `Pure.`"""
+canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+"""Writes JSON so that equal values have equal texts. What is written comes from JSON, so nothing in it contains itself.
+`Pure.`"""
 
 
 def request_digest(request: ModelRequest) -> str:

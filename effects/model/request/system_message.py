@@ -74,22 +74,6 @@ def write_system_message(source: SystemSource) -> str:
     return "\n\n".join(part for part in parts if part.strip())
 
 
-class KeptSystemMessage:
-    """Writes the system messages of one conversation. The one before is returned while nothing has changed that it was
-    written from, which is mostly so within a turn."""
-
-    def __init__(self) -> None:
-        self._source: SystemSource | None = None
-        self._text = ""
-
-    def write(self, source: SystemSource) -> str:
-        """Return what `write_system_message` returns."""
-        # Tuples are compared by the identity of their items first, and most of these are the same objects.
-        if source != self._source:
-            self._text, self._source = write_system_message(source), source
-        return self._text
-
-
 def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str]:
     """What the model is told about the messages that it reads and the ways in which it can act."""
     context, policy = source.context, source.context.policy

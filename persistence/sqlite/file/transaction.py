@@ -13,19 +13,39 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection
 
 
-@contextmanager
-def writing(driver: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in a transaction that writes. It is committed at the end, and rolled back if that fails or the
-    block raises. A transaction that was left open is rolled back first."""
-    try:
-        roll_back(driver)
-        driver.execute("BEGIN IMMEDIATE")
-        yield
-        commit(driver)
-    except BaseException:
+class writing:
+    """Runs the block in a transaction that writes. It is committed at the end, and rolled back if that fails or the
+    block raises. A transaction that was left open is rolled back first.
+
+    It is a class because a generator takes several times as long, and each commit of a step enters it.
+    """
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        try:
+            roll_back(self._driver)
+            self._driver.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._abandon()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._abandon()
+            return
+        try:
+            commit(self._driver)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
         with suppress(sqlite3.Error):  # the first error says more
-            roll_back(driver)
-        raise
+            roll_back(self._driver)
 
 
 def commit(driver: sqlite3.Connection) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, literal_column, update
 
+from ...records.codec import EncodedStep
 from ...records.outbox import Outgoing
 from ...records.rows import EventRow, HeadRow
 from . import details_recorder
@@ -33,15 +34,10 @@ class Advance(NamedTuple):
     if that changes what lists show."""
 
     head: Head
-    row: EventRow
-    next_head: HeadRow
+    following: Head
+    step: EncodedStep
     outgoing: tuple[Outgoing, ...] = ()
     details: DetailsEvent | None = None
-
-    @property
-    def following(self) -> Head:
-        """The head of the conversation after this step."""
-        return Head(self.head.key, self.row.seq, self.row.chain)
 
 
 class OutboxKey(NamedTuple):
@@ -110,16 +106,25 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
     compared too, so that another conversation in the place of a deleted one is not taken for it. Raises sqlite3's
     IntegrityError if an event's id, or its effect's, is already in the log.
     """
-    moved = driver.executemany(_ADVANCE, [(*step.next_head, *step.head) for step in steps])
-    if moved.rowcount != len(steps):
+    heads: list[tuple[object, ...]] = []
+    rows: list[tuple[object, ...]] = []
+    sent: list[tuple[object, ...]] = []
+    for (key, before, previous), (_, seq, chain), step, outgoing, _ in steps:
+        # The last two columns of a step are the digest of its state and its link, which is empty until here; the first
+        # two of a head are the number and the link. The driver binds a bytearray at once. For bytes it looks for an
+        # adapter, which takes three times as long.
+        link = bytearray(chain)
+        heads.append((seq, link, *step.head, key, before, bytearray(previous)))
+        rows.append((key, *step.row[:-2], bytearray(step.row.state), link))
+        sent += [(key, one.target, one.effect_id, seq) for one in outgoing]
+    if driver.executemany(_ADVANCE, heads).rowcount != len(steps):
         return False
-    driver.executemany(_ADD_STEP, [(step.head.key, *step.row) for step in steps])
-    sent = [(step.head.key, one.target, one.effect_id, step.row.seq) for step in steps for one in step.outgoing]
+    driver.executemany(_ADD_STEP, rows)
     if sent:
         driver.executemany(_SEND, sent)
-    for step in steps:
-        if step.details is not None:
-            details_recorder.change(driver, step.head.key, step.details)
+    for (key, _, _), _, _, _, details in steps:
+        if details is not None:
+            details_recorder.change(driver, key, details)
     return True
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import suppress
 
-from ..tables.recorder import Advance
+from ...records.codec import EncodedStep
 
 LONGEST_LOG = 1000
 """The pages that inline commits may add to the write-ahead log before the thread makes a checkpoint. Chosen as long as
@@ -62,11 +62,10 @@ class CommitMode:
             driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout}")
             self._busy_timeout = None
 
-    def count(self, step: Advance) -> None:
+    def count(self, step: EncodedStep) -> None:
         """Note that a step was committed inline. An estimate of its pages is enough."""
-        row, head = step.row, step.next_head
-        characters = len(row.payload) + len(row.effects or "") + len(row.ended or "") + len(head.state)
-        self._pages += PAGES_OF_A_STEP + characters // PAGE_SIZE if self._has_log else 0
+        if self._has_log:
+            self._pages += PAGES_OF_A_STEP + step.size // PAGE_SIZE
 
     def checkpoint(self, driver: sqlite3.Connection) -> None:
         """Copy the write-ahead log into the file, so that it is written from its beginning again."""

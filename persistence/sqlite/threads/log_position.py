@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ....states.events import DetailsChanged, Event, UserMessage
 from ...errors import StoreConflict
 from ...records.codec import EncodedStep
+from ...records.digests import link
 from ...records.outbox import Outgoing
 from ..tables.details_recorder import DetailsEvent
 from ..tables.recorder import Advance, Head
@@ -34,10 +35,11 @@ class LogPosition:
 
     def advance(self, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> Advance:
         """Return a step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
-        head = self.head
-        if step.row.seq != head.seq + 1:
+        key, seq, chain = head = self.head
+        if step.row.seq != seq + 1:
             raise StoreConflict("The step does not follow the newest step of its conversation.")
-        return Advance(head, *step.linked_to(head.chain), outgoing, self._details_event(step.event))
+        following = Head(key, seq + 1, link(chain, step.content))
+        return Advance(head, following, step, outgoing, self._details_event(step.event))
 
     def _details_event(self, event: Event) -> DetailsEvent | None:
         """Return the event if storing it changes what lists show of the conversation."""

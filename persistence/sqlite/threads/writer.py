@@ -212,10 +212,10 @@ class Writer(Worker):
         except Exception:
             return False  # whatever it was, the thread tries again and tells the caller
         had_nothing_to_do = not self.follower
-        for position, step in steps:
-            position.move(step)
-            self._mode.count(step)
-            self.follower.note(step.head.key)
+        for position, advance in steps:
+            position.move(advance)
+            self._mode.count(advance.step)
+            self.follower.note(advance.head.key)
         self.follower.postpone()
         if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
             self._wake()

@@ -8,12 +8,12 @@ stands in it is what counts in the simulation, and it is compared with what the 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -232,10 +232,17 @@ class _CheckedDatabase(Database):
         super().__init__(Address("The file"), reader, writer)
         self._storage = storage
 
-    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+    def append(
+        self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]
+    ) -> Coroutine[Any, Any, None]:
         """Store a step, and look whether it stands in the file."""
+        return self._append(position, step, outgoing)
+
+    async def _append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         try:
-            await super().append(position, step, outgoing)
+            stored = super().append(position, step, outgoing)
+            if stored is not None:
+                await stored
         except StoreConflict:
             self._storage.check_conflict(position, step)
             raise

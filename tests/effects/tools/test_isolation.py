@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from turnwise.effects.application_functions import Raised
 from turnwise.effects.tools import isolation
 from turnwise.effects.tools.context import ToolContext
 from turnwise.effects.tools.declaration import tool
@@ -102,6 +103,26 @@ class TestTimeouts:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
 
         assert (done.returncode, done.stdout, done.stderr) == (0, "hang did not finish within 0.05 s.\n", "")
+
+
+class TestForeignCancels:
+    """Code of the application may cancel whatever task it finds."""
+
+    async def test_a_call_whose_task_is_cancelled_before_it_begins_has_failed(self) -> None:
+        """Its caller need not wait for the timeout."""
+
+        @tool(timeout=3600)
+        async def slow() -> str:
+            """Never begins."""
+            return "Done."
+
+        before = asyncio.all_tasks()
+        asyncio.get_running_loop().call_soon(lambda: [each.cancel() for each in asyncio.all_tasks() - before])
+        async with asyncio.timeout(60):
+            outcome = await isolation.FunctionCall(slow, {}).wait()
+
+        assert isinstance(outcome, Raised)
+        assert isinstance(outcome.error, asyncio.CancelledError)
 
 
 class TestCancelling:

@@ -14,9 +14,9 @@ from ...support.scenarios.examples import example
 
 MemoryStore = example("memory_store").MemoryStore
 
-ITERATIONS = 10
+ITERATIONS = 9
 """For a turn of four steps (message, model with a call, tool, model) whose commits do not wait: two for each model
-request, five for the tool, whose function has a task of its own, and one for the caller."""
+request, four for the tool, whose function has a task of its own, and one for the caller."""
 
 TASKS = 4
 """One for each effect, and one for the function of the tool."""

@@ -178,3 +178,27 @@ async def test_a_closed_mailbox_does_not_try_an_answer_again_that_the_store_has_
     await box.close()
 
     assert attempts == [answer(1)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_waits_for_what_a_closed_mailbox_drops_is_released(fails: bool) -> None:
+    """Also a caller that began to wait after the mailbox was shut: what is dropped is never handled."""
+    opened = asyncio.Event()
+
+    async def take(event: Event | None) -> None:
+        await opened.wait()
+        if fails:
+            raise StorageFailed("The disk is full.")
+
+    box = mailbox(take)
+    box.post(answer(1))
+    box.shut(Refused("closed"))
+    waiting = asyncio.ensure_future(box.handled())
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(box.close(answers=fails))
+    await asyncio.sleep(0)
+    opened.set()
+
+    async with asyncio.timeout(5):
+        await closing
+        await waiting

@@ -28,6 +28,7 @@ from turnwise.states import (
     Round,
     RoundCall,
     Running,
+    ToolCall,
     Usage,
     UserMessage,
 )
@@ -37,7 +38,17 @@ from turnwise.states.states import STATES
 from turnwise.states.values.part import Part
 from turnwise.states.values.questions import UserQuestion, answers_as_json
 from turnwise.states.values.repeats import fingerprint
-from turnwise.states.values.value import Block, Instant, RequestText, Tagged, Text, json_array, later, shortened
+from turnwise.states.values.value import (
+    Block,
+    Instant,
+    RequestText,
+    Tagged,
+    Text,
+    json_array,
+    later,
+    shortened,
+    unvalidated,
+)
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import call, question
@@ -166,6 +177,17 @@ class TestEventsOfOthers:
 
         with pytest.raises(ValueError, match="effect_id"):
             exact(built)
+
+
+class TestUnvalidatedValues:
+    """`unvalidated` makes a value of fields that are known to be valid."""
+
+    def test_it_is_written_like_the_same_value_that_was_read(self) -> None:
+        """The fields are in the declared order, whatever the order in which they were given."""
+        made = unvalidated(ToolCall, provider_id="p", fault="It is closed.", name="pay", call_id="call_1_0")
+
+        assert made == ToolCall(call_id="call_1_0", name="pay", provider_id="p", fault="It is closed.")
+        assert made.to_json() == ToolCall.model_validate_json(made.to_json()).to_json()
 
 
 class TestTextsOfEvents:

@@ -15,12 +15,12 @@ import pytest
 
 from turnwise.effects.model.request.context_assembly import assemble_context
 from turnwise.effects.model.request.explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
+from turnwise.effects.model.request.prompt_cache import CachedPrompt
 from turnwise.effects.model.request.system_message import (
     DOCUMENTS_TITLE,
     MEMORY_TITLE,
     NOTHING_RECALLED,
     TOOLS_TITLE,
-    KeptSystemMessage,
     Recalled,
     SystemSource,
     write_system_message,
@@ -322,11 +322,11 @@ class TestAKeptSystemMessage:
 
     def test_an_equal_source_gives_the_same_text(self) -> None:
         """It is not written again."""
-        kept = KeptSystemMessage()
+        kept = CachedPrompt()
         again = self.SOURCE._replace(context=self.SOURCE.context.replace())
 
-        assert kept.write(self.SOURCE) is kept.write(again)
-        assert kept.write(again) == write_system_message(self.SOURCE)
+        assert kept.write_system(self.SOURCE) is kept.write_system(again)
+        assert kept.write_system(again) == write_system_message(self.SOURCE)
 
     @pytest.mark.parametrize(
         "changes",
@@ -342,8 +342,8 @@ class TestAKeptSystemMessage:
     )
     def test_whatever_changes_it_is_written_again(self, changes: dict[str, Any]) -> None:
         """And again when the change is undone."""
-        kept, changed = KeptSystemMessage(), self.SOURCE._replace(**changes)
+        kept, changed = CachedPrompt(), self.SOURCE._replace(**changes)
         sources = (self.SOURCE, changed, self.SOURCE)
 
-        assert [kept.write(source) for source in sources] == [write_system_message(source) for source in sources]
-        assert kept.write(changed) != kept.write(self.SOURCE)
+        assert [kept.write_system(source) for source in sources] == [write_system_message(source) for source in sources]
+        assert kept.write_system(changed) != kept.write_system(self.SOURCE)
