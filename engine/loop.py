@@ -309,8 +309,9 @@ class Loop:
     def take_over(self) -> None:
         """Report what another process, or `halt`, left in the middle, so that the conversation goes on here."""
         self._mailbox.take_answers()
-        if was_left(self.state, self.follower.take_over(), holds_call=bool(self._suspended)):
-            for report in reports(self.state, self._services.clock.now()):
+        left = self.follower.take_over()
+        if was_left(self.state, left, holds_call=bool(self._suspended)):
+            for report in reports(self.state, self._services.clock.now(), left):
                 self._mailbox.post(report)
 
     async def halt(self) -> None:

@@ -6,6 +6,7 @@ it asks again for what may be asked for again, and runs a tool again or not, by 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import datetime
 
 from ..states.effects import TOOL_RUNS
@@ -22,29 +23,31 @@ def was_left(state: State, elsewhere: frozenset[int], *, holds_call: bool) -> bo
     return bool(elsewhere & pending(state))
 
 
-def reports(state: State, at: datetime) -> tuple[Report, ...]:
-    """Return the reports about a state that was read from the store, in order; none if nothing was in flight.
+def reports(state: State, at: datetime, left: frozenset[int]) -> tuple[Report, ...]:
+    """Return the reports about a state that was read from the store, in order; none if nothing was in flight. Of the
+    effects in flight only those that were `left` are reported; others have been begun here. `Pure.`
 
     Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
     reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
     A call that was waiting for the answer of a person is lost with its process, and nothing else is in flight then but
-    the deadline, which ends with the question. `Pure.`
+    the deadline, which ends with the question.
     """
     if isinstance(state, AwaitingUserResponse) and state.suspends:
         return (ToolInterrupted(at=at, call_id=state.call.call_id),)
+    in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
     if not isinstance(state, InRound):
-        return _resumed(pending(state), at)
-    running = [effect_id for effect_id, kind in state.in_flight().items() if kind in TOOL_RUNS]
+        return _resumed(in_flight.keys(), at)
+    running = [effect_id for effect_id, kind in in_flight.items() if kind in TOOL_RUNS]
     interrupted = {
         effect_id: ToolInterrupted(at=at, call_id=state.round.call(effect_id).call_id) for effect_id in running
     }
     first = frozenset() if isinstance(state, Cancelling) else _never_again(state.round) & interrupted.keys()
     rest = [report for effect_id, report in interrupted.items() if effect_id not in first]
     doubts = [report for effect_id, report in interrupted.items() if effect_id in first]
-    return (*doubts, *_resumed(pending(state) - first, at), *rest)
+    return (*doubts, *_resumed(in_flight.keys() - first, at), *rest)
 
 
-def _resumed(open_: frozenset[int], at: datetime) -> tuple[Report, ...]:
+def _resumed(open_: Set[int], at: datetime) -> tuple[Report, ...]:
     return (Resumed(at=at, open=tuple(sorted(open_))),) if open_ else ()
 
 

@@ -15,7 +15,7 @@ from ..states.effects import OutgoingEffect
 from ..states.errors import NOTHING_WAITS, InvalidInput, Refused
 from ..states.events import DoubtResolved, Event, Resolution
 from ..states.machine import transition
-from ..states.states import InDoubt, State
+from ..states.states import InDoubt, State, pending
 from ..states.step import Step
 from ..states.values.messages import ToolCall
 from .projections.history import read_call
@@ -61,7 +61,7 @@ def _recover(loaded: LoadedConversation, at: datetime) -> tuple[State, list[tupl
     stored."""
     state = loaded.state
     steps: list[tuple[Event, Step]] = []
-    for report in reports(loaded.state, at):
+    for report in reports(loaded.state, at, pending(loaded.state)):
         step = transition(state, report, loaded.context)
         if not step.ignored:
             state = step.state

@@ -1,7 +1,8 @@
 """Rows for `Resumed`: a process takes the conversation over, and what was in flight is asked for again.
 
 Effects are asked for again under the ids that they had, so an answer that is already on its way is still accepted.
-Tools are left out: whether a call may run again is decided when its interruption is reported.
+Tools are left out: whether a call may run again is decided when its interruption is reported. What the report does not
+name is left out, too: an event came before it whose effects have been begun by this process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..step_builder import StepBuilder
 def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
     """The effects in flight are asked for again. A wait for a person does not count as a resume: only its timer is
     started again."""
-    for effect in effects_again(step.state, event.at, context):
+    for effect in effects_again(step.state, frozenset(event.open), event.at, context):
         step.add_effect(effect)
     return step.same(resumes=step.state.resumes + (1 if step.state.works else 0))
 
@@ -37,12 +38,13 @@ def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
     step.fail("interrupted", texts.died_too_often)
 
 
-def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effect]:
-    """The effects in flight, to be started again, timers last; tools are left out. `Pure.`
+def effects_again(state: Busy, left: frozenset[int], at: datetime, context: Context) -> Sequence[Effect]:
+    """The effects in flight that an earlier process has `left`, to be started again, timers last; tools are left out.
+    `Pure.`
 
     Sub-agents that were told to stop are told again, since nothing confirms that they were told.
     """
-    in_flight = state.in_flight()
+    in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
     started: list[Effect] = [
         again(state, effect_id, kind, at, context) for effect_id, kind in in_flight.items() if kind not in TOOL_RUNS
     ]

@@ -65,7 +65,11 @@ class EffectLedger:
         if isinstance(event, Answer):
             self._end(event)
         elif isinstance(event, Resumed):
-            self._lost = {each for each, effect in self.in_flight.items() if not isinstance(effect, TOOL_RUNS)}
+            self._lost = {
+                each
+                for each in event.open
+                if each in self.in_flight and not isinstance(self.in_flight[each], TOOL_RUNS)
+            }
         elif isinstance(event, ToolInterrupted):
             self._interrupt(event)
         elif isinstance(event, DoubtResolved) and event.verdict == "again":

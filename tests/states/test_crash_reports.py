@@ -197,6 +197,18 @@ class TestResumed:
         assert conversation.wanted() == [SpawnSubAgent] * 2 + [CancelSubAgent] * 2 + [StartTimer]
         assert conversation.stopped() == working
 
+    def test_what_this_process_has_begun_is_not_begun_again(self) -> None:
+        """P27: a cancel comes before the report of the resume, so its timer has been started by this process."""
+        conversation = executing()
+        left = tuple(conversation.in_flight())
+        conversation.cancels()
+        assert conversation.wanted() == [*[Abort] * len(left), StartTimer]
+
+        conversation.happens(Resumed, open=left)
+
+        assert conversation.wanted() == []
+        assert not conversation.step.ignored
+
     @pytest.mark.parametrize("end", ["rest", "failure", "close"])
     def test_at_rest_there_is_nothing_to_take_up(self, end: str) -> None:
         """At rest, a report that the process died is ignored."""

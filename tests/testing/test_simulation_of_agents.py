@@ -54,6 +54,12 @@ def test_a_stream_ends_where_a_sub_agent_asks_the_user() -> None:
     simulate_agents(30064, engines=2)
 
 
+@pytest.mark.parametrize("seed", [1764, 5850])
+def test_a_parent_that_closes_its_sub_agent_while_both_are_resumed(seed: int) -> None:
+    """In these seeds the close comes before the sub-agent is resumed, so its deadline is started by this process."""
+    simulate_agents(seed)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", FAULTS if LONG else FAULTS[:QUICK], ids=lambda fault: fault.name)
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,12 +138,12 @@ def failure_of(error: BaseException, model: str, secrets: Iterable[str] = ()) ->
 @functools.cache
 def kinds() -> Mapping[type, FailureKind]:
     """The kind of each class in the table. A class that is not in it has the kind of its nearest parent that is."""
-    load_litellm()
-    return {resolve_name(path): kind for kind, paths in _CLASSES.items() for path in paths}
+    return {cls: kind for kind, paths in _CLASSES.items() for cls in _resolve(paths)}
 
 
 @functools.cache
 def _resolve(paths: tuple[str, ...]) -> frozenset[type]:
+    load_litellm()
     return frozenset(map(resolve_name, paths))
 
 

@@ -27,6 +27,7 @@ from turnwise.states import (
     ToolInterrupted,
     ToolReconciled,
 )
+from turnwise.states.states import pending
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import Conversation, call, question
@@ -211,7 +212,7 @@ class TestACrash:
         """The deadline ends with the question, and the wait is not counted as a resume."""
         state = waiting(questions=Questions(deadline=60)).state
 
-        assert reports(state, NOON) == (ToolInterrupted(at=NOON, call_id="delete"),)
+        assert reports(state, NOON, pending(state)) == (ToolInterrupted(at=NOON, call_id="delete"),)
 
     @pytest.mark.parametrize("crash", ["pure", "idempotent"])
     def test_a_call_that_may_run_twice_runs_again(self, crash: str) -> None:
@@ -264,7 +265,8 @@ class TestACrash:
         """It runs again, and asks again."""
         conversation = waiting("pure")
         conversation.answers({"When?": "Now"})
-        assert [type(one) for one in reports(conversation.state, NOON)][-1] is ToolInterrupted
+        left = pending(conversation.state)
+        assert [type(one) for one in reports(conversation.state, NOON, left)][-1] is ToolInterrupted
 
         conversation.tool_was_interrupted("delete")
         conversation.tool_asks("delete", suspends=True)

@@ -1,6 +1,8 @@
 """P11: every error that litellm raises has exactly one kind."""
 
 import inspect
+import subprocess
+import sys
 from pkgutil import resolve_name
 
 import pytest
@@ -77,3 +79,15 @@ def test_an_unknown_class_is_classified_by_its_http_status() -> None:
 def test_an_error_without_class_and_status_is_internal() -> None:
     """A fault of this program is not blamed on a provider."""
     assert kind_of(ZeroDivisionError()) == "internal"
+
+
+def test_the_first_error_loads_litellm_without_its_downloads() -> None:
+    """An error may be judged before litellm was imported; it must not fetch its price list then."""
+    program = (
+        "import os; from turnwise.effects.model.litellm.error_kinds import kind_of\n"
+        "assert kind_of(ZeroDivisionError()) == 'internal'\n"
+        "print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
+
+    assert (done.stdout.strip(), done.stderr) == ("True", "")
