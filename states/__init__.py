@@ -8,6 +8,8 @@ Start with `table`, the whole conversation on one page. `machine` reads it.
 The glossary of the project is docs/glossary.md.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .context import Context, NextTools
 from .effects import (
     Abort,
@@ -90,7 +92,7 @@ from .events import (
     WorkVerified,
 )
 from .log import LogEntry
-from .machine import MACHINE, begin, next_events, transition
+from .machine import begin, next_events, transition
 from .openai_format.messages import openai_messages
 from .openai_format.repair import RepairedHistory, repair_history
 from .policy.model_settings import ModelSettings
@@ -176,6 +178,19 @@ from .values.questions import (
 from .values.round import Round, RoundCall, Running
 from .values.schedule import Schedule
 from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
+
+if TYPE_CHECKING:
+    from .machine import MACHINE
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return the machine of the `transitions` library, which is built when it is first asked for."""
+        if name != "MACHINE":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .machine import MACHINE
+
+        return MACHINE
+
 
 __all__ = ["MACHINE"]
 __all__ += ["Abort", "Act", "ActKind", "AgentMail", "AgentMessage", "Annotation", "Answer", "AnswerSubAgent"]

@@ -1,18 +1,17 @@
-"""Builds the machine from the table, and moves conversations with it.
+"""Checks the table, compiles it, and moves conversations with it.
 
-At import the table becomes a machine of the `transitions` library, which validates states and edges and lets programs
-inspect and draw them. Firing an event through that machine costs several times as much as a look-up in a dictionary, so
-`transition` uses the same rows, compiled into `(state type, event type) -> rows`. A property test checks that both
-always choose the same row.
+`transition` looks an event up in `(state type, event type) -> rows`, which is compiled at import. `MACHINE` is the same
+table as a machine of the `transitions` library, for programs that inspect or draw it. Firing an event through that one
+costs several times as much as the look-up, and its edges are thousands of objects that every garbage collection would
+walk, so it is built when it is first asked for. A property test checks that both always choose the same row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
-
-from transitions import EventData, Machine
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 from .context import Context
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
@@ -24,6 +23,12 @@ from .step_builder import StepBuilder
 from .table import TABLE
 from .values.history import effects_taken
 
+if TYPE_CHECKING:
+    from transitions import EventData, Machine
+
+    MACHINE: Machine
+    """The machine of the `transitions` library. Importing it builds it."""
+
 Key = tuple[type[State], type[Event]]
 
 # Looked up for each event: an instance check of pydantic's models costs many times as much.
@@ -31,7 +36,7 @@ _ANSWERS, _REQUESTS = frozenset(ANSWERS), frozenset(REQUESTS)
 
 
 class TableFault(Exception):
-    """The table breaks one of its rules. Raised when the machine is built, never while it runs."""
+    """The table breaks one of its rules. Raised at import, never while a conversation moves."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ def build(table: Table) -> Machine:
     Fire an event with `state`, `event` and `context` as arguments; each edge has an `Edge` as its only condition.
     Raises `TableFault`.
     """
+    from transitions import Machine
+
     machine = Machine(
         model=None,
         initial=None,
@@ -134,8 +141,17 @@ def _name(tagged: type[State] | type[Event]) -> str:
     return str(tagged.model_fields["type"].default)
 
 
-MACHINE = build(TABLE)
-"""The machine of the `transitions` library."""
+@cache
+def _machine() -> Machine:
+    return build(TABLE)
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for a name of this module
+
+    def __getattr__(name: str) -> Any:
+        if name != "MACHINE":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _machine()
 
 
 def edges(machine: Machine) -> Iterator[Edge]:
@@ -148,23 +164,22 @@ def edges(machine: Machine) -> Iterator[Edge]:
                     yield condition.func
 
 
-def compile_table(machine: Machine) -> dict[Key, tuple[Entry, ...]]:
+def compile_table(table: Table) -> dict[Key, tuple[Entry, ...]]:
     """Return the entries that are tried, in order, for each type of state and event: rows, refusals and no-ops.
 
-    Raises `TableFault` if the machine, which `build` made, has no edge for a row. `Pure.`
+    Raises `TableFault` if the table breaks one of its rules. `Pure.`
     """
-    known = {(edge.source, edge.row) for edge in edges(machine)}
     compiled: dict[Key, tuple[Entry, ...]] = {}
-    for source, entries in TABLE.items():
+    for source in STATES:
+        entries = table.get(source, ())
+        _check(source, entries)
         for entry in entries:
-            if isinstance(entry, Row) and (source, entry) not in known:
-                raise TableFault(f"{source.__name__} on {entry.event.__name__}: the machine does not know this row")
             key = (source, entry.event)
             compiled[key] = (*compiled.get(key, ()), entry)
     return compiled
 
 
-_COMPILED = compile_table(MACHINE)
+_COMPILED = compile_table(TABLE)
 
 
 # --- moving

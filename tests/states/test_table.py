@@ -3,6 +3,9 @@
 import ast
 import inspect
 import pkgutil
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from importlib import import_module
@@ -13,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transitions import Machine, MachineError
+from transitions import MachineError
 
 from turnwise.states import (
     MACHINE,
@@ -30,7 +33,6 @@ from turnwise.states import (
     ToolComplete,
     ToolResult,
     UserMessage,
-    machine,
     transition,
 )
 from turnwise.states.grammar import (
@@ -48,7 +50,7 @@ from turnwise.states.grammar import (
     refuse,
 )
 from turnwise.states.guards.turns import is_closing
-from turnwise.states.machine import Edge, TableFault, build, edges
+from turnwise.states.machine import Edge, TableFault, build, compile_table, edges
 from turnwise.states.states import STATES
 from turnwise.states.step_builder import StepBuilder
 from turnwise.states.table import TABLE
@@ -220,12 +222,14 @@ class TestHandlersFitTheirRows:
 
 
 class TestABrokenTable:
-    """`build` refuses a broken table, with a sentence that says where it is broken."""
+    """A broken table is neither compiled nor built, with a sentence that says where it is broken."""
 
     def broken(self, entries: Iterable[Entry], state: type[State] = Idle) -> str:
-        """The reason why a table with these entries for `state` cannot be built."""
+        """The reason why a table with these entries for `state` cannot be compiled, nor built."""
         table: Table = {**TABLE, state: tuple(entries)}
         with pytest.raises(TableFault) as fault:
+            compile_table(table)
+        with pytest.raises(TableFault, match=f"^{re.escape(str(fault.value))}$"):
             build(table)
         return str(fault.value)
 
@@ -387,9 +391,19 @@ class TestNothingIsHidden:
         assert (asked.name, place) in survey().branches
 
 
-def test_a_row_that_the_machine_does_not_know_is_named() -> None:
-    """Law 15: a table with a row that the library's machine does not have cannot be compiled."""
-    nobody = Machine(model=None, states=[], initial=None)
+def test_the_machine_of_the_library_has_every_row() -> None:
+    """Law 15: each row of the table is an edge of that machine, and each of its edges belongs to a row."""
+    rows = {(state, entry) for state, entries in TABLE.items() for entry in entries if isinstance(entry, Row)}
 
-    with pytest.raises(TableFault, match=r"^Idle on \w+: the machine does not know this row$"):
-        machine.compile_table(nobody)
+    assert {(edge.source, edge.row) for edge in EDGES} == rows
+
+
+def test_importing_turnwise_does_not_build_the_machine_of_the_library() -> None:
+    """Its edges are a fifth of all objects, and a conversation moves without it."""
+    program = (
+        "import sys, turnwise, turnwise.states.machine\n"
+        "assert 'transitions' not in sys.modules\n"
+        "assert turnwise.states.MACHINE is turnwise.states.machine.MACHINE\n"
+        "assert 'transitions' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
