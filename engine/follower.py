@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 from ..effects.clock import Clock
@@ -65,18 +65,23 @@ class Follower:
         """Nothing that is in flight is carried out here any more."""
         self._elsewhere = pending(self._projection.state) or _NOTHING
 
-    def waiting(self, *, for_people: bool = False) -> AbstractContextManager[None]:
-        """Return a context that lasts while somebody waits for the conversation, or also `for_people` to act on it in
-        another engine."""
-        return _Waiting(self, for_people)
+    @contextmanager
+    def waiting(self, *, for_people: bool = False) -> Iterator[None]:
+        """While this lasts, somebody waits for the conversation, or also `for_people` to act on it in another
+        engine."""
+        self.add_waiter(for_people=for_people)
+        try:
+            yield
+        finally:
+            self.remove_waiter(for_people=for_people)
 
-    def add_waiter(self, *, for_people: bool) -> None:
-        """Somebody waits from now on."""
+    def add_waiter(self, *, for_people: bool = False) -> None:
+        """Somebody waits from now on, as in `waiting`, which costs more. To be followed by `remove_waiter`."""
         self._waiting += 1
         self._waiting_for_people += for_people
         self._begin()
 
-    def remove_waiter(self, *, for_people: bool) -> None:
+    def remove_waiter(self, *, for_people: bool = False) -> None:
         """Somebody waits no longer."""
         self._waiting -= 1
         self._waiting_for_people -= for_people
@@ -118,20 +123,3 @@ class Follower:
         self._task = None
         if following.cancelled() or following.result():
             self._begin()  # somebody may have begun to wait again in the meantime
-
-
-class _Waiting:
-    """Lasts while somebody waits. Each caller of a turn enters one, so it is a class: a context manager made from a
-    generator takes three times as long."""
-
-    __slots__ = ("_follower", "_for_people")
-
-    def __init__(self, follower: Follower, for_people: bool) -> None:
-        self._follower = follower
-        self._for_people = for_people
-
-    def __enter__(self) -> None:
-        self._follower.add_waiter(for_people=self._for_people)
-
-    def __exit__(self, *error: object) -> None:
-        self._follower.remove_waiter(for_people=self._for_people)

@@ -80,7 +80,7 @@ class Loop:
         self.projection = projection
         self.feed = Feed(services.kept_updates)
         self.follower = Follower(self.catch_up, services.clock, projection)
-        self.turns = TurnWaiters(projection, self.follower.waiting)
+        self.turns = TurnWaiters(projection, self.follower)
         self.steps = StepReader(projection.read_entries)
         self._log = log
         self._history = history

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from contextvars import Context, copy_context
-from functools import partial
+from contextvars import copy_context
 from typing import Any
 
 
@@ -21,32 +20,43 @@ class ImmediateStart:
     """Starts the coroutines of one event loop. One that is started while another one runs begins in the next iteration,
     so that conversations which answer each other at once do not nest."""
 
-    __slots__ = ("_is_running",)
+    __slots__ = ("is_running",)
 
     def __init__(self) -> None:
-        self._is_running = False
+        self.is_running = False
+        """Whether a coroutine runs at this moment."""
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run the coroutine until its first wait, in a copy of the current context variables. Raises what it raises
         until then; what it raises later goes to the exception handler of the event loop."""
-        context = copy_context()
-        if self._is_running:
-            asyncio.get_running_loop().call_soon(self._advance, coroutine, context, context=context)
+        started = _Started(self, coroutine)
+        if self.is_running:
+            asyncio.get_running_loop().call_soon(started, context=started.context)
         else:
-            context.run(self._advance, coroutine, context)
+            started.context.run(started)
 
-    def _advance(self, coroutine: Coroutine[Any, Any, None], context: Context, _: object = None) -> None:
-        """Run the coroutine until it waits again, or ends."""
-        self._is_running = True
+
+class _Started:
+    """A coroutine that was started. Called, it goes on until the next wait, whose future calls it again: the coroutine
+    holds nothing else while it waits, since what waits is walked by the garbage collector."""
+
+    __slots__ = ("_coroutine", "_starter", "context")
+
+    def __init__(self, starter: ImmediateStart, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._starter = starter
+        self._coroutine = coroutine
+        self.context = copy_context()
+
+    def __call__(self, _: object = None) -> None:
+        self._starter.is_running = True
         try:
-            awaited = coroutine.send(None)
+            awaited = self._coroutine.send(None)
         except StopIteration:
             return
         finally:
-            self._is_running = False
-        advance = partial(self._advance, coroutine, context)
+            self._starter.is_running = False
         if awaited is None:  # it lets other work go on, as `asyncio.sleep(0)` does
-            asyncio.get_running_loop().call_soon(advance, context=context)
+            asyncio.get_running_loop().call_soon(self, context=self.context)
         else:
             awaited._asyncio_future_blocking = False  # as a task does: the future may be awaited elsewhere, too
-            awaited.add_done_callback(advance, context=context)
+            awaited.add_done_callback(self, context=self.context)

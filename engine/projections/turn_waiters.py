@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ...states.errors import Refused, StoreError, TurnwiseError
 from ...states.events import Answer
@@ -21,15 +20,27 @@ from .turn import QueuedTurn, RunningTurn, Turn
 from .turn_builder import waits_for_person
 from .turn_stops import TurnStops
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-@dataclass(eq=False, slots=True)
-class _Waiter(Generic[T]):
-    """A caller that waits for what `find` returns. It returns None as long as that is not there, and raises `Refused`
-    if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person."""
+class Follower(Protocol):
+    """What looks at the store while somebody waits for what another loop does."""
 
-    find: Callable[[], T | None]
+    def add_waiter(self) -> None:
+        """Somebody waits from now on."""
+
+    def remove_waiter(self) -> None:
+        """Somebody waits no longer."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter(Generic[K, T]):
+    """A caller that waits for what `find` returns for `key`. It returns None as long as that is not there, and raises
+    `Refused` if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person."""
+
+    find: Callable[[K], T | None]
+    key: K
     future: asyncio.Future[T]
     for_stop: bool
 
@@ -38,7 +49,7 @@ class _Waiter(Generic[T]):
         if self.future.done():
             return True
         try:
-            found = self.find()
+            found = self.find(self.key)
         except Refused as refused:
             self.future.set_exception(refused)
             return True
@@ -50,14 +61,14 @@ class _Waiter(Generic[T]):
 class TurnWaiters:
     """The callers that wait for turns of one conversation. Whoever advances the projection must call `notify`."""
 
-    __slots__ = ("_closed", "_projection", "_stops", "_waiters", "_waiting")
+    __slots__ = ("_closed", "_follower", "_projection", "_stops", "_waiters")
 
-    def __init__(self, projection: ConversationProjection, waiting: Callable[[], AbstractContextManager[None]]) -> None:
-        """`waiting` returns a context that lasts while somebody waits."""
+    def __init__(self, projection: ConversationProjection, follower: Follower) -> None:
+        """`follower` is told while somebody waits."""
         self._projection = projection
-        self._waiting = waiting
+        self._follower = follower
         self._stops = TurnStops(projection)
-        self._waiters: list[_Waiter[Any]] = []
+        self._waiters: list[_Waiter[Any, Any]] = []
         self._closed: TurnwiseError | None = None
 
     async def after(self, seq: int, number: int) -> Turn:
@@ -67,7 +78,7 @@ class TurnWaiters:
         earlier = await self._read_stop(number, seq)
         if earlier is not None:
             return earlier
-        return await self._wait_for(lambda: self._stops.remembered(number, seq))
+        return await self._wait_for(lambda wanted: self._stops.remembered(wanted, seq), number)
 
     async def newest(self) -> Turn:
         """Wait until the newest turn has ended or waits for a person, and return it. Raises `Refused`: `wrong_state` if
@@ -75,15 +86,15 @@ class TurnWaiters:
         number = self._projection.state.book.turn
         if not number:
             raise Refused("wrong_state", sentence="The conversation has had no turn yet.")
-        return await self._wait_for(partial(self._of_turn, number))
+        return await self._wait_for(self._of_turn, number)
 
     def of_message(self, message_id: str) -> Coroutine[Any, Any, Turn]:
         """Wait for the turn that takes this message. Raises `Refused` if none will, by itself."""
-        return self._wait_for(partial(self._of_message, message_id))
+        return self._wait_for(self._of_message, message_id)
 
     async def taken(self, message_id: str) -> int:
         """Wait until a turn has taken this message, and return its number. Raises `Refused` if none will, by itself."""
-        return await self._wait_for(partial(self._projection.turn_of, message_id), for_stop=False)
+        return await self._wait_for(self._projection.turn_of, message_id, for_stop=False)
 
     async def now(self, message_id: str) -> Turn:
         """Return the turn of this message as it is at this moment."""
@@ -118,16 +129,19 @@ class TurnWaiters:
                 waiter.future.set_exception(why)
         self._waiters.clear()
 
-    async def _wait_for(self, find: Callable[[], T | None], *, for_stop: bool = True) -> T:
+    async def _wait_for(self, find: Callable[[K], T | None], key: K, *, for_stop: bool = True) -> T:
         await self.read()
-        if (found := find()) is not None:
+        if (found := find(key)) is not None:
             return found
         if self._closed is not None:
             raise self._closed
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiters.append(_Waiter(find, future, for_stop))
-        with self._waiting():
+        self._waiters.append(_Waiter(find, key, future, for_stop))
+        self._follower.add_waiter()
+        try:
             return await future
+        finally:
+            self._follower.remove_waiter()
 
     async def read(self) -> None:
         """Read what turns are found in, unless it is in memory. Raises `StoreError`."""

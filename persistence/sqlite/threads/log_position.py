@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from ....states.events import DetailsChanged, Event, UserMessage
 from ...errors import StoreConflict
 from ...records.codec import EncodedStep
@@ -53,14 +51,16 @@ class LogPosition:
         self.is_titled = self.is_titled or isinstance(advance.details, UserMessage)
 
 
-@dataclass(slots=True)
-class Append:
-    """A step on its way to the disk, and the result that its caller waits for."""
+class Append(PendingResult):
+    """A step on its way to the disk, for which its caller waits."""
 
-    position: LogPosition
-    step: EncodedStep
-    outgoing: tuple[Outgoing, ...]
-    result: PendingResult = field(default_factory=PendingResult)
+    __slots__ = ("outgoing", "position", "step")
+
+    def __init__(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+        super().__init__()
+        self.position = position
+        self.step = step
+        self.outgoing = outgoing
 
     def advance(self) -> Advance:
         """Return the step as `LogPosition.advance` does."""

@@ -28,7 +28,6 @@ from ...records.outbox import Outgoing
 from ..file import transaction
 from ..file.failures import as_storage_failure
 from ..search.follower import Follower
-from ..tables.recorder import Advance
 from .commit_mode import CommitMode
 from .commits import Commits, LinkedStep
 from .gathering import Gathering
@@ -180,7 +179,7 @@ class Writer(Worker):
         """Store the steps at the head of the queue in the caller's thread, if that is possible at once. Returns whether
         the queue is empty then; otherwise the thread is to go on, also if a KeyboardInterrupt is raised here. To be
         called in an event loop."""
-        items, results = self.queue.items, list[PendingResult]()
+        items, results = self.queue.items, list[Append]()
         if not self._lock_soon():
             return False
         try:
@@ -188,7 +187,7 @@ class Writer(Worker):
                 batch = self._batch(items.popleft())
                 if not self._commit_batch_now(batch):
                     break
-                results += [append.result for append in batch]
+                results += batch
         finally:
             self.lock.release()
             PendingResult.report(results, asyncio.get_running_loop())
@@ -198,7 +197,7 @@ class Writer(Worker):
         """Store a batch as `_commit_now` does, or put it back in the queue."""
         is_stored = False
         try:
-            is_stored = self._commit_now([(append.position, step) for append, step in self._linked(batch)])
+            is_stored = self._commit_now(self._linked(batch))
         finally:
             if not is_stored:
                 self.queue.items.extendleft(reversed(batch))
@@ -222,27 +221,27 @@ class Writer(Worker):
         return True
 
     @staticmethod
-    def _linked(batch: Sequence[Append]) -> list[tuple[Append, Advance]]:
+    def _linked(batch: Sequence[Append]) -> list[LinkedStep]:
         """Return the steps of a batch that follow the newest ones. The results of the others are conflicts."""
-        steps: list[tuple[Append, Advance]] = []
+        steps: list[LinkedStep] = []
         for append in batch:
             try:
-                steps.append((append, append.advance()))
+                steps.append((append.position, append.advance()))
             except StoreConflict as conflict:
-                append.result.error = conflict
+                append.error = conflict
         return steps
 
     def _store(self, batch: list[Append]) -> None:
         self._set_for_thread()
         steps = self._linked(batch)
-        errors = self._commits.commit_each([(append.position, step) for append, step in steps])
-        for (append, step), error in zip(steps, errors, strict=True):
+        tried = [append for append in batch if append.error is None]
+        for append, (position, step), error in zip(tried, steps, self._commits.commit_each(steps), strict=True):
             if error is None:
-                append.position.move(step)
+                position.move(step)
                 self.follower.note(step.head.key)
             else:
-                append.result.error = as_storage_failure(self.name, error)
-        self.finish(append.result for append in batch)
+                append.error = as_storage_failure(self.name, error)
+        self.finish(batch)
 
     # --- receipts
 

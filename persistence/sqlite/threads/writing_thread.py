@@ -37,7 +37,7 @@ class WritingThread(ConnectionThread):
             return None
         append = Append(position, step, outgoing)
         self._worker.hand_in(append)
-        return append.result.future
+        return append.future
 
     async def index(self, scope: MemoryScope | None) -> bool:
         """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""

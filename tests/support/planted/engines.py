@@ -29,6 +29,7 @@ from turnwise.states import (
     Event,
     ExecuteTool,
     Failed,
+    LogEntry,
     Report,
     Resumed,
     State,
@@ -153,13 +154,13 @@ def forgets_tools(state: State, at: Any, left: frozenset[int]) -> Iterator[Repor
 class NotifiesTooFew(TurnWaiters):
     """It forgets who waits for a turn that fails."""
 
-    def __init__(self, projection: Any) -> None:
-        super().__init__(projection)
+    def __init__(self, projection: Any, follower: Any) -> None:
+        super().__init__(projection, follower)
         self.projection = projection
 
-    def notify(self) -> None:  # noqa: D102
+    def notify(self, entry: LogEntry) -> None:  # noqa: D102
         if not isinstance(self.projection.state, Failed):
-            super().notify()
+            super().notify(entry)
 
 
 class ShowsTooLittle(Feed):
