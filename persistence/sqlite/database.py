@@ -18,12 +18,10 @@ from sqlalchemy import Connection
 from ...states.errors import StoreError
 from ...states.values.memory import MemoryScope
 from ..errors import TracesLeft
-from ..records.codec import EncodedStep
-from ..records.outbox import Outgoing
 from .file.address import Address
 from .file.transaction import driver_of, within
 from .opening import open_for_reading, open_for_writing
-from .threads.log_position import LogPosition
+from .threads.log_position import Append
 from .threads.receipts import Receipt
 from .threads.thread import ConnectionThread, Opening, Worker
 from .threads.writing_thread import WritingThread
@@ -67,15 +65,13 @@ class Database:
         """Do `work` within one transaction that writes. If `work` raises, all of it is rolled back."""
         return await self.writing.run(partial(_within_transaction, work))
 
-    def append(
-        self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]
-    ) -> Awaitable[None] | None:
-        """Store a step behind `position`, which moves on. Returns what is to be awaited, or None if the step is stored.
+    def append(self, step: Append) -> Awaitable[None] | None:
+        """Store a step behind its position, which moves on. Returns what is to be awaited, or None if it is stored.
 
         Steps that wait at the same time are stored in one transaction. Steps and other writes keep their order. Raises
         `StoreConflict`; `SqliteLog.append` says the rest.
         """
-        return self.writing.append(position, step, outgoing)
+        return self.writing.append(step)
 
     def note(self, receipt: Receipt) -> None:
         """Store the receipt of a delivery, with the next commit or soon. Returns at once."""

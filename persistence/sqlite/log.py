@@ -14,7 +14,7 @@ from ..records.outbox import Outgoing
 from .database import Database
 from .reading import read_missed, read_request
 from .tables.recorder import OutboxKey, Postponement
-from .threads.log_position import LogPosition
+from .threads.log_position import Append, LogPosition
 from .threads.receipts import Receipt
 
 
@@ -42,7 +42,7 @@ class SqliteLog:
         found in the log then, it is not stored a second time.
         """
         outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets)) if targets else ()
-        stored = self._database.append(self._position, EncodedStep.of(event, step), outgoing)
+        stored = self._database.append(Append(self._position, EncodedStep.of(event, step), outgoing))
         if stored is not None:
             await stored
 

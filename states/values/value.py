@@ -78,7 +78,7 @@ def unvalidated(kind: Callable[F, V], /, *_: F.args, **fields: F.kwargs) -> V:
     For fields that are known to be valid: some follow from others, or from what was validated. Never for what foreign
     code has made.
     """
-    return _made(cast(type[V], kind), {**_defaults(kind), **fields}, set(fields))
+    return _made(cast(type[V], kind), {**_defaults(kind), **fields}, _given(tuple(fields)))
 
 
 def _made(kind: type[V], fields: dict[str, Any], given: set[str]) -> V:
@@ -88,6 +88,12 @@ def _made(kind: type[V], fields: dict[str, Any], given: set[str]) -> V:
     _put_extra(value, None)
     _put_private(value, None)
     return value
+
+
+@cache
+def _given(fields: tuple[str, ...]) -> set[str]:
+    """The names of fields that were given, as one set for all values that are made so: pydantic changes only copies."""
+    return set(fields)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, literal_column, update
 
@@ -29,15 +29,15 @@ class Head(NamedTuple):
     chain: bytes
 
 
-class Advance(NamedTuple):
+class Advance(Protocol):
     """A step on its way into the tables: it takes its conversation from `head` to `following`. `details` is its event
     if that changes what lists show."""
 
     head: Head
     following: Head
     step: EncodedStep
-    outgoing: tuple[Outgoing, ...] = ()
-    details: DetailsEvent | None = None
+    outgoing: tuple[Outgoing, ...]
+    details: DetailsEvent | None
 
 
 class OutboxKey(NamedTuple):
@@ -106,26 +106,33 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
     compared too, so that another conversation in the place of a deleted one is not taken for it. Raises sqlite3's
     IntegrityError if an event's id, or its effect's, is already in the log.
     """
-    heads: list[tuple[object, ...]] = []
-    rows: list[tuple[object, ...]] = []
-    sent: list[tuple[object, ...]] = []
-    for (key, before, previous), (_, seq, chain), step, outgoing, _ in steps:
-        # The last two columns of a step are the digest of its state and its link, which is empty until here; the first
-        # two of a head are the number and the link. The driver binds a bytearray at once. For bytes it looks for an
-        # adapter, which takes three times as long.
-        link = bytearray(chain)
-        heads.append((seq, link, *step.head, key, before, bytearray(previous)))
-        rows.append((key, *step.row[:-2], bytearray(step.row.state), link))
-        sent += [(key, one.target, one.effect_id, seq) for one in outgoing]
-    if driver.executemany(_ADVANCE, heads).rowcount != len(steps):
+    if driver.executemany(_ADVANCE, map(_head_values, steps)).rowcount != len(steps):
         return False
-    driver.executemany(_ADD_STEP, rows)
+    driver.executemany(_ADD_STEP, map(_step_values, steps))
+    sent = [(one.head.key, each.target, each.effect_id, one.following.seq) for one in steps for each in one.outgoing]
     if sent:
         driver.executemany(_SEND, sent)
-    for (key, _, _), _, _, _, details in steps:
-        if details is not None:
-            details_recorder.change(driver, key, details)
+    for one in steps:
+        if one.details is not None:
+            details_recorder.change(driver, one.head.key, one.details)
     return True
+
+
+# The driver takes the values of one row at a time, so that those of a whole batch never lie in memory. It binds a
+# bytearray at once; for bytes it looks for an adapter, which takes three times as long.
+
+
+def _head_values(one: Advance) -> tuple[object, ...]:
+    """Return the number and the link of the step, the other columns of its head, and the head that it follows."""
+    (key, before, previous), (_, seq, chain) = one.head, one.following
+    return (seq, bytearray(chain), *one.step.head, key, before, bytearray(previous))
+
+
+def _step_values(one: Advance) -> tuple[object, ...]:
+    """Return the columns of the step. The last two are the digest of its state and its link, which is empty until
+    here."""
+    row = one.step.row
+    return (one.head.key, *row[:-2], bytearray(row.state), bytearray(one.following.chain))
 
 
 def write_again(driver: sqlite3.Connection, head: Head) -> bool:

@@ -12,19 +12,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from ...errors import StoreConflict
 from ..file import transaction
 from ..file.failures import is_locked
 from ..tables import recorder
-from ..tables.recorder import Advance
 from .inline_commits import InlineCommits
-from .log_position import LogPosition
+from .log_position import Append
 from .receipts import PendingReceipts
-
-LinkedStep: TypeAlias = tuple[LogPosition, Advance]
-"""A step that is linked to the newest one of its log, and the position of that log, which moves once it is stored."""
 
 
 class MovedOn(Exception):
@@ -49,59 +44,59 @@ class Commits:
         self._inline = inline
         self._monotonic = monotonic
 
-    def commit(self, steps: Sequence[LinkedStep], *, in_thread: bool = False) -> None:
-        """Commit steps of different conversations, all or none. Raises `MovedOn` if one of them does not follow the
-        newest step of its conversation, and what the driver raises."""
+    def commit(self, steps: Sequence[Append], *, in_thread: bool = False) -> None:
+        """Commit linked steps of different conversations, all or none. Raises `MovedOn` if one of them does not follow
+        the newest step of its conversation, and what the driver raises."""
         if not steps:
             return
         begun = self._monotonic()
         try:
             with transaction.writing(self._driver):
-                if not recorder.advance(self._driver, [step for _, step in steps]):
+                if not recorder.advance(self._driver, steps):
                     raise MovedOn
                 if self._receipts:
                     self._receipts.write(self._driver)
         except BaseException as error:  # a KeyboardInterrupt may come behind the commit, too
-            for position, step in steps:
-                _note_doubt(error, position, step)
+            for step in steps:
+                _note_doubt(error, step)
             raise
         self._receipts.clear()
         self._inline.measured(self._monotonic() - begun, len(steps), at_most=in_thread)
 
-    def commit_each(self, steps: Sequence[LinkedStep]) -> list[Exception | None]:
-        """Commit steps of different conversations in the writing thread, all together if possible. Returns for each of
-        them why it could not be stored, or None."""
+    def commit_each(self, steps: Sequence[Append]) -> list[Exception | None]:
+        """Commit linked steps of different conversations in the writing thread, all together if possible. Returns for
+        each of them why it could not be stored, or None."""
         try:
             self.commit(steps, in_thread=True)
             return [None] * len(steps)
         except Exception as error:
             errors: list[Exception | None] = []
             locked = error if is_locked(error) else None
-            for position, step in steps:
-                failed = locked or self._commit_alone(position, step)
+            for step in steps:
+                failed = locked or self._commit_alone(step)
                 locked = failed if failed is not None and is_locked(failed) else None
                 errors.append(failed)
             return errors
 
-    def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
+    def _commit_alone(self, step: Append) -> Exception | None:
         """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
         following = step.following
         try:
             with transaction.writing(self._driver):
                 stored = recorder.advance(self._driver, [step])
-                if not stored and position.in_doubt == following.chain:
+                if not stored and step.position.in_doubt == following.chain:
                     stored = recorder.write_again(self._driver, following)
         except sqlite3.IntegrityError as error:
             conflict = StoreConflict("The request, or the answer to the effect, is already in the log.")
             conflict.__cause__ = error
             return conflict
         except Exception as error:
-            _note_doubt(error, position, step)
+            _note_doubt(error, step)
             return error
         return None if stored else StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
 
 
-def _note_doubt(error: BaseException, position: LogPosition, step: Advance) -> None:
+def _note_doubt(error: BaseException, step: Append) -> None:
     """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
     if not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error)):
-        position.in_doubt = step.following.chain
+        step.position.in_doubt = step.following.chain

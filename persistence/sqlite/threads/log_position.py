@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ....states.events import DetailsChanged, Event, UserMessage
+from ....states.events import DetailsChanged, UserMessage
 from ...errors import StoreConflict
 from ...records.codec import EncodedStep
 from ...records.digests import link
 from ...records.outbox import Outgoing
 from ..tables.details_recorder import DetailsEvent
-from ..tables.recorder import Advance, Head
+from ..tables.recorder import Head
 from .pending_result import PendingResult
 
 
@@ -31,30 +31,20 @@ class LogPosition:
         self.is_titled = is_titled
         self.in_doubt: bytes | None = None
 
-    def advance(self, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> Advance:
-        """Return a step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
-        key, seq, chain = head = self.head
-        if step.row.seq != seq + 1:
-            raise StoreConflict("The step does not follow the newest step of its conversation.")
-        following = Head(key, seq + 1, link(chain, step.content))
-        return Advance(head, following, step, outgoing, self._details_event(step.event))
-
-    def _details_event(self, event: Event) -> DetailsEvent | None:
-        """Return the event if storing it changes what lists show of the conversation."""
-        if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not self.is_titled):
-            return event
-        return None
-
-    def move(self, advance: Advance) -> None:
+    def note_stored(self, step: Append) -> None:
         """Stand behind a step that was stored."""
-        self.head, self.in_doubt = advance.following, None
-        self.is_titled = self.is_titled or isinstance(advance.details, UserMessage)
+        self.head, self.in_doubt = step.following, None
+        self.is_titled = self.is_titled or isinstance(step.details, UserMessage)
 
 
 class Append(PendingResult):
-    """A step on its way to the disk, for which its caller waits."""
+    """A step on its way into the tables, which take it as an `Advance`, and its outcome. It is one object, because the
+    garbage collector walks what waits.
 
-    __slots__ = ("outgoing", "position", "step")
+    It is stored behind `position`; `head`, `following` and `details` are there once it is linked.
+    """
+
+    __slots__ = ("details", "following", "head", "outgoing", "position", "step")
 
     def __init__(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         super().__init__()
@@ -62,6 +52,17 @@ class Append(PendingResult):
         self.step = step
         self.outgoing = outgoing
 
-    def advance(self) -> Advance:
-        """Return the step as `LogPosition.advance` does."""
-        return self.position.advance(self.step, self.outgoing)
+    def link(self) -> None:
+        """Link the step to the newest one. Raises `StoreConflict` if it does not follow that."""
+        self.head = key, seq, chain = self.position.head
+        if self.step.row.seq != seq + 1:
+            raise StoreConflict("The step does not follow the newest step of its conversation.")
+        self.following = Head(key, seq + 1, link(chain, self.step.content))
+        self.details = self._details_event()
+
+    def _details_event(self) -> DetailsEvent | None:
+        """Return the event if storing it changes what lists show of the conversation."""
+        event = self.step.event
+        if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not self.position.is_titled):
+            return event
+        return None

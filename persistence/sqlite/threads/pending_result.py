@@ -9,22 +9,35 @@ from typing import Any
 
 
 class PendingResult:
-    """The outcome of one piece of work. The task that hands the work in creates it and awaits `future`.
+    """The outcome of one piece of work, for the task that hands the work in.
 
     A caller that was cancelled, or whose event loop is closed, receives nothing.
     """
 
-    __slots__ = ("_loop", "error", "future", "value")
+    __slots__ = ("_future", "_loop", "error", "value")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
         self.value: Any = None
         self.error: BaseException | None = None
 
+    def expect(self) -> asyncio.Future[Any]:
+        """Return what the caller awaits. To be called once, before the work is handed in."""
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Any] = self._loop.create_future()
+        return self._future
+
+    def settle(self) -> None:
+        """Give the caller the outcome. To be called in the thread of its event loop."""
+        if self._future.done():
+            return
+        if self.error is None:
+            self._future.set_result(self.value)
+        else:
+            self._future.set_exception(self.error)
+
     @staticmethod
     def report(results: Iterable[PendingResult], here: asyncio.AbstractEventLoop | None = None) -> None:
-        """Give each caller its `value` or its `error`. May be called from any thread; `here` is the event loop that
+        """Give each caller the `value` or the `error`. May be called from any thread; `here` is the event loop that
         runs in it, if one does.
 
         Another event loop is woken once for all of its results, because waking it costs more than committing a step.
@@ -42,9 +55,4 @@ class PendingResult:
 
 def _settle(results: list[PendingResult]) -> None:
     for result in results:
-        if result.future.done():
-            continue
-        if result.error is None:
-            result.future.set_result(result.value)
-        else:
-            result.future.set_exception(result.error)
+        result.settle()

@@ -9,6 +9,7 @@ and the queue empty may use the connection in between (`inline_commits` says whe
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import weakref
 from collections.abc import Callable, Iterable
@@ -164,7 +165,7 @@ class ConnectionThread:
         closing = self._hand_in(self._worker.close)
         self._closed = True
         self._worker.queue.put(END)
-        await closing.future
+        await closing
 
     def check_open(self) -> None:
         """Raise `StoreError` once it is closed."""
@@ -172,13 +173,14 @@ class ConnectionThread:
             raise StoreError(f"{self._worker.name} is closed.")
 
     async def _done(self, work: Callable[[], Any]) -> Any:
-        return await self._hand_in(work).future
+        return await self._hand_in(work)
 
-    def _hand_in(self, work: Callable[[], Any]) -> PendingResult:
+    def _hand_in(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         self.check_open()
         result = PendingResult()
+        expected = result.expect()
         self._worker.queue.put(Job(work, result))
-        return result
+        return expected
 
 
 def in_thread(worker: Worker) -> Callable[[], None]:

@@ -23,16 +23,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...errors import StoreConflict
-from ...records.codec import EncodedStep
-from ...records.outbox import Outgoing
 from ..file import transaction
 from ..file.failures import as_storage_failure
 from ..search.follower import Follower
 from .commit_mode import CommitMode
-from .commits import Commits, LinkedStep
+from .commits import Commits
 from .gathering import Gathering
 from .inline_commits import LONGEST, InlineCommits
-from .log_position import Append, LogPosition
+from .log_position import Append
 from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
 from .thread import Opening, Worker
@@ -128,16 +126,19 @@ class Writer(Worker):
 
     # --- steps
 
-    def commit_inline(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> bool:
+    def commit_inline(self, step: Append) -> bool:
         """Store a step in the caller's thread, if that is worth it and possible at once. Returns whether it is stored.
 
         A step that was not stored is to be handed in, also one whose commit failed. Raises `StoreConflict` if the step
         does not follow the newest one.
         """
-        if not self.inline.allow(position.head.key) or not self._lock_soon():
+        if not self.inline.allow(step.position.head.key) or not self._lock_soon():
             return False
         try:
-            return not self._take_receipts() and self._commit_now([(position, position.advance(step, outgoing))])
+            if self._take_receipts():
+                return False
+            step.link()
+            return self._commit_now((step,))
         finally:
             self.lock.release()
 
@@ -203,44 +204,46 @@ class Writer(Worker):
                 self.queue.items.extendleft(reversed(batch))
         return is_stored
 
-    def _commit_now(self, steps: Sequence[LinkedStep]) -> bool:
-        """Store steps without waiting for anything but the disk. Returns whether that succeeded."""
+    def _commit_now(self, steps: Sequence[Append]) -> bool:
+        """Store linked steps without waiting for anything but the disk. Returns whether that succeeded."""
         try:
             self._mode.set_inline(self._driver)
             self._commits.commit(steps)
         except Exception:
             return False  # whatever it was, the thread tries again and tells the caller
         had_nothing_to_do = not self.follower
-        for position, advance in steps:
-            position.move(advance)
-            self._mode.count(advance.step)
-            self.follower.note(advance.head.key)
+        for step in steps:
+            step.position.note_stored(step)
+            self._mode.count(step.step)
+            self.follower.note(step.head.key)
         self.follower.postpone()
         if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
             self._wake()
         return True
 
     @staticmethod
-    def _linked(batch: Sequence[Append]) -> list[LinkedStep]:
-        """Return the steps of a batch that follow the newest ones. The results of the others are conflicts."""
-        steps: list[LinkedStep] = []
-        for append in batch:
+    def _linked(batch: Sequence[Append]) -> list[Append]:
+        """Link the steps of a batch, and return those that follow the newest ones. The results of the others are
+        conflicts."""
+        steps: list[Append] = []
+        for step in batch:
             try:
-                steps.append((append.position, append.advance()))
+                step.link()
             except StoreConflict as conflict:
-                append.error = conflict
+                step.error = conflict
+            else:
+                steps.append(step)
         return steps
 
     def _store(self, batch: list[Append]) -> None:
         self._set_for_thread()
         steps = self._linked(batch)
-        tried = [append for append in batch if append.error is None]
-        for append, (position, step), error in zip(tried, steps, self._commits.commit_each(steps), strict=True):
+        for step, error in zip(steps, self._commits.commit_each(steps), strict=True):
             if error is None:
-                position.move(step)
+                step.position.note_stored(step)
                 self.follower.note(step.head.key)
             else:
-                append.error = as_storage_failure(self.name, error)
+                step.error = as_storage_failure(self.name, error)
         self.finish(batch)
 
     # --- receipts

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ....states.values.memory import MemoryScope
-from ...records.codec import EncodedStep
-from ...records.outbox import Outgoing
 from ..search.follower import Follower
-from .log_position import Append, LogPosition
+from .log_position import Append
 from .receipts import Receipt
 from .thread import ConnectionThread
 from .writer import Writer
@@ -24,20 +22,18 @@ class WritingThread(ConnectionThread):
         """Start a thread for the database that is called `name` in errors."""
         return cls(Writer(name, in_memory=in_memory))
 
-    def append(
-        self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]
-    ) -> asyncio.Future[None] | None:
-        """Store a step behind `position`, which moves on. Returns what is to be awaited, or None if the step is stored.
-        A caller that is cancelled stops waiting, but the step is stored.
+    def append(self, step: Append) -> asyncio.Future[None] | None:
+        """Store a step behind its position, which moves on. Returns what is to be awaited, or None if the step is
+        stored. A caller that is cancelled stops waiting, but the step is stored.
 
         Raises `StoreConflict` and `StorageFailed`, here or when it is awaited; then nothing of the step is stored.
         """
         self.check_open()
-        if self._worker.commit_inline(position, step, outgoing):
+        if self._worker.commit_inline(step):
             return None
-        append = Append(position, step, outgoing)
-        self._worker.hand_in(append)
-        return append.future
+        expected = step.expect()
+        self._worker.hand_in(step)
+        return expected
 
     async def index(self, scope: MemoryScope | None) -> bool:
         """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""

@@ -28,7 +28,7 @@ from ....persistence.sqlite.file.connection import Mode, configured, connect
 from ....persistence.sqlite.store import SqliteStore
 from ....persistence.sqlite.tables import conversation_records
 from ....persistence.sqlite.tables.migrate import migrate
-from ....persistence.sqlite.threads.log_position import LogPosition
+from ....persistence.sqlite.threads.log_position import Append, LogPosition
 from ....persistence.sqlite.threads.thread import ConnectionThread, Worker
 from ....persistence.sqlite.threads.writer import Writer
 from ....persistence.sqlite.threads.writing_thread import WritingThread
@@ -205,9 +205,9 @@ class _ObservedWriter(Writer):
         self._before = before
         self._after = after
 
-    def commit_inline(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> bool:
+    def commit_inline(self, step: Append) -> bool:
         """Store a step inline, if that is possible, and look at the file."""
-        return self._observe(partial(super().commit_inline, position, step, outgoing))
+        return self._observe(partial(super().commit_inline, step))
 
     def commit_queued(self) -> bool:
         """Store the steps that wait inline, if that is possible, and look at the file."""
@@ -232,21 +232,19 @@ class _CheckedDatabase(Database):
         super().__init__(Address("The file"), reader, writer)
         self._storage = storage
 
-    def append(
-        self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]
-    ) -> Coroutine[Any, Any, None]:
+    def append(self, step: Append) -> Coroutine[Any, Any, None]:
         """Store a step, and look whether it stands in the file."""
-        return self._append(position, step, outgoing)
+        return self._append(step)
 
-    async def _append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+    async def _append(self, step: Append) -> None:
         try:
-            stored = super().append(position, step, outgoing)
+            stored = super().append(step)
             if stored is not None:
                 await stored
         except StoreConflict:
-            self._storage.check_conflict(position, step)
+            self._storage.check_conflict(step.position, step.step)
             raise
-        self._storage.check_stored(position.head.key, step, outgoing)
+        self._storage.check_stored(step.position.head.key, step.step, step.outgoing)
 
 
 @cache
