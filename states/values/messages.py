@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from .acts import Act, ActKind, Audience
 from .images import Image, Images
@@ -92,6 +92,9 @@ class Usage(Value):
     `cached_tokens` are those of the input that the provider read from its cache, and `reasoning_tokens` those of the
     output that the model spent on thinking; both are 0 where the provider does not say.
     """
+
+    # A price that is no number is not known, and the answer that it belongs to counts all the same.
+    model_config: ClassVar[ConfigDict] = ConfigDict(ser_json_inf_nan="null")
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)

@@ -46,8 +46,10 @@ _put_fields, _put_fields_set, _put_extra, _put_private = (
 class Value(BaseModel):
     """Frozen, closed, exact data."""
 
+    # A number that JSON does not have, such as NaN, is written by its name, and refused where it is read. Written as
+    # null it would be read back as something else.
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, ser_json_inf_nan="constants"
     )
 
     def replace(self, /, **changes: Any) -> Self:

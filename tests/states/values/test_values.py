@@ -20,6 +20,7 @@ from turnwise.states import (
     Event,
     Heard,
     Idle,
+    LlmFailed,
     LlmResponse,
     Opened,
     Policy,
@@ -169,6 +170,24 @@ class TestEventsOfOthers:
 
         with pytest.raises(ValueError):
             exact(built)
+
+    @pytest.mark.parametrize("number", [float("nan"), float("inf")])
+    def test_a_number_that_json_does_not_have_is_refused(self, number: float) -> None:
+        """In a block, also deep inside, and in a field: none of them becomes null."""
+        blocks = [{"sealed": number}, {"sealed": [{"n": number}]}]
+        built: list[Event] = [LlmResponse(effect_id=1, at=NOON).replace(opaque=(block,)) for block in blocks]
+        built.append(LlmFailed(effect_id=1, at=NOON, kind="network", sentence="No.").replace(retry_after=number))
+
+        for event in built:
+            with pytest.raises(ValueError):
+                exact(event)
+
+    @pytest.mark.parametrize("cost", [float("nan"), float("inf")])
+    def test_a_price_that_json_does_not_have_is_unknown(self, cost: float) -> None:
+        """The answer counts, whatever a table of prices says of it."""
+        built = LlmResponse(effect_id=1, at=NOON, usage=Usage(input_tokens=1).replace(cost=cost))
+
+        assert exact(built) == built.replace(usage=Usage(input_tokens=1))
 
     @pytest.mark.filterwarnings("ignore")
     def test_a_field_of_another_type_is_refused_though_it_reads_alike(self) -> None:
