@@ -88,7 +88,8 @@ class _AbortableAround:
 class InProcessDispatcher:
     """Carries out effects as tasks of the running event loop.
 
-    `answer(conversation_id, answer)` takes the answers of awaited effects. It is called from the event loop.
+    `answer(conversation_id, answer)` takes the answers of awaited effects. It is called from the event loop. If it
+    raises `InvalidInput` for the answer of a performer, as `Engine.answer` does, the performer has failed.
     """
 
     def __init__(

@@ -1,5 +1,8 @@
 """Hands the answers of a dispatcher to their conversations.
 
+Every answer comes through here, whoever made it, and is validated here once: what is damaged would reach the log, which
+could not be read again.
+
 A conversation that is in memory takes its answer at once. Another one is loaded first, which takes a task of its own,
 because a dispatcher does not wait.
 """
@@ -13,7 +16,7 @@ from collections.abc import Callable
 from ..states.errors import EngineClosed, StoreError, UnknownConversation
 from ..states.events import Answer
 from .conversations.registry import ConversationRegistry
-from .requests import check_answer, checked_id
+from .requests import checked_answer, checked_id
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -27,12 +30,13 @@ class AnswerIntake:
         self._loading: set[asyncio.Task[None]] = set()
 
     def take(self, conversation_id: str, answer: Answer) -> None:
-        """Hand in an answer, and return at once. Raises `InvalidInput` for what is not an answer."""
+        """Hand in an answer, and return at once. Raises `InvalidInput` for what is not an answer, or does not hold what
+        it declares; then nothing has happened."""
         asyncio.get_running_loop()  # raises RuntimeError in another thread
-        check_answer(answer)
         checked_id(conversation_id)
-        if not self._registry.answer(conversation_id, answer) and not self._is_closing():
-            task = asyncio.ensure_future(self._load_and_answer(conversation_id, answer))
+        stored = checked_answer(answer)
+        if not self._registry.answer(conversation_id, stored) and not self._is_closing():
+            task = asyncio.ensure_future(self._load_and_answer(conversation_id, stored))
             self._loading.add(task)
             task.add_done_callback(self._loading.discard)
 

@@ -17,7 +17,8 @@ from ..states.step import Step
 class Dispatcher(Protocol):
     """Carries out the effects of committed steps, or has them carried out elsewhere.
 
-    Results come back through `Engine.answer`. `effects.dispatcher.InProcessDispatcher` runs them as tasks; a
+    Results come back through `Engine.answer`, which raises `InvalidInput` for an answer that does not hold what it
+    declares: its effect then still waits for one. `effects.dispatcher.InProcessDispatcher` runs effects as tasks; a
     dispatcher that hands them to another program need not do anything when a conversation closes. An engine does not
     end its dispatcher: whoever made it does, after the engine has closed.
     """

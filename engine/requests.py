@@ -104,10 +104,17 @@ def ids_of_key(key: str) -> Iterator[str]:
         yield id_of_key(f"{key}~{number}")
 
 
-def check_answer(answer: Answer) -> None:
-    """Raise `InvalidInput` for what a dispatcher hands in, unless it is an answer."""
+def checked_answer(answer: Answer) -> Answer:
+    """Return what a dispatcher hands in, as the log will hold it. Raises `InvalidInput` for what is not an answer.
+
+    An answer can be made without validation, so it is validated here, whoever made it, and nowhere behind this.
+    """
     if not isinstance(answer, Answer):
         raise InvalidInput("What a dispatcher hands in is an answer to an effect.")
+    try:
+        return exact(answer)
+    except ValueError as error:
+        raise InvalidInput("The answer does not hold what it declares.") from error
 
 
 def checked_policy(policy: Policy) -> Policy:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import AwareDatetime, BaseModel
 
@@ -82,7 +82,7 @@ def redacted_event(event: E, redaction: Redaction) -> E:
     """Return the event without secrets, or the same object if it has none. Raises ValueError if what is left is not
     valid."""
     redacted = _redacted_value(event, redaction)
-    return event if redacted is event else cast(E, exact(redacted))
+    return event if redacted is event else exact(redacted)
 
 
 @cache

@@ -10,7 +10,7 @@ What a conversation asks for in return is in `effects`.
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, TypeVar, cast
 
 from pydantic import Field
 
@@ -113,8 +113,10 @@ EVENTS = members(AnyEvent, Event)
 
 _KNOWN = frozenset(EVENTS)
 
+E = TypeVar("E", bound=Event)
 
-def exact(event: Event) -> Event:
+
+def exact(event: E) -> E:
     """The event as it will be read back from the log.
 
     Call this where foreign code hands in an event, since a pydantic model can be constructed without validation. Raises
@@ -125,4 +127,4 @@ def exact(event: Event) -> Event:
         raise ValueError("this is not an event that a conversation knows")
     # Each answer comes through here, so pydantic-core is called without what `model_dump_json` and a union add to it.
     written = event.__pydantic_serializer__.to_json(event, exclude_defaults=True, warnings="error")
-    return cast(Event, kind.__pydantic_validator__.validate_json(written))
+    return cast(E, kind.__pydantic_validator__.validate_json(written))

@@ -62,6 +62,12 @@ NASTY: dict[str, Any] = {
 
 Door = Callable[[Engine, Conversation, Any], Awaitable[Any]]
 
+
+async def hand_in(engine: Engine, conversation: Conversation, value: Any) -> None:
+    """Hand in an answer, as a dispatcher does."""
+    engine.answer(conversation.id, value)
+
+
 DOORS: dict[str, Door] = {
     "send": lambda engine, c, value: c.send(value),
     "send, id": lambda engine, c, value: c.send("Hi", message_id=value or 5),
@@ -96,6 +102,13 @@ DOORS: dict[str, Door] = {
     "dispatch, answer": lambda engine, c, value: c.dispatch(
         LlmResponse.model_construct(type="llm_response", effect_id=value, at=NOON, content="forged")
     ),
+    "hand in": lambda engine, c, value: hand_in(engine, c, value),
+    "hand in, text": lambda engine, c, value: hand_in(
+        engine, c, LlmResponse.model_construct(type="llm_response", effect_id=1, at=NOON, content=value)
+    ),
+    "hand in, block": lambda engine, c, value: hand_in(
+        engine, c, LlmResponse.model_construct(type="llm_response", effect_id=1, at=NOON, opaque=({"sealed": value},))
+    ),
     "create, system": lambda engine, c, value: engine.create(system=value),
     "create, policy": lambda engine, c, value: engine.create(policy=value or 5),
     "create, broken policy": lambda engine, c, value: engine.create(
@@ -110,6 +123,8 @@ DOORS: dict[str, Door] = {
 UNDEMANDING = {
     *(("approve, arguments", kind) for kind in ("nothing", "a number", "two megabytes", "many")),
     ("dispatch, answer", "a number"),
+    ("hand in, text", "two megabytes"),
+    *(("hand in, block", kind) for kind in ("nothing", "a number", "two megabytes", "a generator", "many")),
 }
 """What is nothing special there. An answer that nobody waits for is late, and ignored."""
 

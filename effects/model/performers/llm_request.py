@@ -90,12 +90,13 @@ class LlmRequestPerformer:
             model=model,
             digest=digest,
         )
-        # A dispatcher of the application may hand in what this returns as it is.
+        # What a model has filled with lists and dicts, as decoded JSON has them, becomes what the fields declare. What
+        # cannot is the error of this performer, whichever dispatcher hands its answer in.
         return response if _is_plain(response) else LlmResponse(**vars(response))
 
 
 def _is_plain(response: LlmResponse) -> bool:
-    """Whether the fields that are taken from an answer as they are need no validation. A model may be anybody's."""
+    """Whether the fields that are taken from an answer as they are need no conversion. A model may be anybody's."""
     fields = vars(response)
     reason = fields["finish_reason"]
     return fields["opaque"] == () and type(reason) is str and reason.isascii() and type(fields["usage"]) is Usage
