@@ -24,8 +24,8 @@ SENDING_GRACE = 5.0
 that hang."""
 
 
-class Carrier(Protocol):
-    """What carries out the effects of conversations, and knows each conversation that has any."""
+class PerformingDispatcher(Protocol):
+    """A dispatcher that carries out effects itself, and knows each conversation that has any."""
 
     def perform(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, Answer | None]:
         """Carry out one effect, and return its answer."""
@@ -41,19 +41,19 @@ class Carrier(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Carried:
+class _DispatchedEffect:
     """An effect that waits for its turn, or that was started, and then has a `task`; and whether somebody has aborted
     it, or its conversation closes. `aborting` tells its performer to stop."""
 
     effect: Any
     context: EffectContext
     task: asyncio.Task[Answer | None] = field(init=False)
-    then: Callable[[_Carried], None] = field(init=False)
+    then: Callable[[_DispatchedEffect], None] = field(init=False)
     aborting: asyncio.Task[None] | None = None
     is_aborted: bool = False
     is_stopping: bool = False
 
-    def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Carried], None]) -> None:
+    def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_DispatchedEffect], None]) -> None:
         """Start the task. `then` is called when it has ended, also if it was cancelled before it began."""
         self.then = then
         self.task = asyncio.create_task(performing)
@@ -66,15 +66,15 @@ class _Carried:
 class ConversationEffects:
     """The effects of one conversation that wait or run."""
 
-    __slots__ = ("_answers", "_carrier", "_conversation_id", "_queue", "_running", "_sending")
+    __slots__ = ("_answers", "_conversation_id", "_dispatcher", "_queue", "_running", "_sending")
 
-    def __init__(self, conversation_id: str, carrier: Carrier, answers: AnswerSender) -> None:
+    def __init__(self, conversation_id: str, dispatcher: PerformingDispatcher, answers: AnswerSender) -> None:
         self._conversation_id = conversation_id
-        self._carrier = carrier
+        self._dispatcher = dispatcher
         self._answers = answers
-        self._queue: list[_Carried] = []
-        self._sending: _Carried | None = None
-        self._running: dict[int, _Carried] = {}
+        self._queue: list[_DispatchedEffect] = []
+        self._sending: _DispatchedEffect | None = None
+        self._running: dict[int, _DispatchedEffect] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -86,7 +86,7 @@ class ConversationEffects:
     def enqueue(self, effect: Effect, context: EffectContext) -> None:
         """Start the effect once everything that was said before it has been tried."""
         if not self._is_known(effect):
-            self._queue.append(_Carried(effect, context))
+            self._queue.append(_DispatchedEffect(effect, context))
 
     def start_next(self) -> None:
         """Start what waits, up to the next delivery that has to be tried first."""
@@ -94,14 +94,14 @@ class ConversationEffects:
             queued = self._queue.pop(0)
             if isinstance(queued.effect, OutgoingEffect):
                 self._sending = queued
-                queued.begin(self._carrier.perform(queued.effect, queued.context), self._sent)
+                queued.begin(self._dispatcher.perform(queued.effect, queued.context), self._sent)
             else:
                 self._run(queued)
 
     def start(self, effect: Any, context: EffectContext) -> None:
         """Start an awaited effect."""
         if not self._is_known(effect):
-            self._run(_Carried(effect, context))
+            self._run(_DispatchedEffect(effect, context))
 
     def _is_known(self, effect: Any) -> bool:
         """Whether this awaited effect runs or waits here already. A conversation that is taken over asks again for what
@@ -111,9 +111,9 @@ class ConversationEffects:
         waiting = (queued.effect for queued in self._queue if isinstance(queued.effect, AwaitedEffect))
         return effect.effect_id in self._running or any(one.effect_id == effect.effect_id for one in waiting)
 
-    def _run(self, carried: _Carried) -> None:
-        self._running[carried.effect.effect_id] = carried
-        carried.begin(self._carrier.perform(carried.effect, carried.context), self._finished)
+    def _run(self, dispatched: _DispatchedEffect) -> None:
+        self._running[dispatched.effect.effect_id] = dispatched
+        dispatched.begin(self._dispatcher.perform(dispatched.effect, dispatched.context), self._finished)
 
     # --- ending
 
@@ -128,21 +128,21 @@ class ConversationEffects:
                 self._abort_queued(queued)
                 return
 
-    def _abort_running(self, running: _Carried) -> None:
+    def _abort_running(self, running: _DispatchedEffect) -> None:
         if running.is_aborted:
             return
         running.is_aborted = True
-        aborting = self._carrier.aborting(running.effect, running.context)
+        aborting = self._dispatcher.aborting(running.effect, running.context)
         if aborting is None:
             running.task.cancel()
         else:
             running.aborting = asyncio.ensure_future(self._tell(running, aborting))
 
-    def _abort_queued(self, queued: _Carried) -> None:
+    def _abort_queued(self, queued: _DispatchedEffect) -> None:
         """Drop an effect that has not started here. An earlier process may have started it, so the performer is told
         all the same; until it was, the effect counts as running."""
         effect = queued.effect
-        aborting = self._carrier.aborting(effect, queued.context)
+        aborting = self._dispatcher.aborting(effect, queued.context)
         if aborting is None:
             self._answers.send_acknowledgement(effect, queued.context)
         else:
@@ -150,16 +150,16 @@ class ConversationEffects:
             queued.is_aborted = True
             queued.begin(self._drop(queued, aborting), self._finished)
 
-    async def _drop(self, queued: _Carried, aborting: Coroutine[Any, Any, None]) -> None:
+    async def _drop(self, queued: _DispatchedEffect, aborting: Coroutine[Any, Any, None]) -> None:
         """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
         await self._has_told(queued, aborting)
 
-    async def _tell(self, running: _Carried, aborting: Coroutine[Any, Any, None]) -> None:
+    async def _tell(self, running: _DispatchedEffect, aborting: Coroutine[Any, Any, None]) -> None:
         """Tell the performer of a running effect. If that fails, the performer is cancelled."""
         if not await self._has_told(running, aborting):
             running.task.cancel()
 
-    async def _has_told(self, queued: _Carried, aborting: Coroutine[Any, Any, None]) -> bool:
+    async def _has_told(self, queued: _DispatchedEffect, aborting: Coroutine[Any, Any, None]) -> bool:
         try:
             await aborting
         except Exception:
@@ -168,7 +168,7 @@ class ConversationEffects:
             return False
         return True
 
-    def _finished(self, running: _Carried) -> None:
+    def _finished(self, running: _DispatchedEffect) -> None:
         """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
         is_cancelled = running.task.cancelled()
         # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
@@ -189,9 +189,9 @@ class ConversationEffects:
         else:
             # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.
             self._answers.send_failure(effect, context, error)
-        self._carrier.forget_if_idle(self._conversation_id)
+        self._dispatcher.forget_if_idle(self._conversation_id)
 
-    def _sent(self, running: _Carried) -> None:
+    def _sent(self, running: _DispatchedEffect) -> None:
         """Go on behind a delivery that was tried."""
         if not running.task.cancelled() and running.task.exception() is not None:
             effect, error = running.effect, running.task.exception()
@@ -199,9 +199,9 @@ class ConversationEffects:
                 logger.error("A performer failed on %s, which nobody awaits.", effect.type, exc_info=error)
         self._sending = None
         self.start_next()
-        self._carrier.forget_if_idle(self._conversation_id)
+        self._dispatcher.forget_if_idle(self._conversation_id)
 
-    def _to_send(self) -> list[_Carried]:
+    def _to_send(self) -> list[_DispatchedEffect]:
         sending = [] if self._sending is None else [self._sending]
         return sending + [queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect)]
 
