@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...effects.context import EffectContext
-from ...states.effects import CONTROL, ControlEffect, Effect
+from ...states.effects import ControlEffect, Effect
 from ..ports import Dispatcher
-
-_CONTROL = frozenset(CONTROL)
 
 
 def dispatch_in_order(
@@ -16,9 +14,6 @@ def dispatch_in_order(
 ) -> None:
     """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
     ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
-    if effects and _CONTROL.isdisjoint(map(type, effects)):  # most steps stop nothing
-        dispatcher.dispatch(tuple(effects), context())
-        return
     begin = 0
     for end, effect in enumerate(effects):
         if isinstance(effect, ControlEffect):
