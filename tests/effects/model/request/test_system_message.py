@@ -313,7 +313,7 @@ def test_time_is_no_part_of_it() -> None:
     assert len(messages) == 1
 
 
-class TestAKeptSystemMessage:
+class TestTheCachedMessage:
     """It is written once while it stays the same."""
 
     SOURCE = SystemSource(
