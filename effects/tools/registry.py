@@ -257,7 +257,9 @@ class ToolRegistry:
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
         provider_id = encodable(call.id)
         if tool is None:
-            return ToolCall(call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault)
+            return unvalidated(
+                ToolCall, call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault
+            )
         return unvalidated(
             ToolCall,
             call_id=call_id,
