@@ -29,7 +29,7 @@ from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
-from ..states.events import Event, Request
+from ..states.events import Event, Request, Resumed
 from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import Policy
@@ -44,7 +44,7 @@ from .projections.step_reader import StepReader
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
-from .recovery import reports, was_left
+from .recovery import reports
 from .services.append_failures import raise_append_failure
 from .services.dispatcher_failures import dispatcher_failures_logged
 from .services.effect_order import dispatch_in_order
@@ -249,6 +249,8 @@ class Loop:
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(state)
         self.follower.note(() if is_own and not self._mailbox.drops_answers else step.effects)
+        if is_own and type(entry.event) is Resumed:
+            self._report_left()  # another loop may have begun more since the report was made, and have left it
         if type(state) is Closed:
             self.feed.close()
             self.projection.release()
@@ -280,17 +282,9 @@ class Loop:
     def effect_context(self) -> EffectContext:
         """Return what the performer of an effect of the newest step may look at."""
         book, context = self.projection.state.book, self.projection.context
-        return EffectContext(
-            self.conversation_id,
-            book.seq,
-            book.turn,
-            context,
-            self._history,
-            self._show_progress,
-            self._log,
-            self._services.redactor.redact_of(context.policy),
-            self._suspended,
-        )
+        redact, show = self._services.redactor.redact_of(context.policy), self._show_progress
+        conversation_id, history, suspended = self.conversation_id, self._history, self._suspended
+        return EffectContext(conversation_id, book.seq, book.turn, context, history, show, self._log, redact, suspended)
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
@@ -309,10 +303,12 @@ class Loop:
     def take_over(self) -> None:
         """Report what another process, or `halt`, left in the middle, so that the conversation goes on here."""
         self._mailbox.take_answers()
-        left = self.follower.take_over()
-        if was_left(self.state, left, holds_call=bool(self._suspended)):
-            for report in reports(self.state, self._services.clock.now(), left):
-                self._mailbox.post(report)
+        self._report_left()
+
+    def _report_left(self) -> None:
+        left, holds_call = self.follower.take_over(), bool(self._suspended)
+        for report in reports(self.state, self._services.clock.now(), left, holds_call=holds_call):
+            self._mailbox.post(report)
 
     async def halt(self) -> None:
         """Stop what is under way, and begin nothing else until `take_over`. Callers go on waiting."""

@@ -11,21 +11,13 @@ from datetime import datetime
 
 from ..states.effects import TOOL_RUNS
 from ..states.events import Report, Resumed, ToolInterrupted
-from ..states.states import AwaitingUserResponse, Cancelling, InRound, State, pending
+from ..states.states import AwaitingUserResponse, Cancelling, InRound, State
 from ..states.values.round import Round
 
 
-def was_left(state: State, elsewhere: frozenset[int], *, holds_call: bool) -> bool:
-    """Whether another process has left this state in the middle: `elsewhere` are effects that are not carried out here,
-    and `holds_call` says that the call which waits for a person does so here. `Pure.`"""
-    if isinstance(state, AwaitingUserResponse) and state.suspends:
-        return not holds_call
-    return bool(elsewhere & pending(state))
-
-
-def reports(state: State, at: datetime, left: frozenset[int]) -> tuple[Report, ...]:
-    """Return the reports about a state that was read from the store, in order; none if nothing was in flight. Of the
-    effects in flight only those that were `left` are reported; others have been begun here. `Pure.`
+def reports(state: State, at: datetime, left: frozenset[int], *, holds_call: bool = False) -> tuple[Report, ...]:
+    """Return the reports about what is in flight in this state and was `left`, in order; none if nothing was.
+    `holds_call` says that the call which waits for a person does so here. `Pure.`
 
     Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
     reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
@@ -33,7 +25,7 @@ def reports(state: State, at: datetime, left: frozenset[int]) -> tuple[Report, .
     the deadline, which ends with the question.
     """
     if isinstance(state, AwaitingUserResponse) and state.suspends:
-        return (ToolInterrupted(at=at, call_id=state.call.call_id),)
+        return () if holds_call else (ToolInterrupted(at=at, call_id=state.call.call_id),)
     in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
     if not isinstance(state, InRound):
         return _resumed(in_flight.keys(), at)

@@ -10,8 +10,8 @@ from .family import Report
 
 
 class Resumed(Report):
-    """A process takes over the conversation. `open` lists the effects that were in flight when the last process died;
-    what else is in flight has been begun by the process that reports this."""
+    """A process takes over the conversation. `open` lists the effects in flight that nobody carries out any more, apart
+    from those of calls that were reported as interrupted before. An empty list stands for all that is in flight."""
 
     type: Literal["resumed"] = "resumed"
     open: tuple[int, ...] = ()

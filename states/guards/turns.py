@@ -5,10 +5,11 @@ from __future__ import annotations
 from ..context import Context
 from ..events import EffectFailed, Event, ProfileTransferred, Resumed, ToolsChanged
 from ..policy.policy import Policy, Recent
-from ..state import Busy, State
+from ..state import Busy, InFlight, State
 from ..states import Compacting
 from ..step_builder import StepBuilder
 from ..values.failures import TRANSIENT
+from ..values.revision import NAMES_WHAT_WAS_LEFT
 from ..values.turn import TurnRecord
 
 
@@ -65,8 +66,23 @@ def wants_summary(step: StepBuilder[State], event: Event, context: Context) -> b
 
 
 def may_resume(step: StepBuilder[Busy], event: Resumed, context: Context) -> bool:
-    """The state waits for a person, or few enough processes have died in it."""
-    return not step.state.works or step.state.resumes < context.policy.recovery.resumes
+    """Few enough processes have died in this state, or the one that has died does not count."""
+    return not counts_as_resume(step.state, event, context) or step.state.resumes < context.policy.recovery.resumes
+
+
+def counts_as_resume(state: Busy, event: Resumed, context: Context) -> bool:
+    """Whether the process that has died counts: not in a wait for a person, and not if nothing is in flight that it
+    left. `Pure.`"""
+    return state.works and bool(left_in_flight(state, event, context))
+
+
+def left_in_flight(state: Busy, event: Resumed, context: Context) -> InFlight:
+    """The effects in flight that an earlier process has left. What the report does not name has been begun since. A
+    report that names nothing, or in a log that began before revision 5, is about everything. `Pure.`"""
+    in_flight = state.in_flight()
+    if not event.open or context.revision < NAMES_WHAT_WAS_LEFT:
+        return in_flight
+    return {effect_id: kind for effect_id, kind in in_flight.items() if effect_id in event.open}
 
 
 def is_closing(step: StepBuilder[State], event: Event, context: Context) -> bool:

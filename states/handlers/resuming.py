@@ -2,7 +2,7 @@
 
 Effects are asked for again under the ids that they had, so an answer that is already on its way is still accepted.
 Tools are left out: whether a call may run again is decided when its interruption is reported. What the report does not
-name is left out, too: an event came before it whose effects have been begun by this process.
+name is left out, too: it has been begun since.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 from ..context import Context
 from ..effects import TOOL_RUNS, CancelSubAgent, Effect, SpawnSubAgent, StartTimer
 from ..events import Resumed
+from ..guards.turns import counts_as_resume, left_in_flight
 from ..junctions.again import again, asked_again
 from ..junctions.rounds import close_round
 from ..junctions.stopping import abort_all
-from ..state import Busy
+from ..state import Busy, InFlight
 from ..states import Cancelling, RetryWaiting
 from ..step_builder import StepBuilder
 
@@ -25,9 +26,10 @@ from ..step_builder import StepBuilder
 def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
     """The effects in flight are asked for again. A wait for a person does not count as a resume: only its timer is
     started again."""
-    for effect in effects_again(step.state, frozenset(event.open), event.at, context):
+    state = step.state
+    for effect in effects_again(state, left_in_flight(state, event, context), event.at, context):
         step.add_effect(effect)
-    return step.same(resumes=step.state.resumes + (1 if step.state.works else 0))
+    return step.same(resumes=state.resumes + counts_as_resume(state, event, context))
 
 
 def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
@@ -38,13 +40,11 @@ def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
     step.fail("interrupted", texts.died_too_often)
 
 
-def effects_again(state: Busy, left: frozenset[int], at: datetime, context: Context) -> Sequence[Effect]:
-    """The effects in flight that an earlier process has `left`, to be started again, timers last; tools are left out.
-    `Pure.`
+def effects_again(state: Busy, in_flight: InFlight, at: datetime, context: Context) -> Sequence[Effect]:
+    """These effects in flight, to be started again, timers last; tools are left out. `Pure.`
 
     Sub-agents that were told to stop are told again, since nothing confirms that they were told.
     """
-    in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
     started: list[Effect] = [
         again(state, effect_id, kind, at, context) for effect_id, kind in in_flight.items() if kind not in TOOL_RUNS
     ]

@@ -10,6 +10,7 @@ behaviour.
 - 4: agents. A sub-agent closes itself when its turn has ended, its outcome reaches its parent as JSON, what is left of
   the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it. When a
   conversation closes, the agents whose messages still wait are told.
+- 5: after a crash only the effects that the report of the resume names are asked for again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ FIRST_REVISION = 1
 NAMES_LIMITS = 2
 NAMES_PROFILES = 3
 AGENTS = 4
-CURRENT_REVISION = AGENTS
+NAMES_WHAT_WAS_LEFT = 5
+CURRENT_REVISION = NAMES_WHAT_WAS_LEFT
 """The revision of new conversations."""
 
 Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from types import NoneType
 
 from ...states.effects import (
     TOOL_RUNS,
@@ -23,12 +24,14 @@ from ...states.events import (
     DeadlineReached,
     DoubtResolved,
     Event,
+    Opened,
     Resumed,
     ToolInterrupted,
     ToolReconciled,
 )
 from ...states.step import Step
 from ...states.values.messages import REPEATABLE
+from ...states.values.revision import NAMES_WHAT_WAS_LEFT
 
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""
@@ -56,20 +59,21 @@ class EffectLedger:
         """What was asked for and makes no sense."""
         self._executed: set[str] = set()
         """The calls that were started and must not be started again."""
+        self._names_what_was_left = True
+        """Whether a resume in this log names what was left; in older ones everything was asked for again."""
         self._lost: set[int] = set()
         """What was lost with a dead process, until it is asked for again."""
 
     def add(self, event: Event, step: Step) -> None:
         """Add a step."""
         self.answered = None
-        if isinstance(event, Answer):
+        if isinstance(event, Opened):
+            self._names_what_was_left = event.revision >= NAMES_WHAT_WAS_LEFT
+        elif isinstance(event, Answer):
             self._end(event)
         elif isinstance(event, Resumed):
-            self._lost = {
-                each
-                for each in event.open
-                if each in self.in_flight and not isinstance(self.in_flight[each], TOOL_RUNS)
-            }
+            left = event.open if event.open and self._names_what_was_left else self.in_flight
+            self._lost = {each for each in left if not isinstance(self.in_flight.get(each), (NoneType, *TOOL_RUNS))}
         elif isinstance(event, ToolInterrupted):
             self._interrupt(event)
         elif isinstance(event, DoubtResolved) and event.verdict == "again":

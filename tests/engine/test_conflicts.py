@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from turnwise import Engine, InvalidInput
+from turnwise.effects.context import EffectContext
+from turnwise.engine.loop import Loop
 from turnwise.engine.projections.updates.step_updates import updates_of_log
 from turnwise.persistence.opening import open_store
-from turnwise.states import Refused, UnknownConversation
-from turnwise.testing import FunctionLlm, reply
+from turnwise.states import AwaitedEffect, Effect, LlmFailed, Policy, Refused, Retry, UnknownConversation
+from turnwise.testing import FunctionLlm, ScriptedLlm, reply
 
 
 @asynccontextmanager
@@ -175,6 +178,62 @@ class TestEffects:
             assert await there.events() == before
             held.release.set()
             assert (await going).reply == "At last."
+
+
+class Noting:
+    """A dispatcher that notes what it is to begin, and begins nothing."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, int]] = []
+
+    def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
+        """Note the effects that are awaited."""
+        self.begun += [(effect.type, effect.effect_id) for effect in effects if isinstance(effect, AwaitedEffect)]
+
+    def abort(self, conversation_id: str, effect_id: int) -> None:
+        """Nothing runs here."""
+
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
+        """Nothing is sent here."""
+
+    async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
+        """Nothing runs here."""
+
+    async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
+        """Nothing is sent here."""
+
+
+class TestTakingOver:
+    """An engine takes a conversation over, while the engine that drove it still stores a step."""
+
+    async def test_what_the_step_has_begun_is_taken_over_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """P27: the resume conflicts with that step; then all that is in flight is begun again, and it counts once."""
+        dying, taking = Noting(), Noting()
+        store = await open_store("sqlite://")
+        async with Engine.open(store=store, model=ScriptedLlm([]), dispatcher=dying) as one:
+            here = await one.create(policy=Policy(retry=Retry()))
+            sending = asyncio.ensure_future(here.send("First."))
+            while not dying.begun:
+                await asyncio.sleep(0)
+            (asked,) = here.state.in_flight()
+            take_over = Loop.take_over
+
+            def taken_over(loop: Loop) -> None:
+                """The last step of the other engine is stored behind what this one has read."""
+                one.answer(here.id, LlmFailed(effect_id=asked, at=datetime.now(UTC), kind="network", sentence="No."))
+                take_over(loop)
+
+            monkeypatch.setattr(Loop, "take_over", taken_over)
+            async with Engine.open(store=store, model=ScriptedLlm([]), dispatcher=taking) as other:
+                there = await other.get(here.id)
+                async with asyncio.timeout(60):
+                    while there.state.type != "retry_waiting" or not taking.begun:
+                        await asyncio.sleep(0.01)
+
+                assert taking.begun == [("start_timer", timer) for timer in there.state.in_flight()]
+                assert there.state.resumes == 1  # type: ignore[union-attr]
+            sending.cancel()
+        await store.close()
 
 
 class TestWatchers:

@@ -49,6 +49,7 @@ from turnwise.states import (
     VerifyWork,
 )
 from turnwise.states.policy import presets
+from turnwise.states.values.revision import AGENTS
 
 from ..support.busy_states import (
     Moment,
@@ -197,17 +198,47 @@ class TestResumed:
         assert conversation.wanted() == [SpawnSubAgent] * 2 + [CancelSubAgent] * 2 + [StartTimer]
         assert conversation.stopped() == working
 
-    def test_what_this_process_has_begun_is_not_begun_again(self) -> None:
-        """P27: a cancel comes before the report of the resume, so its timer has been started by this process."""
-        conversation = executing()
+    def cancelled_before_the_report(self, **options: Any) -> Conversation:
+        """A process dies while a tool runs; a cancel comes before the resume is reported, and starts a timer."""
+        conversation = Conversation(**options)
+        conversation.says()
+        conversation.model_calls("a")
         left = tuple(conversation.in_flight())
         conversation.cancels()
         assert conversation.wanted() == [*[Abort] * len(left), StartTimer]
-
         conversation.happens(Resumed, open=left)
+        return conversation
+
+    def test_what_has_been_begun_since_is_not_begun_again(self) -> None:
+        """P27: the report names what was left, which the timer is not. The process that died counts."""
+        conversation = self.cancelled_before_the_report()
 
         assert conversation.wanted() == []
-        assert not conversation.step.ignored
+        assert conversation.rests_in(Cancelling).resumes == 1
+
+    def test_a_report_comes_too_late(self) -> None:
+        """P27: nothing is in flight that it names, so it does not count as a resume, however often it comes."""
+        conversation = requesting()
+
+        for _ in range(5):
+            conversation.happens(Resumed, open=(1000,))
+
+        assert conversation.wanted() == []
+        assert conversation.rests_in(LlmRequesting).resumes == 0
+
+    def test_in_an_older_log_everything_is_begun_again(self) -> None:
+        """A log that began before the report counted is replayed as it was stored."""
+        conversation = self.cancelled_before_the_report(revision=AGENTS)
+
+        assert conversation.wanted() == [StartTimer]
+
+    def test_a_report_that_names_nothing_is_about_everything(self) -> None:
+        """P27: the same effects are wanted as if it had named them."""
+        conversation = requesting()
+
+        conversation.happens(Resumed)
+
+        assert conversation.wanted() == [RequestLlm]
 
     @pytest.mark.parametrize("end", ["rest", "failure", "close"])
     def test_at_rest_there_is_nothing_to_take_up(self, end: str) -> None:

@@ -146,9 +146,9 @@ def takes_no_tool_for_harmful(state: State, event: Event, context: Context) -> S
     return replace(step, state=rests, effects=tuple(effects))
 
 
-def forgets_tools(state: State, at: Any, left: frozenset[int]) -> Iterator[Report]:
+def forgets_tools(state: State, at: Any, left: frozenset[int], **options: Any) -> Iterator[Report]:
     """It takes over what was in flight, and does not say which tools were running."""
-    return (report for report in reports(state, at, left) if isinstance(report, Resumed))
+    return (report for report in reports(state, at, left, **options) if isinstance(report, Resumed))
 
 
 class NotifiesTooFew(TurnWaiters):
