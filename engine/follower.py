@@ -76,7 +76,7 @@ class Follower:
             self.remove_waiter(for_people=for_people)
 
     def add_waiter(self, *, for_people: bool = False) -> None:
-        """Somebody waits from now on, as in `waiting`, which costs more. To be followed by `remove_waiter`."""
+        """Somebody waits from now on, until `remove_waiter`. Cheaper than `waiting`, for the callers of turns."""
         self._waiting += 1
         self._waiting_for_people += for_people
         self._begin()

@@ -37,6 +37,7 @@ class ConversationRegistry:
         self._waiting: dict[str, Loop] = {}
         self._due: set[str] = set()
         """Conversations to be taken over as soon as they are asked for."""
+        self._taking_over: set[asyncio.Task[None]] = set()
         self._end: TurnwiseError | None = None
         self._closing: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
@@ -76,10 +77,31 @@ class ConversationRegistry:
         self._due.add(conversation_id)
         loop = await self._get(conversation_id)
         if conversation_id in self._due:
-            self._due.discard(conversation_id)
-            await self._take_over(loop)
-            self.moved(conversation_id)
+            self._due.discard(
+                conversation_id
+            )  # at once: what is taken over may ask for conversations that ask for this
+            await self._until_done(self._go_on(loop))
         return loop
+
+    async def _go_on(self, loop: Loop) -> None:
+        try:
+            await self._take_over(loop)
+        except BaseException:
+            self._due.add(loop.conversation_id)
+            raise
+        self.moved(loop.conversation_id)
+
+    async def _until_done(self, taking_over: Coroutine[Any, Any, None]) -> None:
+        """Wait for this, which goes on although its caller is cancelled: nobody else would do it."""
+        task = asyncio.ensure_future(taking_over)
+        self._taking_over.add(task)
+        task.add_done_callback(self._has_taken_over)
+        await asyncio.shield(task)
+
+    def _has_taken_over(self, task: asyncio.Task[None]) -> None:
+        self._taking_over.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved here, in case that nobody waits any longer
 
     async def _get(self, conversation_id: str) -> Loop:
         loop = self._loops.get(conversation_id)
@@ -177,8 +199,8 @@ class ConversationRegistry:
     def stop_loading(self, why: TurnwiseError) -> None:
         """Load nothing more. Whoever waits for a conversation to be loaded, or asks for one later, gets `why`."""
         self._end = why
-        for loading in self._loading.values():
-            loading.cancel()
+        for task in (*self._loading.values(), *self._taking_over):
+            task.cancel()
 
     def family(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that is held while a sub-agent of this conversation is created, and while the conversation is

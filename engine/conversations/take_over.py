@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,16 @@ class TakeOver:
 
     async def loop(self, store: Store, loop: Loop) -> None:
         """Have the conversation of this loop go on: first with what it said and wrote, then with what it did."""
-        undelivered = self._undelivered.pop(loop.conversation_id, ())
+        undelivered = _each_once(self._undelivered.get(loop.conversation_id, []))
         read = partial(store.entries, loop.conversation_id)
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
+        self._undelivered.pop(loop.conversation_id, None)
         await self._end_orphan(loop)
         loop.take_over()
+
+
+def _each_once(undelivered: list[Undelivered]) -> Iterator[Undelivered]:
+    """Yield what is left, and take each off once it is dealt with: taking over may fail, and is tried again then."""
+    while undelivered:
+        yield undelivered[0]
+        del undelivered[0]

@@ -29,16 +29,16 @@ class ImmediateStart:
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run the coroutine until its first wait, in a copy of the current context variables. Raises what it raises
         until then; what it raises later goes to the exception handler of the event loop."""
-        started = _Started(self, coroutine)
+        continuation = _Continuation(self, coroutine)
         if self.is_running:
-            asyncio.get_running_loop().call_soon(started, context=started.context)
+            asyncio.get_running_loop().call_soon(continuation, context=continuation.context)
         else:
-            started.context.run(started)
+            continuation.context.run(continuation)
 
 
-class _Started:
-    """A coroutine that was started. Called, it goes on until the next wait, whose future calls it again: the coroutine
-    holds nothing else while it waits, since what waits is walked by the garbage collector."""
+class _Continuation:
+    """Each call runs the coroutine to its next wait, and the future that it waits for calls this again. One object for
+    each coroutine, because the garbage collector walks what waits."""
 
     __slots__ = ("_coroutine", "_starter", "context")
 

@@ -24,7 +24,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Follower(Protocol):
+class CountsWaiters(Protocol):
     """What looks at the store while somebody waits for what another loop does."""
 
     def add_waiter(self) -> None:
@@ -37,7 +37,9 @@ class Follower(Protocol):
 @dataclass(eq=False, slots=True)
 class _Waiter(Generic[K, T]):
     """A caller that waits for what `find` returns for `key`. It returns None as long as that is not there, and raises
-    `Refused` if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person."""
+    `Refused` if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person.
+
+    `key` stands apart, so that no partial is held for each caller."""
 
     find: Callable[[K], T | None]
     key: K
@@ -63,7 +65,7 @@ class TurnWaiters:
 
     __slots__ = ("_closed", "_follower", "_projection", "_stops", "_waiters")
 
-    def __init__(self, projection: ConversationProjection, follower: Follower) -> None:
+    def __init__(self, projection: ConversationProjection, follower: CountsWaiters) -> None:
         """`follower` is told while somebody waits."""
         self._projection = projection
         self._follower = follower

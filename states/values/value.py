@@ -94,7 +94,8 @@ def _made(kind: type[V], fields: dict[str, Any], given: set[str]) -> V:
 
 @cache
 def _given(fields: tuple[str, ...]) -> set[str]:
-    """The names of fields that were given, as one set for all values that are made so: pydantic changes only copies."""
+    """One set shared by all values that are made with these fields. pydantic copies it before a change; nobody else may
+    change it."""
     return set(fields)
 
 

@@ -90,8 +90,8 @@ class LlmRequestPerformer:
             model=model,
             digest=digest,
         )
-        # What a model has filled with lists and dicts, as decoded JSON has them, becomes what the fields declare. What
-        # cannot is the error of this performer, whichever dispatcher hands its answer in.
+        # A model may fill fields with lists and dicts, as decoded JSON has them; they are converted here. What cannot
+        # be converted fails this performer, under any dispatcher.
         return response if _is_plain(response) else LlmResponse(**vars(response))
 
 

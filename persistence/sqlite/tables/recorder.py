@@ -30,12 +30,12 @@ class Head(NamedTuple):
 
 
 class Advance(Protocol):
-    """A step on its way into the tables: it takes its conversation from `head` to `following`. `details` is its event
-    if that changes what lists show."""
+    """What `advance` reads of a step: it takes its conversation from the head `before` it to the one `after` it.
+    `details` is its event if that changes what lists show."""
 
-    head: Head
-    following: Head
-    step: EncodedStep
+    before: Head
+    after: Head
+    encoded: EncodedStep
     outgoing: tuple[Outgoing, ...]
     details: DetailsEvent | None
 
@@ -102,19 +102,19 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
     """Store steps of different conversations with their deliveries, by one statement a table, and the few changes of
     titles and metadata one by one.
 
-    Returns False if one of the conversations does not stand at its `head`; the caller must roll back then. The link is
-    compared too, so that another conversation in the place of a deleted one is not taken for it. Raises sqlite3's
-    IntegrityError if an event's id, or its effect's, is already in the log.
+    Returns False if one of the conversations does not stand at the head before its step; the caller must roll back
+    then. The link is compared too, so that another conversation in the place of a deleted one is not taken for it.
+    Raises sqlite3's IntegrityError if an event's id, or its effect's, is already in the log.
     """
     if driver.executemany(_ADVANCE, map(_head_values, steps)).rowcount != len(steps):
         return False
     driver.executemany(_ADD_STEP, map(_step_values, steps))
-    sent = [(one.head.key, each.target, each.effect_id, one.following.seq) for one in steps for each in one.outgoing]
+    sent = [(one.before.key, each.target, each.effect_id, one.after.seq) for one in steps for each in one.outgoing]
     if sent:
         driver.executemany(_SEND, sent)
     for one in steps:
         if one.details is not None:
-            details_recorder.change(driver, one.head.key, one.details)
+            details_recorder.change(driver, one.before.key, one.details)
     return True
 
 
@@ -124,15 +124,15 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
 
 def _head_values(one: Advance) -> tuple[object, ...]:
     """Return the number and the link of the step, the other columns of its head, and the head that it follows."""
-    (key, before, previous), (_, seq, chain) = one.head, one.following
-    return (seq, bytearray(chain), *one.step.head, key, before, bytearray(previous))
+    (key, before, previous), (_, seq, chain) = one.before, one.after
+    return (seq, bytearray(chain), *one.encoded.head, key, before, bytearray(previous))
 
 
 def _step_values(one: Advance) -> tuple[object, ...]:
     """Return the columns of the step. The last two are the digest of its state and its link, which is empty until
     here."""
-    row = one.step.row
-    return (one.head.key, *row[:-2], bytearray(row.state), bytearray(one.following.chain))
+    row = one.encoded.row
+    return (one.before.key, *row[:-2], bytearray(row.state), bytearray(one.after.chain))
 
 
 def write_again(driver: sqlite3.Connection, head: Head) -> bool:

@@ -45,8 +45,8 @@ class Commits:
         self._monotonic = monotonic
 
     def commit(self, steps: Sequence[Append], *, in_thread: bool = False) -> None:
-        """Commit linked steps of different conversations, all or none. Raises `MovedOn` if one of them does not follow
-        the newest step of its conversation, and what the driver raises."""
+        """Commit linked steps of different conversations, all or none, and note that they are stored. Raises `MovedOn`
+        if one of them does not follow the newest step of its conversation, and what the driver raises."""
         if not steps:
             return
         begun = self._monotonic()
@@ -56,9 +56,12 @@ class Commits:
                     raise MovedOn
                 if self._receipts:
                     self._receipts.write(self._driver)
+            for step in steps:
+                step.note_stored()
         except BaseException as error:  # a KeyboardInterrupt may come behind the commit, too
             for step in steps:
-                _note_doubt(error, step)
+                if not step.is_stored:
+                    _note_doubt(error, step)
             raise
         self._receipts.clear()
         self._inline.measured(self._monotonic() - begun, len(steps), at_most=in_thread)
@@ -80,12 +83,11 @@ class Commits:
 
     def _commit_alone(self, step: Append) -> Exception | None:
         """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
-        following = step.following
         try:
             with transaction.writing(self._driver):
                 stored = recorder.advance(self._driver, [step])
-                if not stored and step.position.in_doubt == following.chain:
-                    stored = recorder.write_again(self._driver, following)
+                if not stored and step.position.in_doubt == step.after.chain:
+                    stored = recorder.write_again(self._driver, step.after)
         except sqlite3.IntegrityError as error:
             conflict = StoreConflict("The request, or the answer to the effect, is already in the log.")
             conflict.__cause__ = error
@@ -93,10 +95,13 @@ class Commits:
         except Exception as error:
             _note_doubt(error, step)
             return error
-        return None if stored else StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
+        if not stored:
+            return StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
+        step.note_stored()
+        return None
 
 
 def _note_doubt(error: BaseException, step: Append) -> None:
     """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
     if not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error)):
-        step.position.in_doubt = step.following.chain
+        step.position.in_doubt = step.after.chain

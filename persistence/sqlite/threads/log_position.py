@@ -31,38 +31,47 @@ class LogPosition:
         self.is_titled = is_titled
         self.in_doubt: bytes | None = None
 
-    def note_stored(self, step: Append) -> None:
-        """Stand behind a step that was stored."""
-        self.head, self.in_doubt = step.following, None
-        self.is_titled = self.is_titled or isinstance(step.details, UserMessage)
-
 
 class Append(PendingResult):
-    """A step on its way into the tables, which take it as an `Advance`, and its outcome. It is one object, because the
-    garbage collector walks what waits.
+    """A step to be stored behind `position`, and the result that its caller waits for. One object, because the garbage
+    collector walks what waits.
 
-    It is stored behind `position`; `head`, `following` and `details` are there once it is linked.
+    The tables take it as an `Advance`: `before`, `after` and `details` are there once it is linked.
     """
 
-    __slots__ = ("details", "following", "head", "outgoing", "position", "step")
+    __slots__ = ("after", "before", "details", "encoded", "is_stored", "outgoing", "position")
 
-    def __init__(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+    def __init__(self, position: LogPosition, encoded: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         super().__init__()
         self.position = position
-        self.step = step
+        self.encoded = encoded
         self.outgoing = outgoing
+        self.is_stored = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of the step."""
+        return self.is_stored or self.error is not None
 
     def link(self) -> None:
         """Link the step to the newest one. Raises `StoreConflict` if it does not follow that."""
-        self.head = key, seq, chain = self.position.head
-        if self.step.row.seq != seq + 1:
+        key, seq, chain = before = self.position.head
+        if self.encoded.row.seq != seq + 1:
             raise StoreConflict("The step does not follow the newest step of its conversation.")
-        self.following = Head(key, seq + 1, link(chain, self.step.content))
+        self.before = before
+        self.after = Head(key, seq + 1, link(chain, self.encoded.content))
         self.details = self._details_event()
+
+    def note_stored(self) -> None:
+        """The linked step is stored: its position moves behind it."""
+        position = self.position
+        position.head, position.in_doubt = self.after, None
+        position.is_titled = position.is_titled or isinstance(self.details, UserMessage)
+        self.is_stored = True
 
     def _details_event(self) -> DetailsEvent | None:
         """Return the event if storing it changes what lists show of the conversation."""
-        event = self.step.event
+        event = self.encoded.event
         if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not self.position.is_titled):
             return event
         return None

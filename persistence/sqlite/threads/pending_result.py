@@ -20,8 +20,8 @@ class PendingResult:
         self.value: Any = None
         self.error: BaseException | None = None
 
-    def expect(self) -> asyncio.Future[Any]:
-        """Return what the caller awaits. To be called once, before the work is handed in."""
+    def make_future(self) -> asyncio.Future[Any]:
+        """Return what the caller awaits. To be called once, before the work is handed in; `settle` needs it."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[Any] = self._loop.create_future()
         return self._future

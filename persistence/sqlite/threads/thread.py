@@ -14,7 +14,6 @@ import atexit
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
@@ -36,12 +35,14 @@ Start = Callable[["Worker"], Callable[[], None]]
 """Begins to serve a worker, and returns what ends that. The function returned must not hold the `ConnectionThread`."""
 
 
-@dataclass(slots=True)
-class Job:
+class Job(PendingResult):
     """Work for the thread, and the result that its caller waits for."""
 
-    work: Callable[[], Any]
-    result: PendingResult
+    __slots__ = ("work",)
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.work = work
 
 
 END = object()
@@ -112,10 +113,10 @@ class Worker:
         assert isinstance(item, Job)
         try:
             with translated(self.name):
-                item.result.value = item.work()
+                item.value = item.work()
         except BaseException as error:
-            item.result.error = error
-        self.finish((item.result,))
+            item.error = error
+        self.finish((item,))
 
     def open(self, opening: Opening) -> None:
         """Open the connection, or leave nothing open."""
@@ -177,10 +178,10 @@ class ConnectionThread:
 
     def _hand_in(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         self.check_open()
-        result = PendingResult()
-        expected = result.expect()
-        self._worker.queue.put(Job(work, result))
-        return expected
+        job = Job(work)
+        future = job.make_future()
+        self._worker.queue.put(job)
+        return future
 
 
 def in_thread(worker: Worker) -> Callable[[], None]:

@@ -186,23 +186,18 @@ class Writer(Worker):
         try:
             while self._take_receipts() and isinstance(items[0], Append):
                 batch = self._batch(items.popleft())
-                if not self._commit_batch_now(batch):
+                try:
+                    self._commit_now(self._linked(batch))
+                finally:
+                    left = [step for step in batch if not step.is_settled]
+                    items.extendleft(reversed(left))
+                    results += [step for step in batch if step.is_settled]
+                if left:
                     break
-                results += batch
         finally:
             self.lock.release()
             PendingResult.report(results, asyncio.get_running_loop())
         return not items
-
-    def _commit_batch_now(self, batch: Sequence[Append]) -> bool:
-        """Store a batch as `_commit_now` does, or put it back in the queue."""
-        is_stored = False
-        try:
-            is_stored = self._commit_now(self._linked(batch))
-        finally:
-            if not is_stored:
-                self.queue.items.extendleft(reversed(batch))
-        return is_stored
 
     def _commit_now(self, steps: Sequence[Append]) -> bool:
         """Store linked steps without waiting for anything but the disk. Returns whether that succeeded."""
@@ -213,9 +208,8 @@ class Writer(Worker):
             return False  # whatever it was, the thread tries again and tells the caller
         had_nothing_to_do = not self.follower
         for step in steps:
-            step.position.note_stored(step)
-            self._mode.count(step.step)
-            self.follower.note(step.head.key)
+            self._mode.count(step.encoded)
+            self.follower.note(step.before.key)
         self.follower.postpone()
         if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
             self._wake()
@@ -240,8 +234,7 @@ class Writer(Worker):
         steps = self._linked(batch)
         for step, error in zip(steps, self._commits.commit_each(steps), strict=True):
             if error is None:
-                step.position.note_stored(step)
-                self.follower.note(step.head.key)
+                self.follower.note(step.before.key)
             else:
                 step.error = as_storage_failure(self.name, error)
         self.finish(batch)

@@ -31,9 +31,9 @@ class WritingThread(ConnectionThread):
         self.check_open()
         if self._worker.commit_inline(step):
             return None
-        expected = step.expect()
+        future = step.make_future()
         self._worker.hand_in(step)
-        return expected
+        return future
 
     async def index(self, scope: MemoryScope | None) -> bool:
         """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""

@@ -242,9 +242,9 @@ class _CheckedDatabase(Database):
             if stored is not None:
                 await stored
         except StoreConflict:
-            self._storage.check_conflict(step.position, step.step)
+            self._storage.check_conflict(step.position, step.encoded)
             raise
-        self._storage.check_stored(step.position.head.key, step.step, step.outgoing)
+        self._storage.check_stored(step.position.head.key, step.encoded, step.outgoing)
 
 
 @cache

@@ -25,7 +25,9 @@ from turnwise.persistence.sqlite.opening import open_for_reading, open_for_writi
 from turnwise.persistence.sqlite.search import follower
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.threads import commit_mode, writer
+from turnwise.persistence.sqlite.threads.commit_mode import CommitMode
 from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, TRIED_AFTER, WORK, InlineCommits
+from turnwise.persistence.sqlite.threads.log_position import Append
 from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.threads.writer import Writer
 from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
@@ -386,22 +388,17 @@ class TestStepsOfManyConversations:
 
         assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
 
-    @pytest.mark.parametrize("interrupted", ["before", "behind"])
+    @pytest.mark.parametrize("interrupted", ["before", "behind", "first", "third", "counting"])
     def test_are_stored_though_the_program_is_interrupted(
         self, interrupted: str, database: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A KeyboardInterrupt within the commit, or directly behind it. Callers of a loop that goes on are told."""
-
-        def interrupt(driver: sqlite3.Connection) -> None:
-            if interrupted == "behind":
-                driver.execute("COMMIT")
-            raise KeyboardInterrupt
-
+        """A KeyboardInterrupt within the commit, directly behind it, or while the first or the third step is noted, or
+        the first is counted. Callers of a loop that goes on are told."""
         with closing(asyncio.new_event_loop()) as loop:
             store = loop.run_until_complete(opened(database, clock))
             talks = [loop.run_until_complete(Talk.alone(store, name)) for name in NAMES]
             with monkeypatch.context() as patch:
-                patch.setattr(transaction, "commit", fails_once(interrupt))
+                interrupt_once(patch, interrupted)
                 appends = [loop.create_task(talk.append()) for talk in talks]
                 with pytest.raises(KeyboardInterrupt):
                     loop.run_until_complete(asyncio.wait(appends))
@@ -411,6 +408,30 @@ class TestStepsOfManyConversations:
             assert all(append.exception() is None for append in appends)
             assert all(loop.run_until_complete(talk.matches(store)) for talk in talks)
             loop.run_until_complete(store.close())
+
+
+def interrupt_once(patch: pytest.MonkeyPatch, moment: str) -> None:
+    """Have a KeyboardInterrupt raised at this moment of the next commit of a batch."""
+    place, name, before = {
+        "before": (transaction, "commit", 0),
+        "behind": (transaction, "commit", 0),
+        "first": (Append, "note_stored", 0),
+        "third": (Append, "note_stored", 2),
+        "counting": (CommitMode, "count", 0),
+    }[moment]
+    calls, call = 0, getattr(place, name)
+
+    def interrupted(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls != before + 1:
+            call(*arguments)
+            return
+        if moment == "behind":
+            call(*arguments)
+        raise KeyboardInterrupt
+
+    patch.setattr(place, name, interrupted)
 
 
 def lied(driver: sqlite3.Connection) -> None:
