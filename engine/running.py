@@ -256,10 +256,11 @@ class RunningEngine(ConversationAccess):
 
         The answer is stored as soon as the conversation gets to it. It is dropped if its effect is not in flight or
         cannot have an answer of this type. It is also dropped while the engine closes; then its effect is asked for
-        again when the conversation is taken over. Other threads call this by `loop.call_soon_threadsafe`.
+        again when the conversation is taken over.
 
         Raises `InvalidInput` for what is not an answer, or does not hold what it declares. Then the effect still waits
-        for its answer: hand in another one, such as an `EffectFailed`.
+        for its answer: hand in another one, such as an `EffectFailed`. Other threads give a function that does both to
+        `loop.call_soon_threadsafe`, because an error that leaves this call there is only logged.
         """
         self._answers.take(conversation_id, answer)
 
