@@ -10,6 +10,7 @@ The glossary of the project is docs/glossary.md.
 
 from typing import TYPE_CHECKING, Any
 
+from . import machine
 from .context import Context, NextTools
 from .effects import (
     Abort,
@@ -184,12 +185,13 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Return the machine of the `transitions` library, which is built when it is first asked for."""
-        if name != "MACHINE":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .machine import MACHINE
+        """Return the machine of the `transitions` library, which is built when it is first asked for, and keep it."""
+        value = globals()[name] = machine.__getattr__(name)
+        return value
 
-        return MACHINE
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "MACHINE"})
 
 
 __all__ = ["MACHINE"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from .context import Context
@@ -36,7 +35,8 @@ _ANSWERS, _REQUESTS = frozenset(ANSWERS), frozenset(REQUESTS)
 
 
 class TableFault(Exception):
-    """The table breaks one of its rules. Raised at import, never while a conversation moves."""
+    """The table breaks one of its rules. Raised where a table is compiled or built, never while a conversation
+    moves."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +141,18 @@ def _name(tagged: type[State] | type[Event]) -> str:
     return str(tagged.model_fields["type"].default)
 
 
-@cache
-def _machine() -> Machine:
-    return build(TABLE)
+def __dir__() -> list[str]:
+    return sorted({*globals(), "MACHINE"})
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for a name of this module
 
     def __getattr__(name: str) -> Any:
+        """Build `MACHINE`, and keep it. Threads that ask first at the same time may each build one, as there are no
+        locks in the pure machine, but all of them get the one that was kept first."""
         if name != "MACHINE":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return _machine()
+            raise AttributeError(f"this module has no attribute {name!r}")
+        return globals().setdefault(name, build(TABLE))
 
 
 def edges(machine: Machine) -> Iterator[Edge]:

@@ -3,6 +3,8 @@ these tests execute them once more, beside the ones in use, so that what runs on
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from transitions import Machine
 
+from turnwise import states
 from turnwise.states import (
     MACHINE,
     Closed,
@@ -114,6 +117,42 @@ class TestTheMachineOfTheLibrary:
 
         assert set(machine.states) == {str(state.model_fields["type"].default) for state in STATES}
         assert set(machine.events) <= {str(event.model_fields["type"].default) for event in EVENTS}
+
+    def test_threads_that_ask_first_get_the_same(self) -> None:
+        """Eight threads that ask both modules at the same time get one machine, which both modules keep."""
+        program = (
+            "from concurrent.futures import ThreadPoolExecutor\n"
+            "from threading import Barrier\n"
+            "from turnwise import states\n"
+            "together = Barrier(8)\n"
+            "def ask(module):\n"
+            "    together.wait()\n"
+            "    return module.MACHINE\n"
+            "with ThreadPoolExecutor(8) as threads:\n"
+            "    machines = list(threads.map(ask, [states, states.machine] * 4))\n"
+            "kept = [vars(states)['MACHINE'], vars(states.machine)['MACHINE']]\n"
+            "print(len(machines), len({id(machine) for machine in machines + kept}))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+        assert (done.stdout, done.stderr) == ("8 1\n", "")
+
+    def test_it_is_listed_before_it_is_built(self) -> None:
+        """`dir` names it in both modules, and does not build it."""
+        program = (
+            "import sys\n"
+            "from turnwise import states\n"
+            "print('MACHINE' in dir(states), 'MACHINE' in dir(states.machine), 'transitions' in sys.modules)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+        assert (done.stdout, done.stderr) == ("True True False\n", "")
+
+    @pytest.mark.parametrize("module", [states, machine])
+    def test_other_names_are_unknown(self, module: ModuleType) -> None:
+        """A name that a module does not have is an error, as in every module."""
+        with pytest.raises(AttributeError, match="this module has no attribute 'NOTHING'"):
+            _ = module.NOTHING
 
     def test_it_is_fired_with_state_event_and_context(self) -> None:
         """A machine just built takes a message from `idle` to `llm_requesting`."""
