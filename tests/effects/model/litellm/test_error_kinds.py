@@ -1,6 +1,7 @@
 """P11: every error that litellm raises has exactly one kind."""
 
 import inspect
+import os
 import subprocess
 import sys
 from pkgutil import resolve_name
@@ -84,10 +85,17 @@ def test_an_error_without_class_and_status_is_internal() -> None:
 def test_the_first_error_loads_litellm_without_its_downloads() -> None:
     """An error may be judged before litellm was imported; it must not fetch its price list then."""
     program = (
-        "import os; from turnwise.effects.model.litellm.error_kinds import kind_of\n"
+        "import os, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'litellm':\n"
+        "            print(os.environ.get('LITELLM_LOCAL_MODEL_COST_MAP'))\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from turnwise.effects.model.litellm.error_kinds import kind_of\n"
+        "assert 'litellm' not in sys.modules\n"
         "assert kind_of(ZeroDivisionError()) == 'internal'\n"
-        "print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
+    environment = {name: value for name, value in os.environ.items() if name != "LITELLM_LOCAL_MODEL_COST_MAP"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=200)
 
-    assert (done.stdout.strip(), done.stderr) == ("True", "")
+    assert (done.stdout, done.stderr) == ("True\n", "")
