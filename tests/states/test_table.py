@@ -399,9 +399,15 @@ def test_the_machine_of_the_library_has_every_row() -> None:
 
 
 def test_importing_turnwise_does_not_build_the_machine_of_the_library() -> None:
-    """Its edges are a fifth of all objects, and a conversation moves without it."""
+    """A conversation begins and moves without it; it is built when it is asked for."""
     program = (
         "import sys, turnwise, turnwise.states.machine\n"
+        "from datetime import UTC, datetime\n"
+        "from turnwise.states import Context, Opened, UserMessage, begin, transition\n"
+        "now = datetime.now(UTC)\n"
+        "begun = begin(Opened(event_id='1', at=now))\n"
+        "moved = transition(begun.state, UserMessage(event_id='2', at=now, text='Hello'), Context())\n"
+        "assert moved.state.type == 'llm_requesting'\n"
         "assert 'transitions' not in sys.modules\n"
         "assert turnwise.states.MACHINE is turnwise.states.machine.MACHINE\n"
         "assert 'transitions' in sys.modules\n"
