@@ -391,11 +391,21 @@ class TestNothingIsHidden:
         assert (asked.name, place) in survey().branches
 
 
-def test_the_machine_of_the_library_has_every_row() -> None:
-    """Law 15: each row of the table is an edge of that machine, and each of its edges belongs to a row."""
-    rows = {(state, entry) for state, entries in TABLE.items() for entry in entries if isinstance(entry, Row)}
+def ways(part: Row | Branch) -> list[tuple[Branch, ...]]:
+    """The branches of each way behind a row or a branch, in order."""
+    if not isinstance(part.to, Junction):
+        return [()]
+    return [(taken, *rest) for taken in part.to.branches for rest in ways(taken)]
 
-    assert {(edge.source, edge.row) for edge in EDGES} == rows
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_machine_of_the_library_has_every_way(state: type[State]) -> None:
+    """Law 15: the edges of that machine are, row by row and in order, the ways through the junctions of the row."""
+    rows = [entry for entry in TABLE[state] if isinstance(entry, Row)]
+    edges_of = {row: [edge.branches for edge in EDGES if (edge.source, edge.row) == (state, row)] for row in rows}
+
+    assert edges_of == {row: ways(row) for row in rows}
+    assert {edge.row for edge in EDGES if edge.source is state} <= set(rows)
 
 
 def test_importing_turnwise_does_not_build_the_machine_of_the_library() -> None:
