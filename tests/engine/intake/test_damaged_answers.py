@@ -189,7 +189,7 @@ async def find_table(party: int) -> str:
 
 
 async def test_each_answer_is_validated_once() -> None:
-    """Validation is most of what an answer costs on its way to its conversation."""
+    """`exact` is called once for each answer."""
     validated = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
