@@ -6,7 +6,6 @@ to listen again when everything was spoken.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -30,13 +29,13 @@ class TurnEnds:
         return bool(self._listeners)
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """Tell the channels if the turn ended. An error of a channel is logged."""
+        """Tell the channels if the turn ended. Every error of a channel is logged."""
         if step.ended is None:
             return
         for listener in self._listeners:
             try:
                 listener.turn_ended(conversation_id, step.ended)
-            except (Exception, asyncio.CancelledError):  # nothing here waits, so it is the channel's own
+            except BaseException:  # nothing here waits, so it is the channel's own, and must not end the event loop
                 logger.warning("A channel failed at the end of a turn.", exc_info=True)
 
 

@@ -30,34 +30,32 @@ class Pager:
 class BrokenPager(Pager):
     """A channel that fails at the end of each turn."""
 
-    error: BaseException = OSError("out of paper")
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
 
     def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
         """Fail."""
         raise self.error
 
 
-class CancelledPager(BrokenPager):
-    """A channel that asks for the result of work that it has cancelled."""
-
-    error = asyncio.CancelledError()
-
-
 class TestTurnEnds:
     """`turn_ended` of a channel."""
 
     async def test_each_turn_is_told_once(self, database: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """J14: with its status and its deliveries, also a turn that failed. A channel that raises changes nothing."""
+        """J14: with its status and its deliveries, also a turn that failed. A channel that raises changes nothing, also
+        if it asks for the result of work that it has cancelled, or would end the process."""
         pager = Pager()
         llm = ScriptedLlm([reply("a"), failure("authentication")])
-        channels = [BrokenPager("broken"), CancelledPager("cancelled"), pager]
+        errors = [OSError("out of paper"), asyncio.CancelledError(), SystemExit(3), KeyboardInterrupt()]
+        channels = [*map(BrokenPager, errors), pager]
         async with asyncio.timeout(20), Engine.open(database, model=llm, channels=channels) as engine:
             conversation = await engine.create()
             told = [(await conversation.send(text)).status for text in ("one", "two")]
 
         assert told == ["completed", "failed"]
         assert pager.ended == [(conversation.id, 1, "completed", 1), (conversation.id, 2, "failed", 0)]
-        assert caplog.text.count("A channel failed at the end of a turn.") == 4
+        assert caplog.text.count("A channel failed at the end of a turn.") == 2 * len(errors)
 
     async def test_turns_of_an_earlier_process_are_not_told(self, database: Path) -> None:
         """What it heard is all that it is told: a reopened database repeats nothing."""
