@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
 from ..states.events import Answer
@@ -23,6 +23,10 @@ SENDING_GRACE = 5.0
 """Seconds that deliveries get for their first attempt when a conversation closes: enough for a few attempts, or for two
 that hang."""
 
+Telling: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Tells a performer to stop an effect, once it is called. A conversation may close before that, so it is no coroutine
+yet: Python reports one that is never awaited."""
+
 
 class PerformingDispatcher(Protocol):
     """A dispatcher that carries out effects itself, and knows each conversation that has any."""
@@ -31,7 +35,7 @@ class PerformingDispatcher(Protocol):
         """Carry out one effect, and return its answer."""
         ...
 
-    def aborting(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, None] | None:
+    def aborting(self, effect: Any, context: EffectContext) -> Telling | None:
         """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
         ...
 
@@ -150,18 +154,18 @@ class ConversationEffects:
             queued.is_aborted = True
             queued.begin(self._drop(queued, aborting), self._finished)
 
-    async def _drop(self, queued: _DispatchedEffect, aborting: Coroutine[Any, Any, None]) -> None:
+    async def _drop(self, queued: _DispatchedEffect, aborting: Telling) -> None:
         """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
         await self._has_told(queued, aborting)
 
-    async def _tell(self, running: _DispatchedEffect, aborting: Coroutine[Any, Any, None]) -> None:
+    async def _tell(self, running: _DispatchedEffect, aborting: Telling) -> None:
         """Tell the performer of a running effect. If that fails, the performer is cancelled."""
         if not await self._has_told(running, aborting):
             running.task.cancel()
 
-    async def _has_told(self, queued: _DispatchedEffect, aborting: Coroutine[Any, Any, None]) -> bool:
+    async def _has_told(self, queued: _DispatchedEffect, aborting: Telling) -> bool:
         try:
-            await aborting
+            await aborting()
         except Exception:
             with redacting(queued.context.redact):
                 logger.error("A performer failed to stop %s.", queued.effect.type, exc_info=True)

@@ -13,7 +13,8 @@ an effect that is aborted before its turn never starts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
@@ -21,7 +22,7 @@ from ..states.events import Answer
 from .answer_sender import AnswerSender
 from .clock import Clock
 from .context import EffectContext
-from .conversation_effects import ConversationEffects
+from .conversation_effects import ConversationEffects, Telling
 from .logs import performer_logger, redacting
 
 logger = performer_logger("turnwise.dispatcher")
@@ -111,10 +112,10 @@ class InProcessDispatcher:
         except (SystemExit, KeyboardInterrupt) as error:
             raise RuntimeError(ENDS_PROCESS) from error
 
-    def aborting(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, None] | None:
+    def aborting(self, effect: Any, context: EffectContext) -> Telling | None:
         """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
         performer = self._performers[type(effect)]
-        return _abort(performer, effect, context) if isinstance(performer, Abortable) else None
+        return partial(_abort, performer, effect, context) if isinstance(performer, Abortable) else None
 
     def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
         """Start the effects of a committed step, in order. Effects that concern only the log are passed over."""

@@ -221,6 +221,27 @@ class TestAbortablePerformers:
         assert sorted(self.children.log) == ["begin 1", "cancel 1", "stopped telling"]
         assert self.answers == []
 
+    @pytest.mark.parametrize("waits", [False, True], ids=["runs", "waits"])
+    async def test_a_conversation_that_closes_right_behind_an_abort_tells_nothing(self, waits: bool) -> None:
+        """Also where the effect waits behind a delivery. Python reports no coroutine that was never awaited."""
+
+        async def deliver(effect: DeliverToUser, context: EffectContext) -> None:
+            await asyncio.Event().wait()
+
+        dispatcher = self.dispatcher(performers={DeliverToUser: deliver})
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            dispatcher.dispatch((SPEECH, SPAWN) if waits else (SPAWN,), CONTEXT)
+            await asyncio.sleep(0)
+            dispatcher.abort(CONTEXT.conversation_id, 1)
+            await dispatcher.stop(CONTEXT.conversation_id)
+            gc.collect()
+        await dispatcher.release(CONTEXT.conversation_id, deliver=False)
+
+        assert self.children.log == ([] if waits else ["begin 1", "cancel 1"])
+        assert self.answers == []
+        assert [str(warning.message) for warning in warned] == []
+
     async def test_a_function_around_a_performer_is_as_abortable_as_that(self) -> None:
         """Tracing and test kits put functions around performers."""
 
