@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ...states.errors import InvalidInput
 from ...states.policy.policy import Policy
 from ...states.values.messages import ToolResult
 from ...states.values.questions import QuestionSet
+from ...states.values.surrogates import encodable
 from ..redact import Redact, unchanged
 from .act_results import success
 from .arguments.argument_errors import InvalidArguments, NothingToSay
@@ -25,6 +27,7 @@ from .tool import AnyTool
 
 _POLICY = Policy()
 _MAY_NOT_ASK = "may not ask the user while it runs: it must be declared with exclusive=True."
+_NO_TEXT = "What a tool shows of its progress must be readable as text."
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,14 @@ class _Progress:
         self._loop = asyncio.get_running_loop()
         self.is_over = False
 
-    def __call__(self, line: str) -> None:
-        self._loop.call_soon_threadsafe(self._forward, line)
+    def __call__(self, line: object) -> None:
+        """Show the line soon. Raises `InvalidInput` for one that has no text: here, where the tool reports it, because
+        an error in the event loop would be nobody's."""
+        try:
+            text = encodable(str(line))  # a tool may report a number
+        except Exception as error:
+            raise InvalidInput(_NO_TEXT) from error
+        self._loop.call_soon_threadsafe(self._forward, text)
 
     def _forward(self, line: str) -> None:
         if not self.is_over:

@@ -20,6 +20,7 @@ from turnwise import (
     Policy,
     Refused,
     StoreError,
+    ToolContext,
     TurnwiseError,
     UnknownConversation,
     Usage,
@@ -233,6 +234,26 @@ class TestTools:
         assert isinstance(told.value, EngineClosed if ends == "close" else UnknownConversation)
         async with Engine.open(database, model=ScriptedLlm([])) as again:
             assert len(await again.list()) == (1 if ends == "close" else 0)
+
+    async def test_progress_that_has_no_text_fails_the_call_alone(self, database: Path) -> None:
+        """The event loop and the turn go on, and the model reads why."""
+
+        @tool(crash="pure")
+        async def count(context: ToolContext) -> str:
+            """Count."""
+            context.progress(10**5000)  # type: ignore[arg-type]
+            return "done"
+
+        llm = ScriptedLlm([call("count"), reply("Sorry.")])
+
+        async with Engine.open(database, model=llm, tools=[count]) as engine:
+            conversation = await engine.create()
+            async with asyncio.timeout(60):
+                turn = await conversation.send("Count")
+            told = results(await conversation.transcript())
+
+        assert turn.reply == "Sorry."
+        assert told == ["count failed: What a tool shows of its progress must be readable as text."]
 
 
 class TestHosts:

@@ -20,7 +20,7 @@ from turnwise.effects.tools.execution import execute
 from turnwise.effects.tools.question import Question
 from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
 from turnwise.effects.tools.tool_error import ToolError
-from turnwise.states import Context
+from turnwise.states import Context, InvalidInput
 from turnwise.states.values.acts import Speech
 from turnwise.states.values.images import Image
 from turnwise.states.values.messages import ToolResult
@@ -38,6 +38,15 @@ from ...support.tools import (
     outcome_of,
     tool_context,
 )
+
+
+class Unwritable:
+    """An object without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("secret")
+
+    __repr__ = __str__
 
 
 class TestRunning:
@@ -80,6 +89,44 @@ class TestRunning:
 
         assert await task == ToolResult(text="released")
         assert shown == [("waiting", threading.current_thread())]
+
+    async def test_progress_that_is_no_text_is_shown_as_text(self) -> None:
+        """As it was when the tool reported it, whatever becomes of it before it is shown."""
+        shown: list[str] = []
+
+        async def count(it: ToolContext) -> str:
+            found = [1]
+            for line in (5, found, "half \ud83c"):
+                it.progress(line)  # type: ignore[arg-type]
+            found.append(2)
+            await asyncio.sleep(0)
+            return "done"
+
+        await execute(tool(count), "{}", tool_context(shown.append))
+
+        assert shown == ["5", "[1]", f"half {REPLACEMENT}"]
+
+    @pytest.mark.parametrize("line", [10**5000, Unwritable()], ids=["long number", "broken object"])
+    @pytest.mark.parametrize("in_thread", [True, False])
+    async def test_progress_that_has_no_text_is_refused(self, line: Any, in_thread: bool) -> None:
+        """The tool gets the error where it reported the progress, and nothing is shown."""
+        shown: list[str] = []
+
+        def count(it: ToolContext) -> str:
+            with pytest.raises(InvalidInput):
+                it.progress(line)
+            it.progress(line)
+            return "done"
+
+        async def count_directly(it: ToolContext) -> str:
+            return count(it)
+
+        function: Any = count if in_thread else count_directly
+        outcome = await execute(tool(function, name="count"), "{}", tool_context(shown.append))
+        await asyncio.sleep(0)
+
+        assert outcome == error("count failed: What a tool shows of its progress must be readable as text.")
+        assert shown == []
 
     async def test_a_plain_function_sees_the_context_variables_of_its_caller(self) -> None:
         """So an application's tracing works inside tools."""
