@@ -77,13 +77,13 @@ class ConversationRegistry:
         self._due.add(conversation_id)
         loop = await self._get(conversation_id)
         if conversation_id in self._due:
-            self._due.discard(
-                conversation_id
-            )  # at once: what is taken over may ask for conversations that ask for this
+            # Before the rest: what is taken over may ask for conversations that ask for this one.
+            self._due.discard(conversation_id)
             await self._until_done(self._go_on(loop))
         return loop
 
     async def _go_on(self, loop: Loop) -> None:
+        """Take the conversation over; if that fails, it is tried again when the conversation is asked for next."""
         try:
             await self._take_over(loop)
         except BaseException:
