@@ -31,6 +31,7 @@ class TurnwiseApp extends HTMLElement {
   #conversation = null;
   #view = emptyView();
   #connection = { phase: "connecting" };
+  #isCutOff = false; // whether the connection was lost, or given up while the tab was hidden, and is not open again
   #stream = null;
   #newestAttempt = null; // to follow a conversation: an earlier one that is still under way opens no stream
   #frame = 0;
@@ -115,6 +116,7 @@ class TurnwiseApp extends HTMLElement {
     this.#conversation = null;
     this.#view = emptyView();
     this.#connection = { phase: "connecting" };
+    this.#isCutOff = false;
     this.#alerts.replaceChildren(); // they were about the other conversation
     for (const part of [this.#list, this.#chat, this.#person, this.#inspector]) part.conversationId = conversationId;
     this.#renderLater();
@@ -135,9 +137,11 @@ class TurnwiseApp extends HTMLElement {
   }
 
   #noteConnection(connection) {
+    if (connection.phase === "waiting" || connection.phase === "paused") this.#isCutOff = true;
     if (connection.phase === "open") {
       this.#list.load();
-      this.#forgetUnreachable();
+      if (this.#isCutOff) this.#forgetUnreachable();
+      this.#isCutOff = false;
     }
     if (connection.reason === "deleted") this.#view = afterDeletion(this.#view);
     this.#connection = connection;
@@ -155,7 +159,7 @@ class TurnwiseApp extends HTMLElement {
     } catch (problem) {
       if (this.#conversationId !== conversationId || problem.status === 401) return;
       if (problem.status === 404) return this.#noteConnection({ phase: "ended", reason: "deleted", problem });
-      else if (!this.#conversation) this.#connection = { phase: "waiting" };
+      if (!this.#conversation) return this.#noteConnection({ phase: "waiting" });
     }
     this.#renderLater();
   }
@@ -199,7 +203,8 @@ class TurnwiseApp extends HTMLElement {
     while (this.#alerts.children.length > 3) this.#alerts.firstChild.remove();
   }
 
-  /** Remove what says that the server cannot be reached: it can be reached again. */
+  /** Remove what says that the server cannot be reached: it can be reached again. A request that failed while the
+   * connection was only being opened is not meant: what says so would be gone before anybody read it. */
   #forgetUnreachable() {
     for (const alert of this.#alerts.querySelectorAll("[data-code=unreachable]")) alert.remove();
     this.#person.forgetUnreachable();

@@ -319,7 +319,8 @@ async def test_a_message_that_fails_while_another_conversation_is_shown_comes_ba
     chat: ChatPage, model: PacedLlm, faults: Faults
 ) -> None:
     """A request that breaks off after the conversation was left puts its text back where it was written, and the
-    message is not shown as under way for ever; sent again, it is said once."""
+    message is not shown as under way for ever; sent again, it is said once. The alert stays when the stream of the
+    conversation that is shown opens only then: it had not been lost."""
     faults.allow(r"ERR_FAILED")
     with chat.server.client() as client:
         first, second = (client.post("/conversations", json={"title": name}).json()["id"] for name in ("One", "Two"))
@@ -328,10 +329,15 @@ async def test_a_message_that_fails_while_another_conversation_is_shown_comes_ba
     await chat.open(first)
     await chat.send("To the first")
     await expect(chat.own).to_contain_text(["Sending…"])
+    streams: asyncio.Queue[Route] = asyncio.Queue()
+    await chat.page.route(f"**/{second}/events", streams.put)
     await chat.open(second)
-    await expect(chat.page.get_by_role("heading", level=1)).to_have_text("Two")
+    stream = await streams.get()
 
     await (await held.get()).abort()
+    await expect(chat.alert).to_contain_text("The server cannot be reached.")
+    await stream.continue_()
+    await expect(chat.state).to_have_text("Ready")
     await expect(chat.alert).to_contain_text("The server cannot be reached.")
     await chat.page.unroute("**/messages")
 
