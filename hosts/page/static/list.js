@@ -25,6 +25,7 @@ class TurnwiseList extends HTMLElement {
   #rendered = new Map();
   #rows;
   #more;
+  #end; // tells when the end of the list comes into view
   #state;
 
   connectedCallback() {
@@ -35,7 +36,8 @@ class TurnwiseList extends HTMLElement {
     const create = el("button", { type: "button", className: "button new", onclick: () => this.#begin() }, icon("plus"), "New conversation");
     const scroller = el("div", { className: "list-scroller" }, this.#state, this.#rows, this.#more);
     replaceChildren(this, el("header", { className: "list-header" }, el("p", { className: "brand" }, "turnwise"), create), scroller);
-    new IntersectionObserver(([entry]) => entry.isIntersecting && this.#readMore(), { root: scroller }).observe(this.#more);
+    this.#end = new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.#readMore(), { root: scroller });
+    this.#end.observe(this.#more);
     document.addEventListener("visibilitychange", () => !document.hidden && this.load());
     setInterval(() => !document.hidden && this.load(), READ_AGAIN);
   }
@@ -83,11 +85,18 @@ class TurnwiseList extends HTMLElement {
       const known = new Set(this.#conversations.map((one) => one.id));
       this.#conversations = [...this.#conversations, ...conversations.filter((one) => !known.has(one.id))];
       this.#next = next;
+      this.#watchEnd();
     } catch (problem) {
       this.#next = before;
       emit(this, "problem", { problem });
     }
     this.#render();
+  }
+
+  /** Have the observer say again whether the end is in view: it tells of changes, and the end may be in view still. */
+  #watchEnd() {
+    this.#end.unobserve(this.#more);
+    this.#end.observe(this.#more);
   }
 
   // --- showing it

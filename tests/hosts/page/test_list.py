@@ -88,6 +88,15 @@ async def test_older_conversations_come_when_the_list_is_scrolled(chat: ChatPage
     assert len(titles) == len(set(titles))
 
 
+async def test_pages_that_do_not_fill_the_list_are_followed_by_the_next(tabs: Tabs, server: LiveServer) -> None:
+    """Where the end of the list stays in view, nobody has to scroll for the conversations behind it."""
+    chat = ChatPage(await tabs.open(viewport={"width": 1280, "height": 6000}), server)
+
+    await chat.open()
+
+    await expect(chat.list.get_by_role("link", name="Conversation 00")).to_have_count(1)
+
+
 async def test_a_new_conversation_begins_with_its_first_message(chat: ChatPage) -> None:
     """What is typed without a conversation begins one, with the instructions and tools that were chosen; it heads the
     list under its first message."""
