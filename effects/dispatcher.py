@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
+from ..states.effects import OUTGOING, AwaitedEffect, Effect, OutgoingEffect
 from ..states.events import Answer
 from .answer_sender import AnswerSender
 from .clock import Clock
@@ -51,6 +51,13 @@ class Sender(Protocol):
     async def __call__(self, effect: Any, context: EffectContext) -> None:
         """Try each target once, and return. Further attempts go on in the background."""
         ...
+
+
+def senders_of(performers: Mapping[type[Effect], Performer]) -> dict[type[Effect], Sender]:
+    """Return the performers of outgoing effects that are senders. The other performers are not looked at, because that
+    takes some time for each, and every engine does it when it opens."""
+    outgoing = ((kind, performers.get(kind)) for kind in OUTGOING)
+    return {kind: one for kind, one in outgoing if isinstance(one, Sender)}
 
 
 @runtime_checkable
@@ -100,7 +107,7 @@ class InProcessDispatcher:
         answer: Callable[[str, Answer], None],
     ) -> None:
         self._performers = performers
-        self._senders = {kind: one for kind, one in performers.items() if isinstance(one, Sender)}
+        self._senders = senders_of(performers)
         self._answers = AnswerSender(clock, answer)
         self._conversations: dict[str, ConversationEffects] = {}
 

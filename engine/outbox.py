@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..effects.context import EffectContext
-from ..effects.dispatcher import Performer, Sender
+from ..effects.dispatcher import Performer, senders_of
 from ..effects.retry_queues import Resumable
 from ..persistence.records.outbox import Outgoing
-from ..states.effects import OUTGOING, DeliverToUser, Effect, OutgoingEffect
+from ..states.effects import DeliverToUser, Effect, OutgoingEffect
 from ..states.errors import StoreError
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ class OutboxTargets:
     """Knows whom each outgoing effect must reach: the targets of its performer, if that is a `Sender`."""
 
     def __init__(self, performers: Mapping[type[Effect], Performer]) -> None:
-        outgoing = ((kind, performers.get(kind)) for kind in OUTGOING)
-        self._senders: dict[type[Effect], Sender] = {kind: one for kind, one in outgoing if isinstance(one, Sender)}
+        self._senders = senders_of(performers)
 
     def of(self, effects: Iterable[Effect]) -> tuple[Outgoing, ...]:
         """Return what is stored in the outbox with a step that has these effects."""

@@ -158,7 +158,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where the values come from."""
         file = File(settings_cls, FILE, keeps_unknown=cls.refuses_unknown_keys)
-        return (FirstOf(settings_cls, sources["init_settings"], Environment(settings_cls), file),)
+        return (FirstOf(settings_cls, sources["init_settings"], Environment(settings_cls, PREFIX), file),)
 
     def reply_flow(self) -> Policy:
         """Return the rules of `presets.reply_flow` with the numbers and the marker of these settings."""
