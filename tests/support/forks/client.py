@@ -1,7 +1,8 @@
 """Starts Python by way of the server: `python -S -E client.py SOCKET ARGUMENTS` does what `python ARGUMENTS` does.
 
-It hands its standard streams over, passes signals on, and ends as the process that was forked for it ends. Only little
-of the standard library is imported here, so that it starts at once.
+It hands its standard streams over, passes signals on, and ends as the process that was forked for it ends. Signals wait
+until that process is known: it may have begun to write before. Only little of the standard library is imported here, so
+that it starts at once.
 """
 
 import json
@@ -15,6 +16,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 
 def main() -> None:
     """Ask, wait, and end in the same way."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(sys.argv[1])
         given = {"arguments": sys.argv[2:], "environment": dict(os.environ), "folder": os.getcwd()}  # noqa: PTH109
@@ -26,6 +28,7 @@ def main() -> None:
         process = int(answer.readline())
         for number in PASSED_ON:
             signal.signal(number, lambda number, frame: os.kill(process, number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         code = os.waitstatus_to_exitcode(int(answer.read()))
     if code < 0:
         if -code != signal.SIGKILL:
