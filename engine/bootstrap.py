@@ -185,5 +185,5 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
     try:
         from .tracing.tracing import Tracing
     except ModuleNotFoundError:
-        raise ConfigurationError("Tracing needs the package opentelemetry-api: install turnwise[otel].") from None
+        raise ConfigurationError('Tracing needs the package opentelemetry-api: pip install "turnwise[otel]".') from None
     return Tracing(provider)

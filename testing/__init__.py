@@ -104,7 +104,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for a name of this p
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "hypothesis":
                 raise
-            sentence = f"{name} needs the package hypothesis: install turnwise[testing]."
+            sentence = f'{name} needs the package hypothesis: pip install "turnwise[testing]".'
             raise ModuleNotFoundError(sentence, name=error.name) from None
         return getattr(home, name)
 

@@ -42,7 +42,7 @@ class McpServers:
                     "digits, _ and -."
                 )
         if servers and find_spec("mcp") is None:
-            raise ConfigurationError("MCP servers need the package mcp: install turnwise[mcp].")
+            raise ConfigurationError('MCP servers need the package mcp: pip install "turnwise[mcp]".')
         self.version = 0
         self._servers = dict(servers)
         self._connections: dict[str, McpConnection] = {}

@@ -26,7 +26,7 @@ logger = logging.getLogger("turnwise.redaction")
 
 _LIBRARIES = ("detect_secrets", "phonenumbers", "stdnum")
 
-NOT_INSTALLED = "The built-in rules for secrets need packages that are not installed: install turnwise[redact]."
+NOT_INSTALLED = 'The built-in rules for secrets need packages that are not installed: pip install "turnwise[redact]".'
 
 _MAX_PASSES = 6
 """How often a text is looked at. What a label replaces can bring to light what stood beside it, so a text in which

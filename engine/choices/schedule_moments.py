@@ -15,7 +15,7 @@ from ...states.errors import ConfigurationError, InvalidInput
 from ...states.values.schedule import Schedule
 from ...states.values.value import MAX_QUOTED, later, shortened
 
-MISSING = "A cron expression needs the package cronsim: install turnwise[cron]."
+MISSING = 'A cron expression needs the package cronsim: pip install "turnwise[cron]".'
 
 
 def first_moment(schedule: Schedule, now: datetime) -> datetime:

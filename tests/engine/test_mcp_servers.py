@@ -319,4 +319,4 @@ print(sorted({{"mcp", "mcp_types", "httpx2"}} & {{name for name in sys.modules i
         """In one sentence that says what to install."""
         blocked = self.run("{'files': McpServer(command='x')}", before="sys.modules['mcp'] = None")
 
-        assert blocked == ["MCP servers need the package mcp: install turnwise[mcp].", "[]"]
+        assert blocked == ['MCP servers need the package mcp: pip install "turnwise[mcp]".', "[]"]

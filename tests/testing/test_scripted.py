@@ -146,10 +146,10 @@ from turnwise.testing import traces
         told = ran.stdout.splitlines()
         assert {"ScriptedLlm", "ManualClock", "RecordingChannel", "call", "simulate", "verdict"} <= {*told}
         assert [line for line in told if " " in line] == [
-            f"{name} needs the package hypothesis: install turnwise[testing]."
+            f'{name} needs the package hypothesis: pip install "turnwise[testing]".'
             for name in sorted(turnwise.testing.__all__)
             if name in SEARCHES
         ]
         assert ran.stderr.splitlines()[-1] == (
-            "ModuleNotFoundError: traces needs the package hypothesis: install turnwise[testing]."
+            'ModuleNotFoundError: traces needs the package hypothesis: pip install "turnwise[testing]".'
         )

@@ -346,7 +346,7 @@ class TestLibraries:
         redaction = Redaction()
 
         assert redaction.fault == NOT_INSTALLED
-        with pytest.raises(ConfigurationError, match=r"install turnwise\[redact\]"):
+        with pytest.raises(ConfigurationError, match=r'pip install "turnwise\[redact\]"'):
             redaction.redact("anna@posti.example")
 
     def test_they_are_imported_by_the_first_text(self) -> None:

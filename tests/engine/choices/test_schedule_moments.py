@@ -242,5 +242,5 @@ def test_cron_expressions_need_a_package() -> None:
 
     assert ran.stdout.splitlines() == [
         "1 False",
-        "A cron expression needs the package cronsim: install turnwise[cron].",
+        'A cron expression needs the package cronsim: pip install "turnwise[cron]".',
     ]

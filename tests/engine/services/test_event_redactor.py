@@ -370,10 +370,10 @@ class TestConfiguration:
         """By `create` and by `set_policy`, with the name of the extra."""
         monkeypatch.setattr("turnwise.effects.redaction.redaction.find_spec", lambda name: None)
         async with Engine.open("sqlite://", model=ScriptedLlm([])) as engine:
-            with pytest.raises(ConfigurationError, match=r"install turnwise\[redact\]"):
+            with pytest.raises(ConfigurationError, match=r'pip install "turnwise\[redact\]"'):
                 await engine.create(policy=REDACTS)
             conversation = await engine.create()
-            with pytest.raises(ConfigurationError, match=r"install turnwise\[redact\]"):
+            with pytest.raises(ConfigurationError, match=r'pip install "turnwise\[redact\]"'):
                 await conversation.set_policy(REDACTS)
 
     async def test_a_stored_conversation_takes_nothing_without_the_extra(
@@ -386,7 +386,7 @@ class TestConfiguration:
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.get(conversation_id)
 
-            with pytest.raises(ConfigurationError, match=r"install turnwise\[redact\]"):
+            with pytest.raises(ConfigurationError, match=r'pip install "turnwise\[redact\]"'):
                 await conversation.send(ALL)
         assert list(found_beside(database)) == []
 

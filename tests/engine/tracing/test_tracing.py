@@ -516,7 +516,7 @@ class TestWhatItCosts:
         """
 
         printed = self._printed(program, tmp_path)
-        assert printed == "Tracing needs the package opentelemetry-api: install turnwise[otel].\n"
+        assert printed == 'Tracing needs the package opentelemetry-api: pip install "turnwise[otel]".\n'
 
     @pytest.mark.parametrize("provider", [object(), TracerProvider, "otel"])
     def test_what_gives_no_tracers_is_refused_at_once(self, provider: Any, database: Path) -> None:
