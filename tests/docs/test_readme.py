@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,60 +11,37 @@ import pytest
 from ..support.pages import ROOT, Page
 
 README = Page("README.md")
-FRAGMENTS = [block for block in README.blocks if block.startswith("conversation = await")]
-PROGRAMS = [block for block in README.blocks if block not in FRAGMENTS]
+DINNER, ASKED, PURE = README.blocks
 
 
-@pytest.mark.parametrize(("program", "shown"), [*zip(PROGRAMS, ["6:30 PM", "llm_requesting"], strict=True)])
+def run_program(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the page in a folder, as a reader would."""
+    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=200)
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"), [(DINNER, "6:30 PM"), (ASKED, "awaiting_user"), (PURE, "llm_requesting")]
+)
 def test_its_programs_run(program: str, shown: str, tmp_path: Path) -> None:
     """Each Python block is a complete program that succeeds and prints what it should."""
-    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    ran = run_program(tmp_path, program)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert shown in ran.stdout
 
 
-KILLED = """
-import os, signal
-from dinner import Engine, asyncio, find_table
-
-async def main():
-    async with Engine.open("dinner.db", tools=[find_table, "ask_user_question"]) as engine:
-        conversation = await engine.create()
-        turn = await conversation.send("A table for two, tonight, somewhere Japanese")
-        print(turn.status, conversation.id, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-GOES_ON = """
-import sys
-from dinner import Engine, asyncio, find_table
-
-async def main(conversation_id):
-    async with Engine.open("dinner.db", tools=[find_table, "ask_user_question"]) as engine:
-        {}
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
 def test_a_question_outlives_its_process(tmp_path: Path) -> None:
     """P19: a question that was asked in a process that was killed is answered in another one."""
-    (fragment,) = FRAGMENTS
-    (tmp_path / "dinner.py").write_text(PROGRAMS[0].replace("asyncio.run(main())\n", ""), encoding="utf-8")
+    shows = "print(turn.status, turn.reply)"
+    dies = "print(turn.status, flush=True); import os; os.kill(os.getpid(), 9)"
+    assert ASKED.count(shows) == 1
 
-    def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", program, *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    killed = run_program(tmp_path, ASKED.replace(shows, dies))
+    ran = run_program(tmp_path, ASKED)
 
-    killed = run(KILLED)
-    status, conversation_id = killed.stdout.split()
-    ran = run(GOES_ON.format(textwrap.indent(fragment, 8 * " ").lstrip()), conversation_id)
-
-    assert (killed.returncode, status) == (-signal.SIGKILL, "awaiting_user")
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "awaiting_user\n")
     assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("completed ")
     assert "6:30 PM" in ran.stdout
 
 
@@ -73,7 +49,7 @@ def test_its_program_is_the_example() -> None:
     """`examples/dinner.py` is the host program, below a line that describes it."""
     example = (ROOT / "examples" / "dinner.py").read_text(encoding="utf-8")
 
-    assert example.partition("\n\n")[2] == PROGRAMS[0]
+    assert example.partition("\n\n")[2] == DINNER
 
 
 def test_its_links_lead_somewhere() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,17 +34,9 @@ def programs() -> Iterator[tuple[str, str]]:
         named = {block: name for name, block in page.files.items()}
         for number, block in enumerate(page.blocks, start=1):
             if not block.startswith(NOT_COMPLETE):
-                yield named.get(block, f"{Path(path).stem.lower()}_{number}.py"), complete(block)
+                yield named.get(block, f"{Path(path).stem.lower()}_{number}.py"), block
     for example in (ROOT / "examples").glob("*.py"):
         yield f"example_{example.name}", example.read_text(encoding="utf-8")
-
-
-def complete(block: str) -> str:
-    """Return a block as a program: a fragment stands where its conversation was opened."""
-    if not block.startswith("conversation = await"):
-        return block
-    opened = "from turnwise import Engine\n\nasync def go_on(engine: Engine, conversation_id: str) -> None:\n"
-    return opened + textwrap.indent(block, "    ")
 
 
 @pytest.fixture
