@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from ..support.pages import ROOT, Page, run, run_block
+from turnwise.states.effects import EFFECTS, AwaitedEffect, Effect
+from turnwise.states.events import Answer, EffectFailed
+
+from ..support.pages import ROOT, Page, run, run_block, table
 
 pytestmark = pytest.mark.timeout(240)  # programs in processes of their own, on a machine that may be busy
 
@@ -85,6 +89,25 @@ def test_it_names_every_file_that_is_touched() -> None:
         "states/policy/policy.py",
         "testing/generation/policies.py",
     }
+
+
+def test_it_says_what_follows_each_failure() -> None:
+    """The table of failures has each effect that can be answered with `EffectFailed`."""
+    rows = table(PAGE.text, "the effect that failed")
+    named = [name for row in rows for name in re.findall(r"\w+", row)]
+
+    assert sorted(named) == sorted(kind.__name__ for kind in EFFECTS if EffectFailed in answers_of(kind))
+
+
+def answers_of(kind: type[Effect]) -> Sequence[type[Answer]]:
+    """The answers that an effect of this type can have, if it is awaited."""
+    return kind.ANSWERS if issubclass(kind, AwaitedEffect) else ()
+
+
+def test_its_links_lead_somewhere() -> None:
+    """Every link names a file of the repository or a heading of a page."""
+    assert PAGE.links()
+    assert PAGE.broken_links() == []
 
 
 def test_the_store_that_it_refers_to_is_there() -> None:
