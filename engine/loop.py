@@ -28,7 +28,7 @@ from ..effects.suspended_calls import SuspendedCalls
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
-from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
+from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import Event, Request, Resumed
 from ..states.log import LogEntry
 from ..states.machine import transition
@@ -117,7 +117,7 @@ class Loop:
     async def request(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
         """Have an event handled, after all that came before it. `filled` are the fields that its caller left out.
 
-        A request that was handled before is not handled again. Raises `Refused`, and `StoreError`."""
+        A request that was handled before is not handled again. Raises `Refused`, `InvalidInput` and `StoreError`."""
         if not self._services.request_observers:
             return await self._mailbox.request(event, filled)
         with self._services.observed(self.conversation_id, event):
@@ -135,7 +135,7 @@ class Loop:
 
     async def _take(self, event: Event | None, filled: Filled) -> Outcome:
         """Handle one event, without the secrets in it; for None, only follow what others have stored. Raises `Refused`,
-        and a `StoreError` if the step could not be stored.
+        `InvalidInput`, and a `StoreError` if the step could not be stored.
 
         An answer or a report that cannot be taken, for a reason that will not pass, would leave the turn waiting for
         ever. So the loop fails then, and everybody who waits for the conversation gets the reason.
@@ -184,7 +184,7 @@ class Loop:
         try:
             await self._adopt_choices(request, filled)
             step = await self._step(request)
-        except (Refused, StoreConflict):
+        except (Refused, InvalidInput, StoreConflict):
             if handled := await self.recent_requests.find(request, filled):
                 return self._ignored(handled)
             raise
@@ -213,11 +213,12 @@ class Loop:
             outgoing = self._services.outbox.of(step.effects)
             self.sends = self.sends or bool(outgoing)
             try:
+                self._services.approved_arguments.check(event, projection.state, projection.context)
                 await self._log.append(event, step, outgoing)
             except (StorageFailed, asyncio.CancelledError) as error:
                 self._uncertain = (*self._uncertain, event)[-UNCERTAIN:]
                 raise_append_failure(error)
-            except StoreConflict:
+            except (InvalidInput, StoreConflict):  # others may have answered the call, or moved on
                 if not await self._catch_up():
                     raise
             else:

@@ -42,6 +42,7 @@ from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .projections.tree_feed import TreeFeed
 from .requests import checked_id
+from .services.approved_arguments import ApprovedArguments
 from .services.event_redactor import EventRedactor
 from .services.loop_services import LoopServices
 
@@ -74,7 +75,6 @@ class RunningEngine(ConversationAccess):
     ) -> None:
         self._source = source
         self._models = models
-        self._settings = settings
         self._servers = servers
         self._clock = clock
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
@@ -103,6 +103,7 @@ class RunningEngine(ConversationAccess):
                 settings.kept_updates,
                 self._redactor,
                 self._tree,
+                ApprovedArguments(tools),
             )
         )
         self._lifetime = Lifetime(self._open, self._close)

@@ -93,7 +93,11 @@ class Refused(TurnwiseError):
 
 
 class InvalidInput(TurnwiseError):
-    """A request or a value that is not valid."""
+    """A request or a value that is not valid. `subject` names the field that a host may mark, where that is known."""
+
+    def __init__(self, sentence: str, subject: str = "") -> None:
+        super().__init__(sentence)
+        self.subject = subject
 
 
 class UnknownConversation(TurnwiseError):

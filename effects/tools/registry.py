@@ -15,6 +15,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
+from ...states.context import Context
 from ...states.errors import ConfigurationError
 from ...states.openai_format.writing import legal_name
 from ...states.policy.policy import Policy
@@ -175,6 +176,13 @@ class ToolRegistry:
             return tool, None  # as most calls: a tool of the application, which every agent may call
         denied = self.role_fault(name, caller)
         return None if denied else self.find(name, allowed), denied
+
+    def find_in(self, context: Context, turn: int, name: str) -> tuple[AnyTool | None, str]:
+        """The tool that a call in this turn of a conversation runs; or None, and why there is none, in a sentence."""
+        chosen = context.tools_in(turn)
+        allowed = None if chosen is None else self.allowed(chosen)
+        tool, denied = self.find_for(name, allowed, context.caller)
+        return (tool, "") if tool is not None else (None, denied or self.describe_unknown(name, allowed))
 
     def name_of(self, tool: AnyTool, allowed: Allowed = None) -> str:
         """The name under which this tool is offered, which may be another of its names; empty if it is not offered. A

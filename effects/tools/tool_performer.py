@@ -46,13 +46,11 @@ class ToolPerformer:
     async def __call__(self, effect: ExecuteTool, context: EffectContext) -> ToolAnswer:
         """Run the call, and answer with its result, or with the questions that it asks."""
         call = await context.call(effect.call)
-        chosen = context.context.tools_in(context.turn)
-        allowed = None if chosen is None else self._tools.allowed(chosen)
-        tool, denied = self._tools.find_for(call.name, allowed, context.context.caller)
+        tool, why_not = self._tools.find_in(context.context, context.turn, call.name)
         if tool is None:
             # The call was checked by an engine that had the tool, or made by a performer of the application that offers
             # tools of its own; this engine was opened without it, or the conversation or its role may not use it.
-            unknown = ToolResult(text=denied or self._tools.describe_unknown(call.name, allowed), error=True)
+            unknown = ToolResult(text=why_not, error=True)
             return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=unknown)
         run = ToolRun(tool, context.policy, self._max_result, context.redact, may_ask=effect.call.exclusive)
         tool_context = partial(

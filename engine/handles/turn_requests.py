@@ -139,7 +139,8 @@ class TurnRequests(Handle):
         """Allow or deny the call that waits for approval, and wait as `send` does.
 
         A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. Raises `Refused`
-        with `wrong_state` unless this call waits.
+        with `wrong_state` unless this call waits, and `InvalidInput`, naming the fields, for arguments that its tool
+        refuses: the call goes on waiting.
         """
         handled = await self._request(
             ToolApproval, request_id, call_id=call_id, allowed=allowed, note=note or "", arguments=arguments

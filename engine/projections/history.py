@@ -5,8 +5,6 @@ Words and calls are found without the transcript where it is not in memory: the 
 
 from __future__ import annotations
 
-import json
-
 from ...effects.context import History
 from ...states.events import AgentMessage, Event, LlmResponse, ToolApproval, WakeUp
 from ...states.projections.transcript import Transcript
@@ -65,8 +63,8 @@ async def read_call(read_entries: ReadEntries, call: RoundCall, up_to: int | Non
     found = next(one for one in response.event.tool_calls if one.call_id == call.call_id)
     for entry in later:
         match entry.event:
-            case ToolApproval(call_id=call_id, arguments=dict(arguments)) if call_id == call.call_id:
-                found = found.replace(raw_arguments=json.dumps(arguments, ensure_ascii=False))
+            case ToolApproval(call_id=call_id, raw_arguments=str(edited)) if call_id == call.call_id:
+                found = found.replace(raw_arguments=edited)
             case _:
                 pass
     return found

@@ -13,6 +13,7 @@ from ..intake.immediate_start import ImmediateStart
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer, RequestObserver
 from ..projections.tree_feed import TreeFeed
+from .approved_arguments import ApprovedArguments
 from .event_redactor import EventRedactor
 
 
@@ -23,7 +24,8 @@ class LoopServices:
     `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
     `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
-    shows the updates of all conversations. `immediately` starts the handling of events.
+    shows the updates of all conversations. `approved_arguments` checks what people give calls, and `immediately` starts
+    the handling of events.
     """
 
     dispatcher: Dispatcher
@@ -35,6 +37,7 @@ class LoopServices:
     kept_updates: int
     redactor: EventRedactor
     tree: TreeFeed
+    approved_arguments: ApprovedArguments
     immediately: ImmediateStart = field(default_factory=ImmediateStart)
 
     request_observers: tuple[RequestObserver, ...] = field(init=False)

@@ -156,9 +156,10 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _problem_of_engine(error: TurnwiseError) -> Problem:
+    subject = error.subject if isinstance(error, InvalidInput) else ""
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return _problem(status, code, error.sentence)
+            return _problem(status, code, error.sentence, subject or None)
     return http_problem("internal_error")
 
 

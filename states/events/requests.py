@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -205,6 +206,11 @@ class ToolApproval(Request):
     allowed: bool
     note: Text = Field(default="", max_length=2000)
     arguments: Block | None = None
+
+    @property
+    def raw_arguments(self) -> str | None:
+        """The arguments as JSON text, as a call has them; None if it keeps those that the model wrote. `Pure.`"""
+        return None if self.arguments is None else json.dumps(self.arguments, ensure_ascii=False)
 
 
 class UserCancel(Request):

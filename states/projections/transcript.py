@@ -6,7 +6,6 @@ message that called them, in call order, whatever order they came in.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -184,8 +183,7 @@ class Transcript:
                     self._waiting[entry.seq] = waiting
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
-            case ToolApproval(arguments=dict(arguments), call_id=call_id):
-                edited = json.dumps(arguments, ensure_ascii=False)
+            case ToolApproval(raw_arguments=str(edited), call_id=call_id):
                 self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
                 self.condense(Condensed(summary, *self._condensing))

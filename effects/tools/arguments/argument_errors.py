@@ -32,6 +32,11 @@ class InvalidArguments(Exception):
         super().__init__(sentence)
         self.sentence = sentence
 
+    @property
+    def reason(self) -> str:
+        """What is wrong, without the words with which most sentences begin."""
+        return self.sentence.removeprefix("Invalid input: ")
+
 
 class NothingToSay(Exception):
     """A call of a speaking tool holds no words, and the policy wants it acknowledged all the same."""

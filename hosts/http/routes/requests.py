@@ -69,7 +69,7 @@ async def cancel_turn(conversation: TheConversation, body: CancelRequest | None 
 
 @router.post("/approve", operation_id="approveCall")
 async def approve_call(body: Approval, conversation: TheConversation) -> TurnAnswer:
-    """Allow or deny the call that waits for approval."""
+    """Allow or deny the call that waits for approval. Arguments that its tool refuses leave it waiting."""
     turn = await conversation.approve(
         body.call_id, body.allowed, body.note, body.arguments, request_id=body.request_id, wait=False
     )

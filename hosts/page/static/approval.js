@@ -33,6 +33,13 @@ export class ApprovalPanel {
     return [mode === "json" ? json : "", this.#note.value].filter((text) => text.trim());
   }
 
+  /** Show a refusal of the arguments beside them. Returns whether it is about them. */
+  showProblem(problem) {
+    if (problem.subject !== "arguments") return false;
+    this.#editor.refuse(problem.message);
+    return true;
+  }
+
   #noteField(note) {
     this.#note = el("textarea", { id: `approval-note-${this.#callId}`, rows: 1, dir: "auto", maxLength: 2000, oninput: () => this.#keepDraft() });
     this.#note.value = note;

@@ -151,8 +151,14 @@ export class ArgumentsEditor {
   #showFault(sentence, field) {
     this.#fault.textContent = sentence ?? "";
     for (const marked of this.#editor.querySelectorAll("[aria-invalid]")) marked.removeAttribute("aria-invalid");
-    if (!sentence) return;
-    field.setAttribute("aria-invalid", "true");
+    if (sentence) field?.setAttribute("aria-invalid", "true");
+  }
+
+  /** Show why the server refused the edited arguments. The sentence names the fields that it is about. */
+  refuse(sentence) {
+    this.#showFault(sentence, this.#json);
+    this.#fault.scrollIntoView({ block: "center" });
+    this.focus();
   }
 
   /** Put the focus on the field that cannot be sent. */

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Conversation, Engine, Policy, Refused, Turn, tool
+from turnwise import Conversation, Engine, InvalidInput, Policy, Refused, Turn, tool
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Watcher, assert_paired, results, until
@@ -66,14 +66,15 @@ async def test_a_person_may_change_the_arguments(held: tuple[Conversation, Turn]
     assert results(await conversation.transcript())[1] == "paid 3"
 
 
-async def test_arguments_that_do_not_fit_are_an_error_result(held: tuple[Conversation, Turn]) -> None:
-    """Arguments edited by a person are validated like those of a model."""
+async def test_arguments_that_do_not_fit_leave_the_call_waiting(held: tuple[Conversation, Turn]) -> None:
+    """Arguments edited by a person are validated like those of a model, and the person is told before anything runs."""
     conversation, turn = held
 
-    done = await conversation.approve(turn.call_id or "", True, arguments={"sum": 3})
+    with pytest.raises(InvalidInput, match="sum: Extra inputs are not permitted"):
+        await conversation.approve(turn.call_id or "", True, arguments={"sum": 3})
 
-    assert done.reply == "Done."
-    assert results(await conversation.transcript())[1].startswith("Invalid input:")
+    assert conversation.state.type == "awaiting_approval"
+    assert results(await conversation.transcript()) == ["saw a"]
 
 
 async def test_a_denied_call_does_not_run(held: tuple[Conversation, Turn]) -> None:

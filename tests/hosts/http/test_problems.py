@@ -63,6 +63,11 @@ class TestTheTable:
         """Each kind of error has one status and one code."""
         assert (problem_of(error).status, problem_of(error).code) == (status, code)
 
+    def test_what_is_invalid_is_named(self) -> None:
+        """Where the engine knows the field, a client can mark it."""
+        assert problem_of(InvalidInput("No.", "arguments")).subject == "arguments"
+        assert problem_of(InvalidInput("No.")).subject is None
+
     def test_an_unexpected_error_tells_nothing(self) -> None:
         """The text of an unexpected error may quote a conversation, and is not sent."""
         problem = problem_of(ValueError("the password is 1234"))

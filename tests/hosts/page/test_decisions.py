@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ...support.browser.asking import (
     asking_engine,
     begin,
 )
+from ...support.browser.tabs import Faults
 from ...support.http.live_server import serving
 
 
@@ -117,6 +119,50 @@ class TestApproving:
         await page.get_by_role("button", name="Allow").click()
 
         await received(page, "Planned: {'days': [], '__proto__': 1}")
+
+    async def test_arguments_that_the_tool_refuses_stay_in_the_editor(
+        self, page: Page, faults: Faults, conversations: Conversations
+    ) -> None:
+        """The refusal stands at them, once; they are kept, also over a reload, and run when they are mended."""
+        faults.allow("status of 422")
+        address = conversations.begin(PLAN)
+        await page.goto(address)
+        await page.get_by_role("button", name="Edit arguments").click()
+        editor = page.get_by_label("Arguments as JSON")
+        await editor.fill('{"plan": 3}')
+        await page.get_by_role("button", name="Allow").click()
+        refusal = page.get_by_text("The arguments do not fit plan_trip: plan: Input should be")
+        await expect(refusal).to_have_count(1)
+        await expect(page.locator(".arguments").get_by_text("plan: Input should be")).to_be_in_viewport()
+        await expect(editor).to_be_focused()
+        await expect(editor).to_have_attribute("aria-invalid", "true")
+        await expect(editor).to_have_accessible_description(re.compile("The arguments do not fit plan_trip"))
+        assert conversations.state(address) == "awaiting_approval"
+        await page.reload()
+        await expect(editor).to_have_value('{"plan": 3}')
+        await page.get_by_role("button", name="Allow").click()
+        await expect(refusal).to_be_visible()
+        await editor.fill('{"plan": {}}')
+        await expect(refusal).to_have_count(0)
+        await page.get_by_role("button", name="Allow").click()
+
+        await received(page, "Planned: {}")
+
+    async def test_fields_that_the_tool_refuses_keep_what_was_written(
+        self, page: Page, faults: Faults, conversations: Conversations
+    ) -> None:
+        """2.5 is a number, but no number of people; the sentence says which field it is about."""
+        faults.allow("status of 422")
+        await page.goto(conversations.begin(BOOK))
+        await page.get_by_role("button", name="Edit arguments").click()
+        await page.get_by_label("party").fill("2.5")
+        await page.get_by_role("button", name="Allow").click()
+        await expect(page.locator(".arguments").get_by_text("do not fit book_table: party:")).to_be_in_viewport()
+        await expect(page.get_by_label("party")).to_have_value("2.5")
+        await page.get_by_label("party").fill("3")
+        await page.get_by_role("button", name="Allow").click()
+
+        await received(page, "Booked at Miku for 3, on the terrace.")
 
     async def test_a_long_number_is_not_rounded(self, page: Page, conversations: Conversations) -> None:
         """A number of more digits than JavaScript keeps is shown and edited as it is, to the last digit."""

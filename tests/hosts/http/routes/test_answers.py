@@ -137,6 +137,8 @@ CASES = [
     Case("approveCall", 200, body={"call_id": CALL, "allowed": True, "arguments": {"amount": 2}}, state="approving"),
     Case("approveCall", 200, body={"call_id": CALL, "allowed": False, "note": "No"}, state="approving"),
     Case("approveCall", 409, "wrong_state", {"call_id": "another", "allowed": True}, "approving"),
+    Case("approveCall", 409, "wrong_state", {"call_id": "another", "allowed": True, "arguments": {}}, "approving"),
+    invalid("approveCall", {"call_id": CALL, "allowed": True, "arguments": {"amount": "two"}}, "approving"),
     invalid("approveCall", {"call_id": CALL, "allowed": "yes"}, "approving"),
     unknown("approveCall", {"call_id": CALL, "allowed": True}),
     Case("resolveCall", 409, "wrong_state", {"call_id": CALL, "verdict": "ran"}, "idle"),

@@ -167,7 +167,8 @@ class TestInputRequired:
     async def test_an_approval(self, peer: Peer) -> None:
         """Neither a doubtful text nor the wrong data decides."""
         asked = await peer.task("book Nara")
-        for reply in ({"text": "maybe"}, {"data": {"approved": "yes"}}, {"data": {"answers": {}}}):
+        unfit = {"approved": True, "editedArgs": {"place": 3}}
+        for reply in ({"text": "maybe"}, {"data": {"approved": "yes"}}, {"data": {"answers": {}}}, {"data": unfit}):
             with pytest.raises(InvalidParamsError):
                 await peer.task(task_id=asked.id, **reply)
 

@@ -255,6 +255,13 @@ class TestAnInterrupt:
         second = interrupt_in(thread.run("book Nara again"))
         assert "Denied" in said(thread.resume(second, status="cancelled"))
 
+    def test_arguments_that_do_not_fit_decide_nothing(self, thread: Thread) -> None:
+        """The interrupt stays open for others."""
+        interrupt = interrupt_in(thread.run("book Nara"))
+
+        assert error(thread.resume(interrupt, {"approved": True, "editedArgs": {"place": 3}})) == "invalid_input"
+        assert "Kobe" in said(thread.resume(interrupt, {"approved": True, "editedArgs": {"place": "Kobe"}}))
+
     @pytest.mark.parametrize("number", [0, 2])
     def test_exactly_one_is_open(self, thread: Thread, number: int) -> None:
         """A resume of none is a run without a message, and one of several is refused."""

@@ -343,6 +343,17 @@ class TestAnApproval:
 
         assert "booked Kobe" in said(completion)
 
+    def test_arguments_that_do_not_fit_decide_nothing(self, talk: Talk) -> None:
+        """The refusal names them, and others may be given."""
+        call_id = turn_of(talk.say("book Nara"))["call_id"]
+
+        with pytest.raises(openai.BadRequestError) as raised:
+            talk.reply(call_id=call_id, approval={"allowed": True, "arguments": {"place": 3}})
+        assert (raised.value.code, raised.value.param) == ("invalid_input", "arguments")
+        assert "place: Input should be a valid string" in raised.value.message
+        completion = talk.reply(call_id=call_id, approval={"allowed": True, "arguments": {"place": "Kobe"}})
+        assert "booked Kobe" in said(completion)
+
     def test_nothing_is_created_for_it(self, talk: Talk) -> None:
         """A conversation that does not exist waits for nobody; the request creates none."""
         for _ in range(2):
