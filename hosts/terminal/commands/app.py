@@ -85,8 +85,8 @@ def chat(
 @app.command()
 def demo(
     db: options.DemoDb = None,
-    model: options.Model = None,
-    tools: options.Tools = None,
+    model: options.DemoModel = None,
+    tools: options.DemoTools = None,
     preset: options.Preset = None,
     profile: options.Profile = None,
     thoughts: options.Thoughts = None,
@@ -100,7 +100,7 @@ def demo(
     It needs no key and no network.
     """
     display = {"thoughts": thoughts, "speak": speak, "plain": plain, "voice_debug": voice_debug, "debug": debug}
-    settings = _settings(db=db, **_models(model), tools=tools, preset=preset, profile=profile, **display)
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, profile=profile, **display)
     from .demo import demo
 
     _run(demo(settings, keep=db is not None))

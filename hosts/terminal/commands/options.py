@@ -41,6 +41,19 @@ Tools = Annotated[
         show_default="ask_user_question",
     ),
 ]
+DemoModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="As in openai/gpt-4.1-mini or ollama/….", show_default="rehearsal"),
+]
+DemoTools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="More tools, beside its own: built-in ones, or package.module:function, with commas between them.",
+        show_default=False,
+    ),
+]
 Preset = Annotated[
     str | None, typer.Option("--preset", metavar="NAME", help="A ready-made policy.", show_default="assistant")
 ]

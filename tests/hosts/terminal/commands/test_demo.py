@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment
-from ....support.terminal import end_of, run, terminal
+from ....support.terminal import InProcessRun, end_of, run, terminal
 
 
 class TestTheDemo:
@@ -44,6 +44,25 @@ class TestTheDemo:
 
             assert end_of(child) == 0
         assert len(run("list", "--db", "kept.db", cwd=tmp_path).stdout.splitlines()) == 1
+
+    def test_its_help_tells_what_its_options_do(self, in_process: InProcessRun) -> None:
+        """Tools are added to its own, and it asks one model: nothing in it chooses among several."""
+        text = " ".join(in_process("demo", "--help").stdout.split())
+
+        assert "--tools NAMES More tools, beside its own: built-in ones, or package.module:function" in text
+        assert "[default: (ask_user_question)]" not in text
+        assert "Repeat it" not in text
+
+    def test_tools_are_added_to_its_own(self, tmp_path: Path) -> None:
+        """The model is offered both: the rehearsal model looks up what it is offered a tool for."""
+        function = 'def find_umbrella(day: str) -> str:\n    """Find an umbrella for two tonight."""\n    return day\n'
+        (tmp_path / "mine.py").write_text(function, encoding="utf-8")
+
+        done = run("demo", "--tools", "mine:find_umbrella", cwd=tmp_path)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert '✓ find_table(cuisine="Japanese", time="tonight", party=2)' in done.stdout
+        assert '✓ find_umbrella(day="tonight")' in done.stdout
 
     def test_its_suggestions_have_its_options(self, tmp_path: Path) -> None:
         """The suggested chats have the same preset and display; each command is one line."""
