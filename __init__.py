@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .effects.tools.tool import AnyTool, ErrorDetail, Tool
     from .effects.tools.tool_error import ToolError
     from .effects.tools.tools_of import tools_of
+    from .effects.version import __version__
     from .engine.blocking import BlockingConversation, BlockingEngine
     from .engine.bootstrap import DispatcherFactory
     from .engine.choices.offered_tools import OfferedTool
@@ -169,6 +170,7 @@ _HOMES = {
     "effects.tools.tool": ("AnyTool", "ErrorDetail", "Tool"),
     "effects.tools.tool_error": ("ToolError",),
     "effects.tools.tools_of": ("tools_of",),
+    "effects.version": ("__version__",),
     "engine.blocking": ("BlockingConversation", "BlockingEngine"),
     "engine.bootstrap": ("DispatcherFactory",),
     "engine.choices.offered_tools": ("OfferedTool",),
@@ -287,7 +289,7 @@ __all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Tr
 __all__ += ["TreeSnapshotUpdate", "TreeUpdate", "Turn", "TurnEndedUpdate"]
 __all__ += ["TurnStatus", "TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]
 __all__ += ["WaitingTurn", "WaitsForAnswer", "WaitsForApproval", "WaitsForResolution", "WebhookChannel", "WorkComplete"]
-__all__ += ["presets", "replay", "tool", "tools_of", "update_schema"]
+__all__ += ["__version__", "presets", "replay", "tool", "tools_of", "update_schema"]
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for a name of this package

@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -123,9 +124,16 @@ def test_every_type_in_a_signature_is_exported(package: ModuleType, name: str) -
     assert {name for name in used if not name.startswith("_")} - EXPORTED - PLAIN == set()
 
 
+def test_the_version_is_that_of_the_installed_package() -> None:
+    """Programs and people look for it here, and it is listed among the names of the package."""
+    assert turnwise.__version__ == version("turnwise")
+    assert "__version__" in turnwise.__all__
+    assert "__version__" in dir(turnwise)
+
+
 UNKNOWN_NAMES = """
 from turnwise import AnyState  # error
-from turnwise import Engine, presets
+from turnwise import Engine, __version__, presets
 from turnwise.persistence import Stoer  # error
 from turnwise.persistence import Store
 from turnwise.testing import ScriptedLLM  # error

@@ -169,6 +169,11 @@ class TestWhatAnImportLoads:
 
         assert loaded & {"alembic", "fastapi", "litellm", "sqlalchemy", "uvicorn"} == set()
 
+    def test_the_version_is_read_when_it_is_asked_for(self, tmp_path: Path) -> None:
+        """To find it among the installed packages takes longer than everything else that the import does."""
+        assert "importlib.metadata" not in loaded_by("import turnwise", tmp_path)
+        assert "importlib.metadata" in loaded_by("from turnwise import __version__", tmp_path)
+
     def test_the_testing_kit_loads_only_the_machine(self, tmp_path: Path) -> None:
         """`turnwise.testing` imports the packages above inside functions, since a law of the machine needs no store.
         The simulation of a file and the contract of a store, which need one, are exceptions."""

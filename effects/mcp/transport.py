@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -18,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import Implementation
 
+from ..version import __version__
 from .http_responses import MAX_MESSAGE, bound
 from .listing import ListingFilter
 from .server import McpServer
@@ -69,7 +69,7 @@ async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbac
             _observed(streams, callbacks.ended, listings),
             mode=mode,
             cache=None,
-            client_info=Implementation(name="turnwise", version=_own_version()),
+            client_info=Implementation(name="turnwise", version=__version__),
             message_handler=callbacks.message,
             elicitation_callback=callbacks.elicit if server.elicitation else None,
         )
@@ -87,13 +87,6 @@ def _program(server: McpServer) -> StdioServerParameters:
         cwd=server.cwd,
         encoding_error_handler="replace",
     )
-
-
-def _own_version() -> str:
-    try:
-        return version("turnwise")
-    except PackageNotFoundError:  # in a source tree that is not installed
-        return "0"
 
 
 @asynccontextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 
+from ...effects.version import __version__
 from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
@@ -62,7 +62,7 @@ def create_app(
     app = HostApplication(
         title="turnwise",
         summary="Conversations of an explicit state machine",
-        version=version("turnwise"),
+        version=__version__,
         lifespan=_lifespan(engine),
         separate_input_output_schemas=False,
         docs_url=None,  # pages that load their scripts from another server

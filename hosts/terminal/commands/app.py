@@ -31,9 +31,9 @@ app = typer.Typer(
 
 def _print_version(given: bool) -> None:
     if given:
-        from importlib.metadata import version
+        from ....effects.version import __version__
 
-        print(f"turnwise {version('turnwise')}")
+        print(f"turnwise {__version__}")
         raise typer.Exit
 
 

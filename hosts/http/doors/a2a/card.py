@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from a2a.types.a2a_pb2 import (
     AgentCapabilities,
     AgentCard,
@@ -14,6 +12,8 @@ from a2a.types.a2a_pb2 import (
     SecurityScheme,
     StringList,
 )
+
+from .....effects.version import __version__
 
 PATH = "/a2a"
 """The path of the JSON-RPC endpoint."""
@@ -31,7 +31,7 @@ def agent_card(address: str, *, needs_token: bool) -> AgentCard:
     return AgentCard(
         name="turnwise",
         description="Conversations of an explicit state machine.",
-        version=version("turnwise"),
+        version=__version__,
         supported_interfaces=[
             AgentInterface(url=f"{address}{PATH}", protocol_binding="JSONRPC", protocol_version="1.0")
         ],
