@@ -1,42 +1,45 @@
-"""The table and the machine come out the same each time they are built. Both modules are executed once, at import;
-these tests execute them once more, beside the ones in use, so that what runs only then is tested too."""
+"""The table and the machine come out the same each time they are built, and a broken table is not built at all.
+
+Both modules are executed once, at import; these tests execute them once more, beside the ones in use, so that what runs
+only then is tested too.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
+from collections.abc import Iterable
 from importlib.util import find_spec, module_from_spec
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 from transitions import Machine
 
-from turnwise import states
 from turnwise.states import (
     MACHINE,
     Closed,
     Context,
+    Event,
     Idle,
     LlmRequesting,
     LlmResponse,
     Refused,
+    RetryDue,
     State,
-    ToolExecuting,
     UserMessage,
     machine,
     next_events,
     table,
     transition,
 )
-from turnwise.states.events import EVENTS
-from turnwise.states.grammar import SAME, Junction, refuse
-from turnwise.states.machine import Edge, build, edges
-from turnwise.states.states import STATES
+from turnwise.states.grammar import SAME, Branch, Entry, Table, branch, junction, lines, nothing, on, refuse
+from turnwise.states.guards.turns import is_closing
+from turnwise.states.machine import Edge, TableFault, build, compile_table
 from turnwise.states.step_builder import StepBuilder
+from turnwise.states.table import TABLE
 from turnwise.testing.strategies import NOON
 
-from ..support.conversation import Conversation, asking, call
+from ..support.conversation import Conversation, asking
 
 HELLO = UserMessage(event_id="1", at=NOON, text="Hello")
 
@@ -108,91 +111,82 @@ class TestRefusals:
         assert (refused.code, refused.subject) == ("busy", "idle Hello 1")
 
 
-class TestTheMachineOfTheLibrary:
-    """The machine can be used as one of the `transitions` library."""
+class TestABrokenTable:
+    """A broken table is neither compiled nor built, with a sentence that says where it is broken."""
 
-    def test_it_goes_by_the_names_that_are_stored(self) -> None:
-        """States and events are named by their `type`, as in JSON, and there are no others."""
-        machine = build(table.TABLE)
+    def broken(self, entries: Iterable[Entry], state: type[State] = Idle) -> str:
+        """The reason why a table with these entries for `state` cannot be compiled, nor built."""
+        table: Table = {**TABLE, state: tuple(entries)}
+        with pytest.raises(TableFault) as fault:
+            compile_table(table)
+        with pytest.raises(TableFault, match=f"^{re.escape(str(fault.value))}$"):
+            build(table)
+        return str(fault.value)
 
-        assert set(machine.states) == {str(state.model_fields["type"].default) for state in STATES}
-        assert set(machine.events) <= {str(event.model_fields["type"].default) for event in EVENTS}
+    def without(self, event: type[Event], state: type[State] = Idle) -> list[Entry]:
+        """The entries of a state without those for one event."""
+        return [entry for entry in TABLE[state] if entry.event is not event]
 
-    def test_threads_that_ask_first_get_the_same(self) -> None:
-        """Eight threads that ask both modules at the same time get one machine, which both modules keep."""
-        program = (
-            "from concurrent.futures import ThreadPoolExecutor\n"
-            "from threading import Barrier\n"
-            "from turnwise import states\n"
-            "together = Barrier(8)\n"
-            "def ask(module):\n"
-            "    together.wait()\n"
-            "    return module.MACHINE\n"
-            "with ThreadPoolExecutor(8) as threads:\n"
-            "    machines = list(threads.map(ask, [states, states.machine] * 4))\n"
-            "kept = [vars(states)['MACHINE'], vars(states.machine)['MACHINE']]\n"
-            "print(len(machines), len({id(machine) for machine in machines + kept}))\n"
+    def test_a_row_behind_one_without_a_guard_is_shadowed(self) -> None:
+        """Law 15: a row that can never be taken is refused."""
+        rows = lines(on(UserMessage, to=SAME), on(UserMessage, to=SAME))
+
+        assert self.broken([*rows, *self.without(UserMessage)]) == (
+            "Idle on UserMessage: a choice without a guard shadows those behind it"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
-        assert (done.stdout, done.stderr) == ("8 1\n", "")
+    def test_a_last_row_with_a_guard_lets_events_fall_through(self) -> None:
+        """Law 15: a last row with a guard is refused."""
+        rows = on(UserMessage, to=SAME, when=is_closing)
 
-    def test_it_is_listed_before_it_is_built(self) -> None:
-        """`dir` names it in both modules, and does not build it."""
-        program = (
-            "import sys\n"
-            "from turnwise import states\n"
-            "print('MACHINE' in dir(states), 'MACHINE' in dir(states.machine), 'transitions' in sys.modules)\n"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        assert "Idle on UserMessage: the last choice has a guard" in self.broken([*rows, *self.without(UserMessage)])
 
-        assert (done.stdout, done.stderr) == ("True True False\n", "")
+    def test_a_request_that_nothing_is_said_about_falls_through(self) -> None:
+        """A state without an entry for some request is refused."""
+        assert "Idle on UserMessage" in self.broken(self.without(UserMessage))
 
-    @pytest.mark.parametrize("module", [states, machine])
-    def test_other_names_are_unknown(self, module: ModuleType) -> None:
-        """A name that a module does not have is an error, as in every module."""
-        with pytest.raises(AttributeError, match="this module has no attribute 'NOTHING'"):
-            _ = module.NOTHING
+    def test_a_state_that_nothing_is_said_about_takes_no_request(self) -> None:
+        """A state that is not in the table is refused."""
+        with pytest.raises(TableFault, match="Closed on Opened"):
+            build({state: entries for state, entries in TABLE.items() if state is not Closed})
 
-    def test_it_is_fired_with_state_event_and_context(self) -> None:
-        """A machine just built takes a message from `idle` to `llm_requesting`."""
-        cursor = SimpleNamespace(state="idle")
+    def test_an_answer_that_is_waited_for_must_be_taken(self) -> None:
+        """A state without a row for an answer that it can wait for is refused."""
+        rows = self.without(LlmResponse, LlmRequesting)
 
-        fired = build(table.TABLE).events["user_message"].trigger(cursor, Idle(), HELLO, Context())
+        assert "LlmRequesting on LlmResponse" in self.broken(rows, LlmRequesting)
 
-        assert fired
-        assert cursor.state == "llm_requesting"
+    def test_an_answer_that_is_never_waited_for_has_no_row(self) -> None:
+        """A row for an answer that the state never waits for is refused."""
+        rows = [*on(RetryDue, to=SAME), *TABLE[Idle]]
 
-    def test_an_edge_knows_its_row(self) -> None:
-        """An edge has the state where it begins, its row, its branches, and the state where it ends."""
-        for edge in edges(build(table.TABLE)):
-            target = edge.row.to
-            for taken in edge.branches:
-                assert isinstance(target, Junction) and taken in target.branches
-                target = taken.to
-
-            assert edge.row in table.TABLE[edge.source]
-            assert edge.to is (edge.source if target is SAME else target)
+        assert self.broken(rows) == "Idle on RetryDue: a state of this type never waits for this"
 
     @pytest.mark.parametrize(
-        ("response", "taken"),
+        ("branches", "fault"),
         [
-            ({"tool_calls": (call("a"),)}, ToolExecuting),
-            ({"tool_calls": (call("a", fault="No."),)}, LlmRequesting),
-            ({"content": "Good evening"}, Idle),
+            ([branch(to=Idle), branch(to=Closed)], "AGAIN: a choice without a guard shadows those behind it"),
+            ([branch(to=Idle, when=is_closing)], "AGAIN: the last choice has a guard"),
+            ([], "AGAIN: the last choice has a guard"),
         ],
-        ids=["calls", "faults", "text"],
     )
-    def test_behind_a_row_one_way_is_taken(self, response: dict[str, Any], taken: type[State]) -> None:
-        """If the guard of a row is true, exactly one of its edges is possible; otherwise none is."""
-        conversation = Conversation()
-        conversation.says()
-        event = LlmResponse(effect_id=1, at=conversation.now, **response)
-        fired = SimpleNamespace(args=(conversation.state, event, Context()))
+    def test_branches_are_held_to_the_same(self, branches: list[Branch], fault: str) -> None:
+        """Law 15: a junction needs a last branch without a guard, and no such branch before it."""
+        rows = on(UserMessage, to=junction("AGAIN", *branches))
 
-        saying_yes = [edge for edge in edges(MACHINE) if (edge.source, edge.row.event) == (LlmRequesting, LlmResponse)]
-        saying_yes = [edge for edge in saying_yes if edge(fired)]
+        assert fault in self.broken([*rows, *self.without(UserMessage)])
 
-        rows = [edge.row for edge in saying_yes]
-        assert saying_yes[0].to is taken
-        assert len(rows) == len(set(rows))
+    def test_junctions_do_not_lead_in_a_circle(self) -> None:
+        """Law 15: a junction that leads back to itself is refused."""
+        circle = junction("CIRCLE")
+        object.__setattr__(circle, "branches", (branch(to=junction("BETWEEN", branch(to=circle))),))
+
+        assert self.broken([*on(UserMessage, to=circle), *self.without(UserMessage)]) == (
+            "the junction CIRCLE leads back to itself"
+        )
+
+    def test_refusals_and_no_ops_count_as_rows(self) -> None:
+        """A row behind a refusal without a guard is shadowed and refused."""
+        rows = lines(refuse(UserMessage, why="busy"), nothing(UserMessage))
+
+        assert "shadows" in self.broken([*rows, *self.without(UserMessage)])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from turnwise.states import choices, table
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from turnwise.states import MACHINE, choices, table
 from turnwise.states.events import EVENTS, Event
 from turnwise.states.grammar import SAME, Branch, Entry, Junction, Row, Target
+from turnwise.states.machine import edges
 from turnwise.states.states import STATES, Busy, State
 
 TABLE = table.TABLE
@@ -18,7 +22,11 @@ WAITING_FOR_A_PERSON = {
     "InDoubt",
     "Failed",
 }
+EDGES = tuple(edges(MACHINE))
 PAIRS = [(state, event) for state in STATES for event in EVENTS]
+
+Function = Callable[..., Any]
+"""A guard, a handler, or the reason of a refusal."""
 
 Way = tuple[str, str]
 """When, and where to: what is drawn for an event, or for a junction."""
@@ -65,3 +73,26 @@ def ways(choices: list[Entry] | list[Branch]) -> set[Way]:
         for choice in choices
         if isinstance(choice, Row | Branch)
     }
+
+
+def junctions() -> Iterator[Junction]:
+    """Every junction of the table, once for each branch that is taken there."""
+    for edge in EDGES:
+        target = edge.row.to
+        for taken in edge.branches:
+            assert isinstance(target, Junction)
+            yield target
+            target = taken.to
+
+
+def used() -> set[Function]:
+    """Every function that the table names."""
+    named: list[Entry | Branch] = [entry for taken in TABLE.values() for entry in taken]
+    named += [branch for junction in junctions() for branch in junction.branches]
+    found = [getattr(choice, part, None) for choice in named for part in ("when", "then", "why")]
+    return {function for function in found if callable(function)}
+
+
+def name_of(function: Function) -> str:
+    """The name of a function, with its module."""
+    return f"{function.__module__.removeprefix('turnwise.states.')}.{function.__name__}"

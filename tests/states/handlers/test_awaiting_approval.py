@@ -23,7 +23,7 @@ from turnwise.states import (
 )
 from turnwise.states.projections.transcript import Transcript
 
-from ..support.conversation import Conversation, asking, call
+from ...support.conversation import Conversation, asking, call
 
 TEXTS = Texts()
 
