@@ -24,6 +24,7 @@ from turnwise.testing.simulation.environment.event_loop import VirtualLoop
 from turnwise.testing.simulation.environment.event_trace import EventTrace
 from turnwise.testing.simulation.environment.random_source import RandomSource
 from turnwise.testing.simulation.storage.disk import Disk, Row
+from turnwise.testing.simulation.users.call_recorder import Call, CallRecorder
 from turnwise.testing.simulation.world.performed_effects import PerformedEffects
 
 from ..support.effect_contexts import effect_context
@@ -49,6 +50,7 @@ class Agents:
         self.tree = Tree(self.disk)
         self.add("stranger", OPENED)
         self.tree.stranger = "stranger"
+        self.recorders: dict[str, CallRecorder] = {}
 
     def add(self, agent_id: str, event: Event, *effects: Effect) -> None:
         """Store the step of an event, with these effects besides its own."""
@@ -69,9 +71,17 @@ class Agents:
         """Have an agent take a message of another one."""
         self.add(agent_id, AgentMessage(event_id=event_id, at=NOON, origin=origin, text=text))
 
+    def dispatch(self, agent_id: str, message: AgentMessage, *, is_new: bool = True) -> None:
+        """Have a user dispatch a message to an agent: one of the user's own, or one that the user has read there."""
+        recorder = self.recorders.setdefault(agent_id, CallRecorder(self.disk.trace))
+        recorder.calls.append(Call("Ada", "dispatch", Process(), message))  # type: ignore[arg-type]
+        if is_new:
+            recorder.ids.add(message.event_id)
+
     def faults(self, check: TreeCheck) -> list[str]:
         """Return what a check finds."""
-        return list(check(TreeEnding(self.tree, (), is_cut_short=False, was_set_back=False)))
+        ending = TreeEnding(self.tree, (), is_cut_short=False, was_set_back=False, recorders=self.recorders)
+        return list(check(ending))
 
 
 @pytest.fixture
@@ -123,6 +133,57 @@ class TestReturnedMail:
 
         faults = agents.faults(nothing_arrives_that_nobody_sent)
         assert "sender got kept/3/returned from kept, which did not send it" in faults
+
+
+class TestMessagesThatUsersDispatch:
+    """A user dispatches a message in the name of an agent. It was sent by the user, and no other message was."""
+
+    MESSAGE = AgentMessage(event_id="Ada-1", at=NOON, origin="other", text="Hi")
+
+    @pytest.fixture(autouse=True)
+    def dispatched(self, agents: Agents) -> None:
+        """The user has dispatched the message to `reader`."""
+        agents.begin("reader", "Read.")
+        agents.begin("other", "Write.")
+        agents.dispatch("reader", self.MESSAGE)
+
+    def test_it_may_arrive(self, agents: Agents) -> None:
+        """In the log of the agent that it was dispatched to."""
+        agents.add("reader", self.MESSAGE)
+
+        assert agents.faults(nothing_arrives_that_nobody_sent) == []
+
+    @pytest.mark.parametrize(
+        ("reader", "change"),
+        [
+            ("other", {"origin": "reader"}),
+            ("other", {}),
+            ("reader", {"event_id": "Ada-2"}),
+            ("reader", {"event_id": "other/3"}),
+            ("reader", {"origin": "reader"}),
+            ("reader", {"text": "Hello"}),
+            ("reader", {"silent": True}),
+            ("reader", {"audience": "user"}),
+        ],
+    )
+    def test_nothing_else_is_taken_for_it(self, agents: Agents, reader: str, change: dict[str, object]) -> None:
+        """Another reader, another id, or other content is a fault."""
+        message = self.MESSAGE.replace(**change)
+        agents.add(reader, message)
+
+        assert agents.faults(nothing_arrives_that_nobody_sent) == [
+            f"{reader} got {message.event_id} from {message.origin}, which did not send it"
+        ]
+
+    def test_a_message_that_a_user_hands_over_once_more_is_not_the_users(self, agents: Agents) -> None:
+        """Somebody has invented it, and the user has read it in the log."""
+        invented = self.MESSAGE.replace(event_id="other/3")
+        agents.add("reader", invented)
+        agents.dispatch("reader", invented, is_new=False)
+
+        assert agents.faults(nothing_arrives_that_nobody_sent) == [
+            "reader got other/3 from other, which did not send it"
+        ]
 
 
 class TestMailOfSubAgentsThatWereStartedAnew:

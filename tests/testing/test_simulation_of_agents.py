@@ -60,6 +60,12 @@ def test_a_parent_that_closes_its_sub_agent_while_both_are_resumed(seed: int) ->
     simulate_agents(seed)
 
 
+@pytest.mark.parametrize(("seed", "engines"), [(700281, 1), (701003, 1), (3000326, 2)])
+def test_a_user_writes_in_the_name_of_an_agent(seed: int, engines: int) -> None:
+    """In these seeds Ada dispatches a message of her own whose origin is an agent, which did not send it."""
+    simulate_agents(seed, engines=engines)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", FAULTS if LONG else FAULTS[:QUICK], ids=lambda fault: fault.name)
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:

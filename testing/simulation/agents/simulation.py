@@ -196,7 +196,9 @@ class AgentsSimulation:
 
     def _check(self, last: list[Process]) -> None:
         outbox = tuple(self._run.storage.outbox())
-        ending = TreeEnding(self._tree, outbox, self._is_cut_short, self._run.clock.was_set_back)
+        ending = TreeEnding(
+            self._tree, outbox, self._is_cut_short, self._run.clock.was_set_back, recorders=self._recorders
+        )
         for agent_id in self._tree.agents:
             for check in CHECKS:
                 for fault in check(self._ending(agent_id, last)):

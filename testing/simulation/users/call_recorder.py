@@ -65,6 +65,11 @@ class CallRecorder:
         """The requests that users made themselves."""
         return [call.event for call in self.calls if isinstance(call.event, Request)]
 
+    def has_made(self, request: Request) -> bool:
+        """Whether a user has made this very request, under an id of the user's own. One that a user has read in the log
+        and handed over once more was made by somebody else."""
+        return request.event_id in self.ids and request in self.requests
+
     async def record(self, call: Call, calling: Coroutine[Any, Any, Any]) -> None:
         """Make a call, and record what comes back, whatever it is."""
         self.calls.append(call)
