@@ -178,7 +178,8 @@ class Loop:
         return Outcome(Step(self.state, ignored=True), handled)
 
     async def _take_request(self, request: Request, filled: Filled) -> Outcome:
-        """Handle a request. One that was handled before is ignored, even if the machine would refuse it now."""
+        """Handle a request. One that was handled before is ignored, even if the machine would refuse it now. If the
+        conversation was deleted meanwhile, the log says so, and not whether it took the request."""
         if handled := self.recent_requests.find_remembered(request, filled):
             return self._ignored(handled)
         try:

@@ -119,11 +119,12 @@ class RecentRequests:
 
     async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
-        one was handled under its id, and `StoreError`."""
+        one was handled under its id, and what `find_by_id` raises."""
         return self._same(request, filled, await self.find_by_id(request.event_id))
 
     async def find_by_id(self, event_id: str) -> HandledRequest | None:
-        """Return the request that was handled under this id. Raises `StoreError`."""
+        """Return the request that was handled under this id. Raises `StoreError`, and `UnknownConversation` if the
+        conversation was deleted and the request is not remembered."""
         if event_id not in self._recent and (entry := await self._log.request(event_id)) is not None:
             self.note(entry)
         return self._remembered(event_id)

@@ -134,17 +134,21 @@ class MemoryLog:
         self._store.texts.add(self._id, conversation.record.owner, decode(row))
         self._seq = row.seq
 
+    def _check_stored(self) -> None:
+        """Raise `UnknownConversation` if the conversation was deleted; another one may have its id since."""
+        self._store.check_open()
+        if not self._store.holds(self._id, self._conversation):
+            raise UnknownConversation(self._id)
+
     async def request(self, event_id: str) -> StoredEntry | None:
         """Return the step that took the request with this id, or None."""
-        self._store.check_open()
+        self._check_stored()
         seq = self._conversation.requests.get(event_id)
         return None if seq is None else self._conversation.read(seq - 1, seq)[0]
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """Return the steps that others have stored behind `seq`, and move on to the newest of them."""
-        self._store.check_open()
-        if not self._store.holds(self._id, self._conversation):
-            raise UnknownConversation(self._id)
+        self._check_stored()
         missed = self._conversation.read(self._seq)
         self._seq = len(self._conversation.steps)
         return missed

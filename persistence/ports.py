@@ -57,7 +57,10 @@ class Log(Protocol):
         ...
 
     async def request(self, event_id: str) -> StoredEntry | None:
-        """Return the step that took the request with this id, or None. The cost does not grow with the log."""
+        """Return the step that took the request with this id, or None. The cost does not grow with the log.
+
+        Raises `UnknownConversation` if the conversation was deleted: whether it took the request is not known then.
+        """
         ...
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:

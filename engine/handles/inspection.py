@@ -43,7 +43,8 @@ class Inspection(Handle):
 
     async def step_of(self, request_id: str) -> int | None:
         """Return the number of the step that took the request with this id, which may be that of a message; None if no
-        step did. The cost does not grow with the log. Raises `StoreError`."""
+        step did. The cost does not grow with the log. Raises `UnknownConversation` if the conversation was deleted, and
+        `StoreError`."""
         handled = await self._loop.recent_requests.find_by_id(request_id)
         return None if handled is None or handled.is_no_op else handled.seq
 

@@ -47,9 +47,12 @@ class SqliteLog:
             await stored
 
     async def request(self, event_id: str) -> StoredEntry | None:
-        """Return the step that took the request with this id, or None. Raises `Damaged`."""
-        position = self._position
-        return await self._database.read(lambda connection: read_request(connection, position, event_id))
+        """Return the step that took the request with this id, or None.
+
+        Raises `UnknownConversation` and `Damaged`.
+        """
+        where = self._conversation_id, self._position
+        return await self._database.read(lambda connection: read_request(connection, *where, event_id))
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """Return the steps that others have stored behind `seq`, and move on to the newest of them.

@@ -17,6 +17,7 @@ from ..records.digests import GENESIS
 from ..records.entry import StoredEntry
 from ..records.given_messages import without_given_messages
 from ..records.integrity import check_end, check_link, check_state, missing, read_steps
+from ..records.rows import HeadRow
 from .file.transaction import driver_of
 from .tables import details_recorder, queries
 from .tables.queries import LARGEST
@@ -110,26 +111,36 @@ def read_missed(connection: Connection, conversation_id: str, position: LogPosit
 
     Raises `UnknownConversation` if the conversation was deleted, also if another one has taken its id.
     """
-    key, head = queries.found(connection, conversation_id)
+    key, head = _found_again(connection, conversation_id, position)
     known = position.head
-    if key != known.key or _link(connection, key, 1) != position.origin:
-        raise UnknownConversation(conversation_id)
     entries = read_steps(queries.steps(connection, key, known.seq + 1), known.seq, known.chain)
     check_end(head, *_end(entries, known.seq, known.chain))
     position.head = Head(key, head.seq, head.chain)
     return entries
 
 
-def read_request(connection: Connection, position: LogPosition, event_id: str) -> StoredEntry | None:
-    """Read the step that took the request with this id. Raises `Damaged`."""
-    key = position.head.key
+def read_request(
+    connection: Connection, conversation_id: str, position: LogPosition, event_id: str
+) -> StoredEntry | None:
+    """Read the step that took the request with this id. Raises `Damaged`, and `UnknownConversation` as `read_missed`
+    does."""
+    key, _ = _found_again(connection, conversation_id, position)
     seq = queries.request(connection, key, event_id)
-    if seq is None or _link(connection, key, 1) != position.origin:
+    if seq is None:
         return None
     entry = _verified(connection, key, seq)
     if not isinstance(entry.event, Request):
         raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
     return entry
+
+
+def _found_again(connection: Connection, conversation_id: str, position: LogPosition) -> tuple[int, HeadRow]:
+    """Read the key and the head row of the conversation that was loaded at `position`. Raises `UnknownConversation` if
+    it was deleted, also if another one has taken its id."""
+    key, head = queries.found(connection, conversation_id)
+    if key != position.head.key or _link(connection, key, 1) != position.origin:
+        raise UnknownConversation(conversation_id)
+    return key, head
 
 
 def _verified(connection: Connection, key: int, seq: int) -> StoredEntry:

@@ -100,6 +100,16 @@ class ConflictContract(OpenedStore):
         assert await log_of(store, "late") == Story().say().answer("first").log
 
     @on_a_store
+    async def test_the_log_of_a_deleted_conversation_knows_that_it_is_gone(self, store: Store) -> None:
+        """It does not say whether a request was taken, neither of one that was nor of one that was not."""
+        log = await Story().say().into(store)
+        await store.delete("story")
+
+        for event_id in ("request-1", "request-2"):
+            with pytest.raises(UnknownConversation):
+                await log.request(event_id)
+
+    @on_a_store
     async def test_the_log_of_a_deleted_conversation_takes_nothing(self, store: Store) -> None:
         """Neither a step nor a receipt, also if another conversation has its id now."""
         old, new = Story().say().answer(), Story("another").say().answer()
@@ -117,6 +127,8 @@ class ConflictContract(OpenedStore):
             await log.append(*old.newest)
         with pytest.raises(UnknownConversation):
             await log.catch_up()
+        with pytest.raises(UnknownConversation):
+            await log.request("request-1")
 
         assert [(one.conversation_id, one.attempts) for one in await store.outbox(["story"])] == [("story", 0)]
         assert await log_of(store) == new.log

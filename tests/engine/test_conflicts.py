@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -15,8 +15,11 @@ from turnwise.effects.context import EffectContext
 from turnwise.engine.loop import Loop
 from turnwise.engine.projections.updates.step_updates import updates_of_log
 from turnwise.persistence.opening import open_store
+from turnwise.persistence.records.entry import StoredEntry
 from turnwise.states import AwaitedEffect, Effect, LlmFailed, Policy, Refused, Retry, UnknownConversation
 from turnwise.testing import FunctionLlm, ScriptedLlm, reply
+
+from ..support.planted.stores import WrappedLog, WrappedStore
 
 
 @asynccontextmanager
@@ -111,6 +114,46 @@ class TestRequests:
 
             with pytest.raises(UnknownConversation):
                 await late.send("Hello?")
+
+
+class DeletesMeanwhile(WrappedLog):
+    """A log whose conversation another engine deletes before it is asked for a request."""
+
+    def __init__(self, log: Any, delete: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(log)
+        self.delete = delete
+
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """Look for the request when the conversation is gone."""
+        await self.delete()
+        return await super().request(event_id)
+
+
+class TestRepeatedRequests:
+    """A request is repeated in an engine that did not take it, while the other engine deletes the conversation."""
+
+    @pytest.mark.parametrize("state", ["idle", "busy", "closed"])
+    async def test_the_conversation_is_unknown(self, state: str) -> None:
+        """Not in conflict, and not busy or closed: the request was taken, in a conversation that is gone."""
+        held = Held()
+        store = await open_store("sqlite://")
+        async with Engine.open(store=store, model=held) as one:
+            here = await one.create()
+            sending = asyncio.ensure_future(here.send("Hi.", message_id="m1"))
+            await held.asked.wait()
+            if state != "busy":
+                held.release.set()
+                await sending
+            if state == "closed":
+                await here.close()
+            slow = WrappedStore(store, lambda log: DeletesMeanwhile(log, lambda: one.delete(here.id)))
+            async with Engine.open(store=slow, model=held) as other:
+                there = await other.get(here.id)
+
+                with pytest.raises(UnknownConversation):
+                    await there.send("Hi.", message_id="m1", when_busy="refuse")
+            await asyncio.gather(sending, return_exceptions=True)
+        await store.close()
 
 
 class TestEffects:

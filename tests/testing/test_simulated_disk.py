@@ -19,7 +19,8 @@ MESSAGE = UserMessage(event_id="task", at=NOON, text="Hi")
 
 
 def test_a_conversation_with_the_id_of_a_deleted_one_is_another_one() -> None:
-    """It may take the same requests, has a key of its own, and the log of the deleted one stores nothing in it."""
+    """It may take the same requests, has a key of its own, and the log of the deleted one neither stores nor finds
+    anything in it."""
     chance = RandomSource("disk")
     loop = VirtualLoop(chance, disorder=0.0)
     disk = Disk(chance, EventTrace(loop))
@@ -39,7 +40,8 @@ def test_a_conversation_with_the_id_of_a_deleted_one_is_another_one() -> None:
         with pytest.raises(UnknownConversation):
             await first.catch_up()
         await second.append(MESSAGE, step)
-        assert await first.request("task") is None
+        with pytest.raises(UnknownConversation):
+            await first.request("task")
 
     loop.run(live(), bound=1_000.0)
 

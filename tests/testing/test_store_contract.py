@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from turnwise.persistence import LoadedConversation, StorageFailed, Store, StoreConflict
-from turnwise.states import Context, DetailsChanged, Opened, StoreError, UserMessage
+from turnwise.states import Context, DetailsChanged, Opened, StoreError, UnknownConversation, UserMessage
 from turnwise.testing.store_contract import StoreContract
 
 from ..support.scenarios.examples import example
@@ -91,6 +91,16 @@ class FindsNoRequest(Wrapped):
 
     async def request(self, event_id: str) -> None:  # noqa: D102
         return None
+
+
+class TakesADeletedLogForAnEmptyOne(Wrapped):
+    """A conversation that was deleted has taken no request."""
+
+    async def request(self, event_id: str) -> Any:  # noqa: D102
+        try:
+            return await self.inner.request(event_id)
+        except UnknownConversation:
+            return None
 
 
 class FindsTheNewestStep(Wrapped):
@@ -414,6 +424,8 @@ FAULTS = [
     (with_log(StoresNoDeliveries), "test_the_outbox_is_in_order_for_each_target"),
     (with_log(FindsNoRequest), "test_a_request_is_found_by_its_id"),
     (with_log(FindsNoRequest), "test_a_request_that_another_writer_took_is_found"),
+    (with_log(TakesADeletedLogForAnEmptyOne), "test_the_log_of_a_deleted_conversation_knows_that_it_is_gone"),
+    (with_log(TakesADeletedLogForAnEmptyOne), "test_the_log_of_a_deleted_conversation_takes_nothing"),
     (with_log(FindsTheNewestStep), "test_a_request_is_found_by_its_id"),
     (with_log(CatchesUpWithNothing), "test_a_log_catches_up_with_all_that_it_missed"),
     (with_log(CatchesUpWithNothing), "test_of_two_writers_one_succeeds"),

@@ -126,21 +126,23 @@ class MemoryLog:
     async def request(self, event_id: str) -> StoredEntry | None:
         """The step that took the request with this id, or None."""
         await disk_time(self._disk.chance)
-        self._store.check_alive()
-        rows = () if self._is_deleted else self._rows
-        took = (row for row in rows if isinstance(row.event, Request) and row.event.event_id == event_id)
+        self._check_stored()
+        took = (row for row in self._rows if isinstance(row.event, Request) and row.event.event_id == event_id)
         row = next(took, None)
         return None if row is None else row.entry
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """The steps that others have stored behind `seq`."""
         await disk_time(self._disk.chance)
-        self._store.check_alive()
-        if self._is_deleted:
-            raise UnknownConversation(self._id)
+        self._check_stored()
         missed = tuple(row.entry for row in self._rows[self._seq :])
         self._seq = len(self._rows)
         return missed
+
+    def _check_stored(self) -> None:
+        self._store.check_alive()
+        if self._is_deleted:
+            raise UnknownConversation(self._id)
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Take what has arrived out of the outbox, soon."""
