@@ -179,7 +179,9 @@ class MemoryStore:
     # --- one conversation
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> MemoryLog:
-        """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
+        """Store a new conversation with its first step, a sub-agent only if its parent is stored."""
+        if event.parent is not None:
+            self._found(event.parent)
         row, head = encode(event, step, GENESIS)
         await self.write_records((ConversationRecord(conversation_id, row.at, head, (row,), event.owner),))
         return MemoryLog(self, conversation_id, self._found(conversation_id))
@@ -196,8 +198,7 @@ class MemoryStore:
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. Raises `UnknownConversation`."""
-        self._found(conversation_id)
-        del self._conversations[conversation_id]
+        del self._conversations[self._found(conversation_id).record.id]
         self.texts.remove(conversation_id)
 
     # --- many conversations

@@ -100,7 +100,11 @@ class Store(Protocol):
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
         """Store a new conversation with its first step. It belongs to the `owner` of the event. Raises `StoreConflict`
-        if the id is taken."""
+        if the id is taken.
+
+        A sub-agent is stored only if the `parent` of the event is. Raises `UnknownConversation` if that one was deleted
+        in the meantime.
+        """
         ...
 
     async def load(self, conversation_id: str) -> LoadedConversation:

@@ -76,7 +76,8 @@ class SubAgents(Protocol):
 
     async def create(self, child_id: str, opened: Opened) -> SubAgent:
         """Create a sub-agent with this first event; if there is one with this id, it is returned as it is.
-        Raises `InvalidInput` for an id that is longer than ids may be."""
+        Raises `InvalidInput` for an id that is longer than ids may be, and `UnknownConversation` if its parent was
+        deleted."""
         ...
 
     async def report(self, parent_id: str, report: SubAgentAsked) -> None:

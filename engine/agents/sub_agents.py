@@ -52,7 +52,6 @@ class EngineSubAgents:
     async def _create_once(self, child_id: str, opened: Opened) -> Loop:
         parent_id, _ = parent_of(child_id)
         async with self._registry.family(parent_id):
-            await self._registry.read(parent_id)  # it may have been deleted meanwhile
             return await self._create(child_id, opened)
 
     async def report(self, parent_id: str, report: SubAgentAsked) -> None:

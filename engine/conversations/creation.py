@@ -87,7 +87,8 @@ class Creation:
         """Create a conversation with this id and first event, and return its loop. If the id is taken, the conversation
         that has it is returned as it is.
 
-        The caller has removed secrets from the event. Raises `StoreError`, and `EngineClosed`.
+        The caller has removed secrets from the event. Raises `UnknownConversation` if its parent was deleted,
+        `StoreError`, and `EngineClosed`.
         """
         return await self._create_new(conversation_id, opened) or await self._registry.read(conversation_id)
 

@@ -36,7 +36,7 @@ class Deletion:
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again. It starts
-        none meanwhile; those that another engine has it start go last.
+        none meanwhile; those that another engine has it start go last, and once it is gone the store takes none.
 
         A conversation that waits for sub-agents is not driven meanwhile: their end would have it go on. Its callers
         learn that it is gone once it is; if it cannot be deleted, they go on waiting. A caller of this method that is

@@ -75,7 +75,10 @@ class SqliteStore:
     # --- one conversation
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> SqliteLog:
-        """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
+        """Store a new conversation with its first step, a sub-agent only if its parent is stored.
+
+        Raises `StoreConflict` if the id is taken, and `UnknownConversation`.
+        """
         row, head = encode(event, step, GENESIS)
         record = ConversationRecord(conversation_id, row.at, head, (row,), event.owner)
         details = Details().after(event)
@@ -83,7 +86,7 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> Head:
-            return _followed(follower, conversation_records.add_record(connection, record, details))
+            return _followed(follower, conversation_records.add_opened(connection, record, details, event.parent))
 
         stored = await self.database.write(add)
         position = LogPosition(stored, row.chain, is_titled=details.first_message is not None)

@@ -9,6 +9,7 @@ import pytest
 
 from ...persistence.errors import StoreConflict
 from ...persistence.maintenance.fork import fork
+from ...states.errors import UnknownConversation
 from ...states.events import ScheduleChanged
 from ...states.values.schedule import Schedule
 from .opening import OpenedStore, on_a_store
@@ -37,7 +38,9 @@ class AgentContract(OpenedStore):
         await Story().turn().into(store, "anna's")
         await Story(role="background", works_for="anna's").into(store, "reader")
         await Story(role="background").turn().into(store, "nobody's")
+        await Story().into(store, "gone")
         await Story(role="sub_agent", parent="gone").say().into(store, "child")
+        await store.delete("gone")
 
         listed = {one.id: (one.role, one.parent, one.works_for) for one in await store.list()}
 
@@ -51,6 +54,7 @@ class AgentContract(OpenedStore):
     @on_a_store
     async def test_the_list_is_selected_by_role_and_by_whom_an_agent_belongs_to(self, store: Store) -> None:
         """Alone, and together with everything else, page by page."""
+        await Story().into(store, "reader")
         for number in range(12):
             story = Story(
                 role=("foreground", "background", "sub_agent")[number % 3],
@@ -59,6 +63,7 @@ class AgentContract(OpenedStore):
                 owner="anna" if number % 2 else "bert",
             )
             await (story.say() if number % 4 else story).into(store, f"story {number}")
+        await store.delete("reader")
 
         assert await _ids(store, role="foreground") == {f"story {number}" for number in (0, 3, 6, 9)}
         assert await _ids(store, role="background") == {f"story {number}" for number in (1, 4, 7, 10)}
@@ -93,6 +98,26 @@ class AgentContract(OpenedStore):
         assert await _ids(store, role="background") == await _ids(store, works_for="anna's") == set()
         assert await _ids(store, role="foreground") == {"story"}
         assert await store.scheduled(5) == ()
+
+    @on_a_store
+    async def test_a_sub_agent_needs_its_parent(self, store: Store) -> None:
+        """For a parent that was deleted in the meantime none is stored; for one with its id since, one is."""
+        child = Story(role="sub_agent", parent="parent")
+        for unknown in ("nobody", "parent"):
+            with pytest.raises(UnknownConversation):
+                await store.create("child", *Story(role="sub_agent", parent=unknown).opening)
+        await Story().into(store, "parent")
+        await child.into(store, "first")
+        await store.delete("parent")
+
+        with pytest.raises(UnknownConversation) as refused:
+            await store.create("child", *child.opening)
+
+        assert refused.value.conversation_id == "parent"
+        assert await store.ids() == ("first",)
+        await Story().into(store, "parent")
+        await child.into(store, "child")
+        assert await _ids(store, parent="parent") == {"first", "child"}
 
     # --- schedules
 

@@ -60,6 +60,11 @@ def test_a_parent_that_closes_its_sub_agent_while_both_are_resumed(seed: int) ->
     simulate_agents(seed)
 
 
+def test_a_parent_that_the_other_engine_deletes_before_its_sub_agent_is_created() -> None:
+    """In this seed the engine that begins to start the sub-agent does not know yet that its parent is gone."""
+    simulate_agents(810179, engines=2)
+
+
 @pytest.mark.parametrize(("seed", "engines"), [(700281, 1), (701003, 1), (3000326, 2)])
 def test_a_user_writes_in_the_name_of_an_agent(seed: int, engines: int) -> None:
     """In these seeds Ada dispatches a message of her own whose origin is an agent, which did not send it."""

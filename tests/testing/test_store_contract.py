@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from turnwise.persistence import LoadedConversation, StorageFailed, Store, StoreConflict
+from turnwise.persistence import (
+    ConversationRecord,
+    LoadedConversation,
+    StorageFailed,
+    Store,
+    StoreConflict,
+    encode,
+)
+from turnwise.persistence.records.digests import GENESIS
 from turnwise.states import Context, DetailsChanged, Opened, StoreError, UnknownConversation, UserMessage
 from turnwise.testing.store_contract import StoreContract
 
@@ -309,6 +317,18 @@ class LosesGivenHistories(Wrapper):
         return await self.inner.create(conversation_id, event.replace(messages=()), step)
 
 
+class TakesOrphans(Wrapper):
+    """A sub-agent does not need its parent."""
+
+    async def create(self, conversation_id: str, event: Any, step: Any) -> Any:  # noqa: D102
+        try:
+            return await self.inner.create(conversation_id, event, step)
+        except UnknownConversation:
+            row, head = encode(event, step, GENESIS)
+            await self.inner.write_records([ConversationRecord(conversation_id, row.at, head, (row,), event.owner)])
+            return (await self.inner.load(conversation_id)).log
+
+
 class MatchesIdsAnywhere(Wrapper):
     """An id is found by any part of it."""
 
@@ -460,6 +480,7 @@ FAULTS = [
     (KeepsTheFirstMetadata, "test_details_follow_from_the_log"),
     (LoadsTheFirstContext, "test_the_context_is_that_of_all_changes"),
     (LosesGivenHistories, "test_a_given_history_is_stored"),
+    (TakesOrphans, "test_a_sub_agent_needs_its_parent"),
     (MatchesIdsAnywhere, "test_ids_are_found_by_their_beginning"),
     (MatchesIdsInAnyCase, "test_ids_are_found_by_their_beginning"),
     (RepeatsThePage, "test_the_list_has_pages"),

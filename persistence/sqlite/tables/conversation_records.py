@@ -76,9 +76,15 @@ def read_record(connection: Connection, conversation_id: str) -> ConversationRec
 
 def add_copy(connection: Connection, source_id: str, record: ConversationRecord) -> Head:
     """Store a conversation that was made from another one, which must still be there, and return its head."""
-    if queries.find(connection, source_id) is None:
-        raise UnknownConversation(source_id)
+    queries.found(connection, source_id)
     return add_record(connection, record)
+
+
+def add_opened(connection: Connection, record: ConversationRecord, known: Details, parent: str | None) -> Head:
+    """Store a conversation that begins, and whose parent, if it has one, must still be there. Returns its head."""
+    if parent is not None:
+        queries.found(connection, parent)
+    return add_record(connection, record, known)
 
 
 def add_record(connection: Connection, record: ConversationRecord, known: Details | None = None) -> Head:

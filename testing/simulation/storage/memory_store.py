@@ -88,9 +88,12 @@ class MemoryStore:
     # --- one conversation
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
-        """Store a new conversation. Raises `StoreConflict` if its id is taken, and `StorageFailed` at random."""
+        """Store a new conversation. Raises `StoreConflict` if its id is taken, `UnknownConversation` if it has a parent
+        which is not stored, and `StorageFailed` at random."""
         await disk_time(self.disk.chance)
         self.check_alive()
+        if event.parent is not None and event.parent not in self.disk.rows:
+            raise UnknownConversation(event.parent)
         if conversation_id in self.disk.rows:
             raise conflict()
         if self.disk.chance.probably(self.disk.failing):

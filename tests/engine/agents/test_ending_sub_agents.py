@@ -23,6 +23,7 @@ from turnwise.states import (
     DeadlineReached,
     Opened,
     SpawnSubAgent,
+    Step,
     SubAgentFinished,
     Texts,
     begin,
@@ -668,6 +669,23 @@ class TestDeletion:
             assert await store.list() == ()
         await store.close()
 
+    async def test_none_is_started_for_a_parent_that_another_engine_has_deleted(self) -> None:
+        """The engine that starts it does not know yet that the parent is gone. Nobody would find the sub-agent."""
+        llm = FamilyLlm({GO: [spawn("late")], "late": []})
+        store = await open_store("sqlite://")
+        async with Engine.open(store=store, model=llm, tools=TOOLS) as other:
+            slow = CreatesSlowly(store, other)
+            async with Engine.open(store=slow, model=llm, tools=TOOLS) as engine:
+                conversation = await engine.create(policy=ASSISTANT)
+
+                async with asyncio.timeout(20):
+                    with pytest.raises(UnknownConversation):
+                        await conversation.send(GO)
+
+                assert await store.list() == ()
+        assert llm.asked_by("late") == []
+        await store.close()
+
 
 def spawned_behind(gate: Gate) -> Any:
     """Return an answer of a model that starts a sub-agent when the gate is opened."""
@@ -722,6 +740,20 @@ class DeletesSlowly(WrappedStore):
         """Delete a conversation when the gate is open."""
         await self.gate()
         await self.store.delete(conversation_id)
+
+
+class CreatesSlowly(WrappedStore):
+    """A store that takes so long to create a sub-agent that this engine deletes its parent meanwhile."""
+
+    def __init__(self, store: Any, other: Engine) -> None:
+        super().__init__(store)
+        self.other = other
+
+    async def create(self, conversation_id: str, event: Opened, step: Step, **options: Any) -> Any:
+        """Create a conversation, a sub-agent when its parent is gone."""
+        if event.parent is not None:
+            await self.other.delete(event.parent)
+        return await super().create(conversation_id, event, step, **options)
 
 
 class LosesOutcomes(InProcessDispatcher):
