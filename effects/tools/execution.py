@@ -6,15 +6,12 @@ the user did, and waits again for the function to ask or to end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...states.errors import InvalidInput
 from ...states.policy.policy import Policy
 from ...states.values.messages import ToolResult
 from ...states.values.questions import QuestionSet
-from ...states.values.surrogates import encodable
 from ..redact import Redact, unchanged
 from .act_results import success
 from .arguments.argument_errors import InvalidArguments, NothingToSay
@@ -22,12 +19,12 @@ from .asking import Answers, Asking
 from .context import ToolContext
 from .isolation import FunctionCall, Paused
 from .outcomes import ToolOutcome, error_result, outcome_of
+from .progress import Progress
 from .result_length import MAX_RESULT
 from .tool import AnyTool
 
 _POLICY = Policy()
 _MAY_NOT_ASK = "may not ask the user while it runs: it must be declared with exclusive=True."
-_NO_TEXT = "What a tool shows of its progress must be readable as text."
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class ToolRun:
         self._max_result = max_result
         self._redact = redact
         self._asking = Asking(None if may_ask else f"{tool.name} {_MAY_NOT_ASK}")
-        self._progress = _Progress()
+        self._progress = Progress()
         self._function: FunctionCall
 
     async def start(self, arguments_json: str, context: Callable[[], ToolContext]) -> ToolOutcome | Suspended:
@@ -115,27 +112,5 @@ class ToolRun:
         return await outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact)
 
     def _end(self) -> None:
-        self._progress.is_over = True
+        self._progress.close()
         self._asking.close()
-
-
-class _Progress:
-    """Forwards progress from any thread to the event loop, until the call is over."""
-
-    def __init__(self) -> None:
-        self.show: Callable[[str], None]
-        self._loop = asyncio.get_running_loop()
-        self.is_over = False
-
-    def __call__(self, line: object) -> None:
-        """Show the line soon. Raises `InvalidInput` for one that has no text: here, where the tool reports it, because
-        an error in the event loop would be nobody's."""
-        try:
-            text = encodable(str(line))  # a tool may report a number
-        except Exception as error:
-            raise InvalidInput(_NO_TEXT) from error
-        self._loop.call_soon_threadsafe(self._forward, text)
-
-    def _forward(self, line: str) -> None:
-        if not self.is_over:
-            self.show(line)

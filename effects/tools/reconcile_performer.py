@@ -6,6 +6,7 @@ answer is "unknown", and a person is asked.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from ...states.effects import ReconcileTool
@@ -18,6 +19,7 @@ from ..logs import performer_logger
 from .arguments.argument_errors import InvalidArguments
 from .context import tool_context_of
 from .isolation import call_function
+from .progress import Progress
 from .registry import ToolRegistry
 from .result_length import MAX_RESULT, cut_result
 
@@ -47,17 +49,22 @@ class ReconciliationPerformer:
         tool = self._tools.find(call.name)
         if tool is None or tool.reconcile is None:
             return "unknown"
-        tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.started_as)
+        given = tool_context_of(call.call_id, context, effect.effect_id, effect.started_as)
+        progress = Progress(given.progress)
         try:
-            arguments = tool.reconcile.arguments.read(call.raw_arguments, tool_context)
+            arguments = tool.reconcile.arguments.read(call.raw_arguments, replace(given, progress=progress))
         except InvalidArguments as invalid:
             logger.warning("%s could not be asked about a call: %s", tool.name, invalid.sentence)
             return "unknown"
-        match await call_function(tool.reconcile, arguments):
+        try:
+            outcome = await call_function(tool.reconcile, arguments)
+        finally:
+            progress.close()
+        match outcome:
             case Returned(ToolResult() as result):
                 return await cut_result(result, tool.max_result or self._max_result, context.redact)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
-            case outcome:
+            case _:
                 logger.warning("%s could not say what became of a call: %s", tool.name, outcome)
                 return "unknown"
