@@ -12,6 +12,10 @@ from ...states.values.messages import Heard, Joined, Made, Outcomes, Said, ToolC
 from ...states.values.round import RoundCall
 from .projection import ConversationProjection, ReadEntries
 
+_SHORT = 50
+"""The most steps of a round that are read from the log for each of its calls; of a longer one the transcript is kept in
+memory."""
+
 
 class ConversationHistory:
     """Fills the port `effects.context.History` for one conversation."""
@@ -28,8 +32,14 @@ class ConversationHistory:
 
     async def call(self, call: RoundCall, up_to: int) -> ToolCall:
         """Return the call with its arguments as of the step `up_to`, as a person may have edited them."""
-        if self._projection.is_read and self._projection.seq == up_to:
-            return self._projection.transcript.call(call.call_id)
+        if not self._projection.is_read and up_to - call.seq > _SHORT:
+            await self._projection.read()
+        if self._projection.is_read:
+            transcript = self._projection.transcript
+            if self._projection.seq == up_to:
+                return transcript.call(call.call_id)
+            if (unedited := transcript.unedited(call.call_id)) is not None:
+                return unedited
         return await read_call(self._read_entries, call, up_to)
 
     async def words(self, said: Said) -> str:

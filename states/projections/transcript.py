@@ -6,6 +6,7 @@ message that called them, in call order, whatever order they came in.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -89,6 +90,14 @@ class Transcript:
         Raises KeyError if there is none. `Pure.`
         """
         return self._calls[call_id]
+
+    def unedited(self, call_id: str) -> ToolCall | None:
+        """A call of the newest round that no person has changed, so that it was the same at every step; None for any
+        other. `Pure.`"""
+        if call_id not in self._ranks:
+            return None
+        call = self.messages[self._round - 1].tool_calls[self._ranks[call_id]]
+        return call if self._calls[call_id] is call else None
 
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
@@ -239,10 +248,7 @@ class Transcript:
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
         call_id, said, is_error = result.call_id, result.said, result.error
-        rank = self._ranks[call_id]
-        place = self._round
-        while place < len(self.messages) and self._ranks[self.messages[place].tool_call_id or ""] < rank:
-            place += 1
+        place = bisect_left(self.messages, self._ranks[call_id], self._round, key=self._rank)
         message = make_part(
             Message,
             {
@@ -261,6 +267,9 @@ class Transcript:
             self._results[entry.seq] = call_id
             self._undelivered.update(_speeches_in(entry))
         return message
+
+    def _rank(self, result: Message) -> int:
+        return self._ranks[result.tool_call_id or ""]
 
     # --- what the user received of it
 
