@@ -3,19 +3,28 @@
 What a performer logs may quote what was said: the traceback of a tool holds the message of its exception, and a
 provider quotes the prompt that it refuses. So a record that is logged while an effect of a conversation with `redact`
 is carried out passes through the same redaction as the conversation itself. The traceback then is a text; the record
-has no exception.
+has no exception. So it is with an error of pydantic that would take seconds to write, because it has very many faults.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextvars import ContextVar, Token
+from itertools import islice
+from traceback import format_exception_only, format_tb
 
+from pydantic import ValidationError
+
+from ..states.faults import has_many_faults, sentence_of_many
 from .redact import Redact, unchanged
 
 _REDACT: ContextVar[Redact | None] = ContextVar("turnwise-redact", default=None)
 
 _formatter = logging.Formatter()
+
+_MAX_CAUSES = 10
+"""How many causes behind one another are logged of an error with very many faults."""
 
 
 class redacting:
@@ -43,15 +52,38 @@ class redacting:
 def performer_logger(name: str) -> logging.Logger:
     """Return the logger with this name, for a module of effects. Each of them gets its logger here."""
     logger = logging.getLogger(name)
-    logger.addFilter(_without_secrets)
+    logger.addFilter(_prepare)
     return logger
 
 
-def _without_secrets(record: logging.LogRecord) -> bool:
+def _prepare(record: logging.LogRecord) -> bool:
+    if record.exc_info:
+        errors = [*islice(_chain(record.exc_info[1]), _MAX_CAUSES)]
+        if any(isinstance(error, ValidationError) and has_many_faults(error) for error in errors):
+            record.exc_text = "\n\n".join(map(_brief, reversed(errors)))
+            record.exc_info = None
     redact = _REDACT.get()
     if redact is not None:
         record.msg, record.args = redact(record.getMessage()), None
         if record.exc_info:
-            record.exc_text = redact(_formatter.formatException(record.exc_info))
+            record.exc_text = _formatter.formatException(record.exc_info)
             record.exc_info = None
+        if record.exc_text:
+            record.exc_text = redact(record.exc_text)
     return True
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its causes, as a traceback shows them."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _brief(error: BaseException) -> str:
+    """The traceback of one error, without those of its causes, and with the number of its faults if they are many."""
+    if isinstance(error, ValidationError) and has_many_faults(error):
+        last = [f"{type(error).__name__}: {sentence_of_many(error)}"]
+    else:
+        last = format_exception_only(error)
+    return "".join(["Traceback (most recent call last):\n", *format_tb(error.__traceback__), *last])

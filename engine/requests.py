@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
 from ..states.events import Answer, Event, Opened, UserMessage, exact
+from ..states.faults import faults_of
 from ..states.policy.policy import Policy
 from ..states.values.value import MAX_QUOTED, shortened
 
@@ -45,13 +46,13 @@ def make(kind: type[R], **fields: object) -> R:
     try:
         return bounded(kind.model_validate(fields))
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
+        fault = faults_of(error)[0]
         # For a union, pydantic adds to the path the branches that it tried.
         path = [str(part) for part in fault["loc"] if "[" not in str(part)]
         if path == [ID]:
             path = [known_id]
         where = ".".join(shortened(part, MAX_QUOTED) for part in path)
-        raise InvalidInput(shortened(f"{where}: {fault['msg']}.")) from None
+        raise InvalidInput(shortened(f"{where}: {fault['msg']}." if where else f"{fault['msg']}.")) from None
 
 
 def bounded(request: R) -> R:

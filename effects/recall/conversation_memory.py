@@ -28,12 +28,13 @@ class ConversationMemory:
         self, keywords: Sequence[str], since: datetime | None = None, until: datetime | None = None
     ) -> tuple[FoundText, ...]:
         """Return the texts that hold keywords, the best first, as many as the setting `memory_enrichment_max_results`
-        allows. `since` and `until` bound the moments at which they were said; both are included, and in UTC if they
-        have no time zone. What the rules of this conversation replace is replaced in the texts of others, too. Raises
-        `StoreError` if older conversations cannot be searched now.
+        allows. One text may hold several keywords, with commas between them. `since` and `until` bound the moments at
+        which they were said; both are included, and in UTC if they have no time zone. What the rules of this
+        conversation replace is replaced in the texts of others, too. Raises `StoreError` if older conversations cannot
+        be searched now.
         """
         scope = scope_of(self._context, await self._context.transcript())
-        known = read_keywords(list(keywords))
+        known = read_keywords(keywords if isinstance(keywords, str) else list(keywords))
         try:
             bounds = Bounds(_in_utc(since), _in_utc(until))
             return await self._search.find(scope, known, bounds, " ".join(known), redact=self._context.redact)

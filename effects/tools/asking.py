@@ -91,7 +91,7 @@ class Asking:
     def _ask(self, questions: Iterable[UserQuestion | Mapping[str, Any]]) -> Future[Answers]:
         if self._refusal is not None:
             raise ToolError(self._refusal)
-        asked = _Asked(Question(tuple(questions)).questions, Future())  # type: ignore[arg-type]
+        asked = _Asked(Question(questions).questions, Future())  # type: ignore[arg-type]
         self._loop.call_soon_threadsafe(self._add, asked)
         return asked.reply
 

@@ -13,10 +13,11 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidInput
+from ..faults import read_up_to
 from .value import MAX_QUOTED, Value, shortened
 
 MAX_IMAGE = 10_000_000
@@ -129,13 +130,18 @@ class Image(Value):
         yield "url", shortened(self.url, MAX_QUOTED)
 
 
-def _few_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
-    if len(images) > MAX_IMAGES:
+def _few(given: object) -> object:
+    images = read_up_to(given, MAX_IMAGES + 1)
+    if isinstance(images, tuple) and len(images) > MAX_IMAGES:
         raise PydanticCustomError("images_many", f"at most {MAX_IMAGES} images go together")
+    return images
+
+
+def _small_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
     if sum(len(image.url) for image in images) > MAX_TOGETHER:
         raise PydanticCustomError("images_large", f"images take at most {MAX_TOGETHER:,} characters together")
     return images
 
 
-Images = Annotated[tuple[Image, ...], AfterValidator(_few_enough)]
+Images = Annotated[tuple[Image, ...], BeforeValidator(_few), AfterValidator(_small_enough)]
 """The images of one message, or of one result, in order."""

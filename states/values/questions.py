@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, ClassVar, TypeVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..faults import read_up_to
 from .value import MAX_QUOTED, RequestText, Text, Value, check_not_blank, shortened
 
 MAX_QUESTIONS = 4
@@ -104,12 +105,23 @@ class ChoiceQuestion(UserQuestion):
     may_be_open: ClassVar[bool] = False
 
 
+def _few(given: object) -> object:
+    questions = read_up_to(given, MAX_QUESTIONS + 1)
+    if isinstance(questions, tuple) and len(questions) > MAX_QUESTIONS:
+        raise _number_of_questions()
+    return questions
+
+
+def _number_of_questions() -> PydanticCustomError:
+    return _fault(f"Must have 1-{MAX_QUESTIONS} questions")
+
+
 QuestionT = TypeVar("QuestionT", bound=UserQuestion)
 
 
 def _askable(questions: tuple[QuestionT, ...]) -> tuple[QuestionT, ...]:
-    if not 1 <= len(questions) <= MAX_QUESTIONS:
-        raise _fault(f"Must have 1-{MAX_QUESTIONS} questions")
+    if not questions:
+        raise _number_of_questions()
     if (text := _repeated(question.question for question in questions)) is not None:
         raise _fault(f"Question {_quoted(text)} is asked twice")
     return questions
@@ -117,6 +129,7 @@ def _askable(questions: tuple[QuestionT, ...]) -> tuple[QuestionT, ...]:
 
 QuestionSet = Annotated[
     tuple[UserQuestion, ...],
+    BeforeValidator(_few),
     AfterValidator(_askable),
     Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS}),
 ]
@@ -124,6 +137,7 @@ QuestionSet = Annotated[
 
 ChoiceQuestionSet = Annotated[
     tuple[ChoiceQuestion, ...],
+    BeforeValidator(_few),
     AfterValidator(_askable),
     Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS}),
 ]

@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from turnwise import Redaction
 from turnwise.effects import logs
 from turnwise.effects.logs import performer_logger, redacting
-from turnwise.effects.redact import unchanged
+from turnwise.effects.redact import Redact, unchanged
 
 from ..support.secrets import SECRETS, found_in_record
 
@@ -62,3 +63,28 @@ def test_every_performer_gets_its_logger_here() -> None:
     }
 
     assert plain <= {"redaction/redaction.py"}
+
+
+class Numbers(BaseModel):
+    """A model of an application."""
+
+    numbers: list[int]
+
+
+@pytest.mark.parametrize("redact", [unchanged, Redaction().redact])
+def test_an_error_with_very_many_faults_is_logged_in_short(caplog: pytest.LogCaptureFixture, redact: Redact) -> None:
+    """pydantic would write each of them into the traceback, which takes seconds."""
+    logger = performer_logger("turnwise.tests")
+    with redacting(redact):
+        try:
+            try:
+                Numbers.model_validate({"numbers": ["x"] * 20_000})
+            except ValidationError as cause:
+                raise ValueError("no numbers") from cause
+        except ValueError as error:
+            logger.error("It failed.", exc_info=error)
+
+    assert len(caplog.text) < 3_000
+    assert "ValidationError: Input has 20,000 faults" in caplog.text
+    assert "ValueError: no numbers" in caplog.text
+    assert caplog.text.count("Traceback") == 2

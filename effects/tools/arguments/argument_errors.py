@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from ....states.faults import faults_of
 from ....states.values.images import IMAGE_FAULTS
 from ....states.values.questions import QUESTION_FAULT
 from ....states.values.surrogates import encodable
@@ -43,25 +44,24 @@ class NothingToSay(Exception):
 
 
 def describe_fault(error: ValidationError, data: object = None) -> str:
-    """Everything that is wrong, in one sentence of bounded length.
+    """Everything that is wrong, in one sentence of bounded length; of very many faults their number.
 
     `data` is the JSON that was validated; without it no field is named. The sentences of the rules for questions stand
     alone; any other sentence begins with "Invalid input: ". `Pure.`
     """
-    errors = error.errors(include_url=False, include_input=False)
-    sentences = "; ".join(_describe(details, data) for details in errors)
+    sentences = "; ".join(_describe(details, data) for details in faults_of(error))
     return shortened(encodable(sentences if is_about_questions(error) else f"Invalid input: {sentences}"))
 
 
 def is_about_questions(error: ValidationError) -> bool:
     """Whether all that is wrong is told by the rules for questions. `Pure.`"""
-    return all(details["type"] == QUESTION_FAULT for details in error.errors(include_url=False, include_input=False))
+    return all(details["type"] == QUESTION_FAULT for details in faults_of(error))
 
 
 def is_about_acts(error: ValidationError) -> bool:
     """Whether all that is wrong is told by the rules for what a tool returns besides text: questions, speech, images.
     These sentences hold nothing that is secret. `Pure.`"""
-    return all(details["type"] in _ACT_FAULTS for details in error.errors(include_url=False, include_input=False))
+    return all(details["type"] in _ACT_FAULTS for details in faults_of(error))
 
 
 def _describe(error: ErrorDetails, data: object) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from ....engine.requests import LONGEST_ID
+from ....states.faults import has_many_faults, sentence_of_many
 from ....states.values.nesting import DEEPEST, is_nested_deeper
 
 BODY_REFUSALS = (400, 408, 413, 415, 422)
@@ -31,13 +32,19 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _check_nesting(cls, given: Any) -> Any:
-        """Refuse what could be stored and then not be shown any more."""
+    def _check(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse what could be stored and then not be shown any more. Only the first fault of a body is told, but
+        FastAPI describes all of them: a body with very many has one fault, their number."""
         if is_nested_deeper(given, DEEPEST):
             raise PydanticCustomError("nested_too_deeply", "Input may be nested at most 100 levels deep")
-        return given
+        try:
+            return validate(given)
+        except ValidationError as error:
+            if not has_many_faults(error):
+                raise
+            raise PydanticCustomError("faults_many", "{sentence}", {"sentence": sentence_of_many(error)}) from None
 
 
 class Repeatable(Body):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
+from ....states.faults import faults_of
 from ....states.policy import presets
 from ....states.policy.policy import Policy
 
@@ -35,7 +36,7 @@ def policy_of(given: Any) -> Policy:
     try:
         return Policy.model_validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
+        fault = faults_of(error)[0]
         place = ".".join(map(str, fault["loc"]))
         where = f"{place}: " if place else ""
         raise PydanticCustomError("policy", "{where}{fault}", {"where": where, "fault": fault["msg"]}) from None

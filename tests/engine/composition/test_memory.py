@@ -311,7 +311,8 @@ class TestTheTool:
         assert "anna" in await self.ask(keywords=["cat"], **{"from": None, "to": None})
 
     async def test_a_tool_of_the_application_can_search_too(self) -> None:
-        """By `ToolContext.memory`; moments without a time zone are in UTC."""
+        """By `ToolContext.memory`; moments without a time zone are in UTC, and one text may hold several keywords, as
+        where a model writes them."""
         clock = ManualClock()
         found: list[str] = []
 
@@ -322,6 +323,7 @@ class TestTheTool:
             yesterday = (clock.now() - timedelta(days=1)).replace(tzinfo=None)
             found.extend(text.text for text in await context.memory.search(["cat"], since=yesterday))
             found.extend(text.text for text in await context.memory.search(["cat"], until=yesterday))
+            found.extend(text.text for text in await context.memory.search("dog, cat"))
             return "done"
 
         model = Model(answer=lambda request: "Yes." if len(request.messages) > 1 else call("remember"))
@@ -330,7 +332,7 @@ class TestTheTool:
             await clock.advance(3_600)
             await talk(engine, "Well?")
 
-        assert found == ["The cat of anna"]
+        assert found == ["The cat of anna"] * 2
 
 
 class TestDocuments:

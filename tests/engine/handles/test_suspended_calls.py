@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from turnwise import (
     Conversation,
@@ -353,6 +354,25 @@ class TestWhoMayAsk:
             assert turn.status == "completed"
             (result,) = results(await conversation.transcript())
             assert result.startswith("delete failed: ")
+
+    async def test_a_text_is_no_list_of_questions(self, database: Path) -> None:
+        """It is refused as one fault, not as one for each of its characters."""
+        refused: list[ValidationError] = []
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            with pytest.raises(ValidationError) as error:
+                await context.ask("x" * 20_000)  # type: ignore[arg-type]
+            refused.append(error.value)
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+
+            turn = await conversation.send("Delete it.")
+
+        assert turn.status == "completed"
+        assert [error.error_count() for error in refused] == [1]
 
     async def test_nobody_asks_for_a_call_that_is_over(self, database: Path) -> None:
         """Whoever kept the context reads why, and is not cancelled."""

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ConfigDict, ValidationError
 from starlette.responses import Response
 
+from .....states.faults import faults_of
 from ...dependencies import CurrentCaller, CurrentEngine, CurrentHost
 from ...problems import problems
 from ...schemas.body import Body
@@ -51,7 +52,7 @@ async def run_agent(body: RunBody, engine: CurrentEngine, caller: CurrentCaller,
     try:
         run = RunAgentInput.model_validate(body.model_dump())
     except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in faults_of(error)]
         raise RequestValidationError(faults) from None
     return EventStream(events_of_run(run, engine, caller), host.limits)
 

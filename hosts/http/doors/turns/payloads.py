@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError
 
 from .....states.errors import InvalidInput
 from .....states.events import Resolution
+from .....states.faults import faults_of
 from ...schemas.body import Body
 from .acts import Act, AnswerQuestions, Awaited, DecideCall, ResolveCall
 from .text_replies import act_of
@@ -59,6 +60,6 @@ def _read(kind: type[P], payload: Any) -> P:
     try:
         return kind.model_validate(payload)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
+        fault = faults_of(error)[0]
         where = ".".join(("payload", *map(str, fault["loc"])))
         raise InvalidInput(f"{where}: {fault['msg']}.") from None
