@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ....states.errors import CompactionFailed, EngineClosed, Refused, UnknownConversation
+from ....states.errors import CompactionFailed, EngineClosed, InvalidInput, Refused, UnknownConversation
 from ....states.events import Event, Request
 from ....states.step import Step
 from ..environment.event_trace import EventTrace
@@ -87,7 +87,8 @@ class CallRecorder:
             self.trace.report_fault(f"{call.who}, {call.what}: {type(call.result).__name__}: {call.result}")
 
     def _outcome(self, error: BaseException) -> Outcome:
-        if isinstance(error, Refused | CompactionFailed):
+        is_misfit = isinstance(error, InvalidInput) and error.subject == "arguments"  # the tool refuses what was edited
+        if is_misfit or isinstance(error, Refused | CompactionFailed):
             return "refused"
         if isinstance(error, asyncio.CancelledError):
             return "cancelled"
