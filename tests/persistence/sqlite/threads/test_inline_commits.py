@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from turnwise.persistence.sqlite.threads.commit_mode import CommitMode
 from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, TRIED_AFTER, WORK, InlineCommits
 from turnwise.persistence.sqlite.threads.log_position import Append
 from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
+from turnwise.persistence.sqlite.threads.work_queue import WorkQueue
 from turnwise.persistence.sqlite.threads.writer import Writer
 from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
 from turnwise.states import LlmResponse, StoreError
@@ -59,22 +60,60 @@ def clock() -> Clock:
     return Clock()
 
 
+class Gate(WorkQueue):
+    """The queue of the writing thread, which may be kept from looking into it. A thread that was woken in vain looks at
+    any later moment, and would store what it finds instead of the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_open = threading.Event()
+        self._is_open.set()
+        self._is_waited_at = threading.Event()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait until the gate is open, and then for an item."""
+        if not self._is_open.is_set():
+            self._is_waited_at.set()
+            assert self._is_open.wait(PATIENCE)
+        super().wait(timeout)
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Let the thread wait while this lasts."""
+        self._is_open.clear()
+        self.wake()
+        assert self._is_waited_at.wait(PATIENCE)
+        try:
+            yield
+        finally:
+            self._is_open.set()
+
+
+class QuickStore(SqliteStore):
+    """A store whose disk is quick."""
+
+    def __init__(self, database: Database, queue: Gate) -> None:
+        super().__init__(database)
+        self.queue = queue
+
+
 @pytest.fixture
-async def store(database: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
+async def store(database: Path, clock: Clock) -> AsyncIterator[QuickStore]:
     """A database in a file, whose disk is quick by the clock of the test."""
     store = await opened(database, clock)
     yield store
     await store.close()
 
 
-async def opened(database: Path, clock: Clock) -> SqliteStore:
+async def opened(database: Path, clock: Clock) -> QuickStore:
     """Open the database in this file."""
-    address = Address.of(database)
-    writer = WritingThread(Writer(address.name, clock))
+    address, worker = Address.of(database), Writer(Address.of(database).name, clock)
+    worker.queue = queue = Gate()
+    writer = WritingThread(worker)
     await writer.open(partial(open_for_writing, address, BUSY_TIMEOUT))
     reader = ConnectionThread(Worker(address.name))
     await reader.open(partial(open_for_reading, address, BUSY_TIMEOUT))
-    return SqliteStore(Database(address, reader, writer))
+    return QuickStore(Database(address, reader, writer), queue)
 
 
 class Talk:
@@ -310,7 +349,7 @@ class TestACommit:
 class TestStepsOfManyConversations:
     """What is handed in during one iteration of the event loop is one commit, in its thread."""
 
-    async def test_are_stored_together_by_their_own_thread(self, store: SqliteStore) -> None:
+    async def test_are_stored_together_by_their_own_thread(self, store: QuickStore) -> None:
         """One transaction, and the writing thread sleeps on."""
         talks = [await Talk.alone(store, name) for name in NAMES]
         committed: list[threading.Thread] = []
@@ -322,13 +361,14 @@ class TestStepsOfManyConversations:
         await store.database.writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
         await talks[0].settle()
         committed.clear()
-        await asyncio.gather(*(talk.append() for talk in reversed(talks)))
+        with store.queue.closed():
+            await asyncio.gather(*(talk.append() for talk in reversed(talks)))
 
         assert committed == [threading.current_thread()]
         assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
 
     async def test_resume_their_callers_without_waking_the_loop(
-        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+        self, store: QuickStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A loop that stores steps itself is awake."""
         talks = [await Talk.alone(store, name) for name in NAMES]
@@ -339,7 +379,8 @@ class TestStepsOfManyConversations:
             loop, "call_soon_threadsafe", lambda *call, **rest: (woken.append(call), wake(*call, **rest))
         )
 
-        await asyncio.gather(*(talk.append() for talk in reversed(talks)))
+        with store.queue.closed():
+            await asyncio.gather(*(talk.append() for talk in reversed(talks)))
 
         assert woken == []
 
@@ -400,7 +441,7 @@ class TestStepsOfManyConversations:
             with monkeypatch.context() as patch:
                 interrupt_once(patch, interrupted)
                 appends = [loop.create_task(talk.append()) for talk in talks]
-                with pytest.raises(KeyboardInterrupt):
+                with store.queue.closed(), pytest.raises(KeyboardInterrupt):
                     loop.run_until_complete(asyncio.wait(appends))
                 done, waiting = loop.run_until_complete(asyncio.wait(appends, timeout=PATIENCE))
 
