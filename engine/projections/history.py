@@ -38,7 +38,7 @@ class ConversationHistory:
             transcript = self._projection.transcript
             if self._projection.seq == up_to:
                 return transcript.call(call.call_id)
-            if (unedited := transcript.unedited(call.call_id)) is not None:
+            if (unedited := transcript.unedited(call)) is not None:
                 return unedited
         return await read_call(self._read_entries, call, up_to)
 

@@ -35,6 +35,7 @@ from ..values.images import Image
 from ..values.mail import imitates_mail
 from ..values.messages import Heard, Made, Message, Said, ToolCall
 from ..values.part import make_part
+from ..values.round import RoundCall
 from ..values.turn import TurnEnded
 from .condensed import Condensed
 from .given_messages import given_messages
@@ -91,13 +92,14 @@ class Transcript:
         """
         return self._calls[call_id]
 
-    def unedited(self, call_id: str) -> ToolCall | None:
+    def unedited(self, call: RoundCall) -> ToolCall | None:
         """A call of the newest round that no person has changed, so that it was the same at every step; None for any
         other. `Pure.`"""
-        if call_id not in self._ranks:
+        answer = self.messages[self._round - 1] if self._round else None
+        if answer is None or answer.seq != call.seq:
             return None
-        call = self.messages[self._round - 1].tool_calls[self._ranks[call_id]]
-        return call if self._calls[call_id] is call else None
+        made = answer.tool_calls[self._ranks[call.call_id]]
+        return made if self._calls[call.call_id] is made else None
 
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""

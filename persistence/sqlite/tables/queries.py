@@ -105,18 +105,12 @@ _UNDELIVERED = (
 )
 
 
-def find(connection: Connection, conversation_id: str) -> tuple[int, HeadRow] | None:
-    """Return the key and the head row of a conversation, or None if there is no such conversation."""
-    found = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
-    return None if found is None else (found[0], HeadRow._make(found[1:]))
-
-
 def found(connection: Connection, conversation_id: str) -> tuple[int, HeadRow]:
     """Return the key and the head row of a conversation. Raises `UnknownConversation`."""
-    row = find(connection, conversation_id)
+    row = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
     if row is None:
         raise UnknownConversation(conversation_id)
-    return row
+    return row[0], HeadRow._make(row[1:])
 
 
 def steps(connection: Connection, key: int, first: int = 1, last: int = LARGEST) -> tuple[EventRow, ...]:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from turnwise.engine.projections.history import ConversationHistory
 from turnwise.engine.projections.projection import ConversationProjection
 from turnwise.states import LogEntry, ToolExecuting
+from turnwise.states.values.round import RoundCall
 
 from ...support.conversation import Conversation
+from ...support.conversation import call as made
 
 
 class CountedLog:
@@ -31,11 +33,16 @@ class CountedLog:
         return found
 
 
-async def look_at_calls(log: CountedLog) -> ConversationProjection:
-    """Ask for each call that has not ended."""
+def projected(log: CountedLog) -> tuple[ToolExecuting, ConversationProjection, ConversationHistory]:
+    """The state in which the conversation rests, what is known of it, and its history."""
     state = log.conversation.rests_in(ToolExecuting)
     projection = ConversationProjection(state, log.conversation.history.context, log.read_entries)
-    history = ConversationHistory(projection, log.read_entries)
+    return state, projection, ConversationHistory(projection, log.read_entries)
+
+
+async def look_at_calls(log: CountedLog) -> ConversationProjection:
+    """Ask for each call that has not ended."""
+    state, projection, history = projected(log)
     for call in state.round.calls[len(state.round.settled) :]:
         assert (await history.call(call, state.book.seq)).call_id == call.call_id
     return projection
@@ -60,3 +67,42 @@ class TestCalls:
         projection = await look_at_calls(log)
 
         assert not projection.is_read
+
+    async def test_those_of_an_earlier_step_are_in_memory_too(self) -> None:
+        """Calls run at once, so the conversation has moved on when the second one asks."""
+        log = CountedLog(calls=3, ended=1)
+        state, projection, history = projected(log)
+        await projection.read()
+        read = log.read
+
+        call = await history.call(state.round.calls[2], state.book.seq - 1)
+
+        assert (call.call_id, log.read) == ("c2", read)
+
+    async def test_one_that_a_person_changed_is_as_it_was_at_the_step(self) -> None:
+        """So the log is read, for what it was before and after."""
+        log = CountedLog(calls=1, ended=1)
+        log.conversation.model_calls(made("pay", approval=True), "c1")
+        log.conversation.allows("pay", arguments={"path": "b"})
+        log.conversation.tool_ends("pay")
+        state, projection, history = projected(log)
+        await projection.read()
+        changed = state.round.calls[0]
+
+        found = [await history.call(changed, seq) for seq in (changed.seq, changed.seq + 1)]
+
+        assert [one.raw_arguments for one in found] == ["{}", '{"path": "b"}']
+
+    async def test_one_of_an_earlier_round_is_in_the_log(self) -> None:
+        """Only those of the newest round are kept by their ids."""
+        log = CountedLog(calls=1, ended=1)
+        earlier = RoundCall.of(made("c0"), log.conversation.transcript[1].seq)
+        log.conversation.model_calls("c1")
+        _, projection, history = projected(log)
+        await projection.read()
+        read = log.read
+
+        found = await history.call(earlier, projection.seq - 1)
+
+        assert found.call_id == "c0"
+        assert log.read > read
