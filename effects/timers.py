@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..states.effects import StartTimer
 from ..states.events import Answer, DeadlineReached, RetryDue
+from ..states.values.value import later
 from .clock import Clock
 from .context import EffectContext
 
@@ -17,6 +18,10 @@ class TimerPerformer:
         self._clock = clock
 
     async def __call__(self, effect: StartTimer, context: EffectContext) -> Answer:
-        """Answer when the timer is due."""
-        await self._clock.sleep_until(effect.due)
+        """Answer when the timer is due. A retry does not wait longer than the policy allows from now on: its moment
+        may be far ahead if the clock was set back since."""
+        due = effect.due
+        if effect.wakes == "retry_due":
+            due = min(due, later(self._clock.now(), context.policy.retry.cap))
+        await self._clock.sleep_until(due)
         return _ANSWERS[effect.wakes](effect_id=effect.effect_id, at=self._clock.now())

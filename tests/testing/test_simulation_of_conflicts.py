@@ -47,6 +47,11 @@ def test_conflicts_happen() -> None:
     assert max(sum(one != other for one, other in pairwise(writers)) for writers in turns) > 3
 
 
+def test_a_retry_whose_clock_was_set_back_does_not_wait_for_hours() -> None:
+    """In this seed the clock is set back by three hours between a step and the timer that it starts."""
+    simulate(6100019, engines=2)
+
+
 @pytest.mark.parametrize("fault", CONFLICT_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some seed among the first fails on engines with this fault."""
