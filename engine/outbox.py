@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer, senders_of
 from ..effects.retry_queues import Resumable
+from ..persistence.errors import Damaged
 from ..persistence.records.outbox import Outgoing
 from ..states.effects import DeliverToUser, Effect, OutgoingEffect
 from ..states.errors import StoreError
@@ -63,7 +64,7 @@ async def _resume(
     one: Undelivered, read_entries: ReadEntries, context: EffectContext, resumers: Mapping[type[Effect], Resumable]
 ) -> None:
     """Go on with this effect, or report that this engine cannot. Raises `StoreError`."""
-    effect = await _read_effect(read_entries, one)
+    effect = await read_effect(read_entries, one)
     resumer = resumers.get(type(effect))
     if resumer is None or not await resumer.resume(effect, context, one.target, one.attempts, one.next_attempt):
         what = "a delivery for the channel" if isinstance(effect, DeliverToUser) else f"an effect {effect.type} for"
@@ -75,10 +76,11 @@ async def _resume(
         )
 
 
-async def _read_effect(read_entries: ReadEntries, one: Undelivered) -> OutgoingEffect:
-    """Return what is to be sent, as the log has it. Raises `StoreError` if the log has no such effect."""
+async def read_effect(read_entries: ReadEntries, one: Undelivered) -> OutgoingEffect:
+    """Return what is to be sent, as the log has it. Raises `Damaged` if the log has no such effect, and other
+    `StoreError` where it cannot be read."""
     for entry in await read_entries(one.seq - 1, one.seq):
         for effect in entry.effects:
             if isinstance(effect, OutgoingEffect) and effect.effect_id == one.effect_id:
                 return effect
-    raise StoreError(f"The step has no effect {one.effect_id}.")
+    raise Damaged(one.seq, f"The step has no effect {one.effect_id}.")

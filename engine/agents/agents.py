@@ -46,7 +46,7 @@ class EngineAgents:
     ) -> None:
         self.directory = Directory(store)
         self.queues = RetryQueues(clock)
-        self.mail = MailPerformer(self.queues, self.directory, registry, clock)
+        self.mail = MailPerformer(self.queues, store, self.directory, registry, clock)
         self.sub_agents = EngineSubAgents(registry, clock, create)
         self.orphans = Orphans(registry, clock)
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)

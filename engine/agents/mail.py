@@ -7,7 +7,8 @@ is closed or gone, is reported to the sender by a silent message.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from ...effects.agents.port import Agents
 from ...effects.clock import Clock
 from ...effects.context import EffectContext
 from ...effects.retry_queues import RetryQueues
+from ...persistence.errors import Damaged
 from ...states.effects import SendToAgent
 from ...states.errors import Refused, TurnwiseError, UnknownConversation
 from ...states.events import AgentMessage
@@ -25,12 +27,14 @@ from ...states.values.acts import Audience
 from ...states.values.inbox import Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
+from ..outbox import read_effect
 from ..requests import LONGEST_ID, ids_of_key
 from .posting import Post, Posting
 
 if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
     from ...effects.retry_queues import Resumable
+    from ...persistence.ports import Store
 
 logger = logging.getLogger("turnwise.agents")
 
@@ -46,8 +50,16 @@ UNREAD = "Your message to the agent {target} was not read, because that agent ha
 class MailPerformer:
     """Carries out `SendToAgent`. No state awaits that effect; the performer returns after the first attempt."""
 
-    def __init__(self, queues: RetryQueues, agents: Agents, registry: ConversationRegistry, clock: Clock) -> None:
+    def __init__(
+        self,
+        queues: RetryQueues,
+        store: Callable[[], Store],
+        agents: Agents,
+        registry: ConversationRegistry,
+        clock: Clock,
+    ) -> None:
         self._posting = Posting(queues)
+        self._store = store
         self._agents = agents
         self._registry = registry
         self._clock = clock
@@ -58,7 +70,8 @@ class MailPerformer:
 
     async def __call__(self, effect: SendToAgent, context: EffectContext) -> None:
         """Post the message once. If the target does not take it, it is tried again in the background."""
-        await self._posting.submit(effect, context, effect.target, await self._post_of(effect, context))
+        post = partial(self._post_in_order, await self._post_of(effect, context), effect.target, context)
+        await self._posting.submit(effect, context, effect.target, post)
 
     async def resume(
         self, effect: SendToAgent, context: EffectContext, target: str, attempts: int, due: datetime | None
@@ -79,10 +92,22 @@ class MailPerformer:
                 logger.warning("The agent %s is not told what was not delivered: %s", waiting.origin, error.sentence)
 
     async def _post_of(self, effect: SendToAgent, context: EffectContext) -> Post:
-        text = await context.words(effect.said)
-        if effect.returned:
-            text = UNREAD.format(target=context.conversation_id, text=shortened(text, MAX_QUOTED))
+        text = await _text_of(effect, context)
         return partial(self._deliver_or_return, effect, text, context.conversation_id, context.key(effect.effect_id))
+
+    async def _post_in_order(self, post: Post, target: str, context: EffectContext) -> None:
+        """Post what earlier steps have for this target, where another engine that drives the sender has not posted it
+        yet, and then this. The target takes it once; if it never will, that engine returns it."""
+        store, sender_id = self._store(), context.conversation_id
+        for one in await store.outbox([sender_id]):
+            if one.target != target or one.seq >= context.seq:
+                continue
+            with suppress(Damaged):  # what cannot be read holds nothing up
+                effect = await read_effect(partial(store.entries, sender_id), one)
+                if isinstance(effect, SendToAgent):
+                    text = await _text_of(effect, context)
+                    await self._deliver(effect, text, sender_id, context.key(effect.effect_id))
+        await post()
 
     async def _deliver_or_return(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> None:
         if not await self._deliver(effect, text, sender_id, key):
@@ -127,6 +152,13 @@ class MailPerformer:
             except Refused as refused:
                 if refused.code != "event_id_reused":
                     raise
+
+
+async def _text_of(effect: SendToAgent, context: EffectContext) -> str:
+    text = await context.words(effect.said)
+    if effect.returned:
+        return UNREAD.format(target=context.conversation_id, text=shortened(text, MAX_QUOTED))
+    return text
 
 
 if TYPE_CHECKING:

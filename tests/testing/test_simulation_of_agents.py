@@ -71,6 +71,12 @@ def test_a_user_writes_in_the_name_of_an_agent(seed: int, engines: int) -> None:
     simulate_agents(seed, engines=engines)
 
 
+@pytest.mark.parametrize("seed", [5100372, 5201137, 5300056, 5301361])
+def test_the_mail_of_an_agent_that_two_engines_drive_keeps_its_order(seed: int) -> None:
+    """In these seeds one engine is about to post a message while the other one posts that of a later step."""
+    simulate_agents(seed, engines=2)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", FAULTS if LONG else FAULTS[:QUICK], ids=lambda fault: fault.name)
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:

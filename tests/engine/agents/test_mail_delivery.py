@@ -432,6 +432,19 @@ class TestWhatAProcessLeft:
                 assert [one.effect_id for one in await engine.store.outbox([sender])] == [3]
         assert sentence in caplog.text
 
+    async def test_an_effect_that_cannot_be_read_does_not_block_what_the_sender_writes_later(
+        self, database: Path
+    ) -> None:
+        """D9: what earlier steps have for a target is looked at before each message."""
+        sender, target = await self.left(database, posts=False, silent=True)
+        change(database, "UPDATE outbox SET seq = 2 WHERE effect_id = 3")
+        fg, bg = ScriptedLlm([], name="fg"), ScriptedLlm([tells_agent("b", silent=True), reply("Sent.")], name="bg")
+        async with Engine.open(database, model=fg, models=[bg], tools=list(MAIL_TOOLS)) as engine:
+            await (await engine.get(sender)).send("Go on")
+            await engine.delivered()
+            assert [message.text for message in await received(await engine.get(target))] == ["b"]
+            assert [one.effect_id for one in await engine.store.outbox([sender])] == [3]
+
 
 class Post:
     """A performer of an application that carries messages elsewhere, and loses the first one."""
@@ -529,6 +542,30 @@ class TestCopiesAndOtherEngines:
 
             assert len(await received(front)) == 1
             assert [turn.reply for turn in await front.turns()] == ["Hello.", "Told."]
+        await store.close()
+
+    async def test_engines_that_drive_one_sender_keep_the_order_of_its_mail(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """D14: what one engine is about to post is not overtaken by what another one posts after a later step."""
+        monkeypatch.setattr(posting, "ATTEMPT_TIMEOUT", 0.01)
+        HoldsMail.gate = gate = Gate()
+        store = await open_store("sqlite://")
+        script = [tells_agent("a", silent=True), reply("Sent."), tells_agent("b", silent=True), reply("Sent, too.")]
+        opening = {"model": ScriptedLlm(script, name="bg"), "tools": list(MAIL_TOOLS)}
+        holding: Any = WrappedStore(store, HoldsMail)
+        async with Engine.open(store=holding, **opening) as one, Engine.open(store=store, **opening) as other:
+            front = await one.create(policy=presets.foreground())
+            back = await one.create(role="background", works_for=front.id)
+            await back.send("Go")
+            await gate.arrived.wait()
+            await (await other.get(back.id)).send("Go on")
+            await other.delivered()
+            gate.opened.set()
+            await one.delivered()
+
+            assert [message.text for message in await received(await other.get(front.id))] == ["a", "b"]
+            assert await store.outbox([back.id]) == ()
         await store.close()
 
     async def test_closing_an_engine_finishes_the_attempt_under_way(self, database: Path) -> None:
