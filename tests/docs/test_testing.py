@@ -63,10 +63,10 @@ def search(project: Path, seed: int, machine: Machine) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
     """Each block that is not a file of the example is a program that succeeds, or a test file that passes, with nothing
-    but what the extra `testing` installs."""
-    ran = run_block(tmp_path, program)
+    but what the extra `testing` installs. On a build server no example fails because it is slow."""
+    ran = run_block(tmp_path, program, CI="true")
 
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
 
 
 @WHEREVER
