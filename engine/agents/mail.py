@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
     from ...effects.retry_queues import Resumable
     from ...persistence.ports import Store
+    from ...persistence.records.outbox import Undelivered
 
 logger = logging.getLogger("turnwise.agents")
 
@@ -96,18 +97,21 @@ class MailPerformer:
         return partial(self._deliver_or_return, effect, text, context.conversation_id, context.key(effect.effect_id))
 
     async def _post_in_order(self, post: Post, target: str, context: EffectContext) -> None:
-        """Post what earlier steps have for this target, where another engine that drives the sender has not posted it
-        yet, and then this. The target takes it once; if it never will, that engine returns it."""
-        store, sender_id = self._store(), context.conversation_id
-        for one in await store.outbox([sender_id]):
-            if one.target != target or one.seq >= context.seq:
-                continue
-            with suppress(Damaged):  # what cannot be read holds nothing up
-                effect = await read_effect(partial(store.entries, sender_id), one)
-                if isinstance(effect, SendToAgent):
-                    text = await _text_of(effect, context)
-                    await self._deliver(effect, text, sender_id, context.key(effect.effect_id))
+        """Post what earlier steps have for this target, and then this. Another engine may drive the sender as well, and
+        may not have posted its mail yet."""
+        for one in await self._store().outbox([context.conversation_id]):
+            if one.target == target and one.seq < context.seq:
+                with suppress(Damaged):  # what cannot be read holds nothing up
+                    await self._post_earlier(one, context)
         await post()
+
+    async def _post_earlier(self, one: Undelivered, context: EffectContext) -> None:
+        """Post a message for the engine that has it in its queue. The target takes it once; if it never will, that
+        engine returns it. Raises `Damaged` if it cannot be read."""
+        sender_id = context.conversation_id
+        effect = await read_effect(partial(self._store().entries, sender_id), one)
+        if isinstance(effect, SendToAgent):
+            await self._deliver(effect, await _text_of(effect, context), sender_id, context.key(effect.effect_id))
 
     async def _deliver_or_return(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> None:
         if not await self._deliver(effect, text, sender_id, key):
