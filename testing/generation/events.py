@@ -117,7 +117,8 @@ def call_of(state: State, effect_id: int) -> RoundCall | None:
 
 
 def _round(state: State) -> Round | None:
-    return getattr(state, "round", None)
+    # Among the fields, because pydantic's models take many times as long to find that they have no such attribute.
+    return vars(state).get("round")
 
 
 # --- requests
@@ -297,8 +298,8 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
 
 def reports_in(state: State) -> Iterator[type[Report]]:
     """The types of reports that concern this state. `Pure.`"""
+    round_ = _round(state)
     for kind in REPORTS:
-        round_ = _round(state)
         if kind in state.REPORTS and not (kind is ToolInterrupted and not (round_ and round_.running)):
             yield kind
 
