@@ -11,6 +11,7 @@ behaviour.
   the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it. When a
   conversation closes, the agents whose messages still wait are told.
 - 5: after a crash only the effects that the report of the resume names are asked for again.
+- 6: what a conversation owes is kept. Each behaviour that came with it has a name below.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NAMES_LIMITS = 2
 NAMES_PROFILES = 3
 AGENTS = 4
 NAMES_WHAT_WAS_LEFT = 5
-CURRENT_REVISION = NAMES_WHAT_WAS_LEFT
+CURRENT_REVISION = 6
 """The revision of new conversations."""
 
 Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]
