@@ -22,7 +22,7 @@ from .routes import conversations, health, history, log, machine, markdown, mode
 from .routes.methods import name_methods
 from .schemas.document import completed
 from .security.limits import HttpLimits
-from .security.middleware import middleware_of
+from .security.middleware import check_login_url, middleware_of
 
 ROUTERS = tuple(
     module.router
@@ -41,6 +41,7 @@ def create_app(
     owner: FindOwner | None = None,
     hosts: Sequence[str] | None = None,
     origins: Sequence[str] = (),
+    login_url: str | None = None,
     page: bool = True,
     limits: HttpLimits | None = None,
 ) -> FastAPI:
@@ -52,11 +53,15 @@ def create_app(
     With a `token` a caller must present it, as a bearer token or by a session cookie. An application that has users of
     its own gives `owner`, a function or coroutine function of the request that returns whose conversations the caller
     sees; it raises `PermissionError`, or returns None, for a caller that it does not know. Everything that belongs to
-    others is then not found.
+    others is then not found. To a caller whom `owner` does not know, the page says that the application must know who
+    they are, and leads to `login_url`, if there is one: an address of `http` or `https`, or a path.
 
     `hosts` are the names under which the server may be addressed, and `origins` the origins of other sites whose pages
     may call it. `page` says whether the page for browsers is served. `limits` bound what one client may use.
+
+    Raises `ConfigurationError` for a token, an origin or a `login_url` that cannot be used.
     """
+    check_login_url(login_url)
     limits = HttpLimits() if limits is None else limits
     bound = token is not None or owner is not None
     app = HostApplication(
@@ -71,7 +76,7 @@ def create_app(
         middleware=middleware_of(token=token, hosts=hosts, origins=origins, bound=bound, limits=limits),
     )
     app.openapi_version = "3.2.0"  # the first that describes the events of a stream
-    app.state.host = HostState(engine, owner, token, limits)
+    app.state.host = HostState(engine, owner, token, limits, login_url)
     install_problems(app)
     name_methods(app)
     for router in ROUTERS:

@@ -16,7 +16,7 @@ from fastapi import Depends, Path, Request
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...states.errors import InvalidInput, UnknownConversation
-from .problems import HttpError
+from .problems import UnknownCaller
 from .security.limits import HttpLimits
 
 FindOwner: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
@@ -26,12 +26,14 @@ not know."""
 
 @dataclass(frozen=True)
 class HostState:
-    """What the endpoints of one application share. Whoever reads a text as Markdown holds `reading_markdown`."""
+    """What the endpoints of one application share. At `login_url` people sign in whom `find_owner` does not know.
+    Whoever reads a text as Markdown holds `reading_markdown`."""
 
     engine: Engine
     find_owner: FindOwner | None
     token: str | None
     limits: HttpLimits
+    login_url: str | None = None
     reading_markdown: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -82,7 +84,7 @@ CurrentEngine = Annotated[Engine, Depends(current_engine)]
 
 
 async def current_caller(request: Request, host: CurrentHost) -> Caller:
-    """Ask the application whose conversations this caller sees. Raises `HttpError` for a caller that it does not
+    """Ask the application whose conversations this caller sees. Raises `UnknownCaller` for one that it does not
     know."""
     if host.find_owner is None:
         return Caller(owner=None)
@@ -92,7 +94,7 @@ async def current_caller(request: Request, host: CurrentHost) -> Caller:
     except PermissionError:
         owner = None
     if not isinstance(owner, str) or not owner:
-        raise HttpError("unauthorized", "The application does not know the caller.")
+        raise UnknownCaller(host.login_url)
     return Caller(owner=owner)
 
 

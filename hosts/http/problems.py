@@ -104,6 +104,10 @@ _CODES: dict[int, HttpCode] = {
 """What the exceptions of Starlette and FastAPI mean, by their status."""
 
 
+SignIn = Literal["token", "application"]
+"""Who knows callers: the server itself, by its token, or the application that it is a part of, by its users."""
+
+
 class Problem(BaseModel):
     """Why a request was refused. Nothing was stored unless the description of the endpoint says otherwise."""
 
@@ -113,6 +117,12 @@ class Problem(BaseModel):
     detail: str = Field(description="One sentence for people.")
     code: str = Field(description="A stable code for programs.")
     subject: str | None = Field(default=None, description="What the refusal is about, where there is such a thing.")
+    sign_in: SignIn | None = Field(
+        default=None, description="By what a caller becomes known, with the status 401: the token, or the application."
+    )
+    login_url: str | None = Field(
+        default=None, description="Where people sign in to the application, if it says so; relative to the page."
+    )
 
 
 class HttpError(Exception):
@@ -129,6 +139,15 @@ class HttpError(Exception):
         super().__init__(sentence or _HTTP[code][1])
         self.problem = http_problem(code, sentence, subject)
         self.headers = dict(headers or {})
+
+
+class UnknownCaller(HttpError):
+    """The application, which has users of its own, does not know the caller. No token helps: people sign in at
+    `login_url`, if the application has said where that is."""
+
+    def __init__(self, login_url: str | None = None) -> None:
+        super().__init__("unauthorized", "The application does not know the caller.")
+        self.problem = self.problem.model_copy(update={"sign_in": "application", "login_url": login_url})
 
 
 def http_problem(code: HttpCode, sentence: str = "", subject: str | None = None) -> Problem:
@@ -186,7 +205,10 @@ def _problem_of_exception(error: HTTPException) -> Problem:
 
 def _problem(status: int, code: str, sentence: str, subject: str | None = None) -> Problem:
     known = None if subject is None else encodable(shortened(subject, MAX_QUOTED))
-    return Problem(title=_title(status), status=status, detail=encodable(sentence), code=code, subject=known)
+    sign_in: SignIn | None = "token" if status == HTTPStatus.UNAUTHORIZED else None
+    return Problem(
+        title=_title(status), status=status, detail=encodable(sentence), code=code, subject=known, sign_in=sign_in
+    )
 
 
 _RENAMED = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -213,7 +235,7 @@ class ProblemResponse(Response):
 
 
 def body_of(problem: Problem) -> bytes:
-    """Return a problem as JSON; `subject` is left out if there is none. `Pure.`"""
+    """Return a problem as JSON; members that are not set are left out. `Pure.`"""
     return problem.model_dump_json(exclude_none=True).encode()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -21,6 +22,8 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "test", "testserver")
 
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+", re.IGNORECASE)
 _TOKEN = re.compile(r"[!-~]+")
+_ADDRESS = re.compile(r"[!-\[\]-~]+")
+"""Visible ASCII characters without the backslash, which browsers take for a slash."""
 
 
 def middleware_of(
@@ -53,3 +56,22 @@ def middleware_of(
         *([] if token is None else [Middleware(TokenGuard, token)]),
         Middleware(BodyLimit, limits),
     ]
+
+
+def check_login_url(url: object) -> None:
+    """Raise `ConfigurationError` for an address that a page may not lead people to: one of another scheme than `http`
+    and `https`, such as `javascript:`, and one that is neither a whole address nor a path."""
+    if url is None:
+        return
+    if not isinstance(url, str) or not _ADDRESS.fullmatch(url) or not _leads_to_site(url):
+        raise ConfigurationError(f"The login_url reads like https://example.org/login or /login, and not {url!r}.")
+
+
+def _leads_to_site(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    if parts.scheme:
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return not parts.netloc and bool(parts.path) and not url.startswith("//")

@@ -1,11 +1,15 @@
-// Asks for the token of a server that wants one. It is exchanged for a cookie, because an EventSource can send no
-// header; the page itself never stores the token.
+// Asks a caller whom the server does not know to sign in. There are two ways, and the refusal says which one it is.
+//
+// A server with a token gets a form for it. The token is exchanged for a cookie, because an EventSource can send no
+// header; the page itself never stores it. Where the server is a part of an application that has users of its own, no
+// token helps: the page says so, and leads to where people sign in, if the application has told it.
 
 import { el, emit } from "./dom.js";
 
-/** A dialog for the token. It dispatches `signed-in` when the server has taken one. */
+/** A dialog. It dispatches `signed-in` when the server has taken a token, or may know the caller by now. */
 class TurnwiseSession extends HTMLElement {
   #dialog;
+  #elsewhere;
   #field;
   #fault;
   #isSending = false;
@@ -14,13 +18,39 @@ class TurnwiseSession extends HTMLElement {
   /** The client that opens the session. */
   client = null;
 
-  /** Ask for the token, unless the dialog is open already. A server that refuses requests although it took a token gets
-   * its sentence shown: its users may sign in elsewhere. */
-  ask(problem = null) {
+  /** Ask, unless a dialog is open already. A server that refuses requests although it took a token gets its sentence
+   * shown. */
+  ask(problem) {
+    if (this.querySelector("dialog[open]")) return;
+    if (problem.signIn === "application") return this.#leadElsewhere(problem.loginUrl);
     this.#dialog ??= this.#build();
-    if (this.#dialog.open) return;
     this.#dialog.showModal();
-    this.#refuse(this.#isKnown ? (problem?.message ?? "") : "");
+    this.#refuse(this.#isKnown ? problem.message : "");
+  }
+
+  /** Say that the application must know who the caller is. A person who has signed in meanwhile asks again. */
+  #leadElsewhere(loginUrl) {
+    this.#elsewhere?.remove();
+    const sentence = loginUrl
+      ? "You are not signed in to the application that these conversations belong to."
+      : "Sign in to the application that these conversations belong to: this page has no sign-in of its own.";
+    const again = el("button", { type: "button", className: "button", onclick: () => this.#askAgain() }, "Try again");
+    const link = loginUrl ? el("a", { className: "button primary", href: loginUrl }, "Sign in") : null;
+    this.#elsewhere = el(
+      "dialog",
+      { className: "dialog session", "aria-labelledby": "elsewhere-heading", "aria-describedby": "elsewhere-sentence" },
+      el("h2", { id: "elsewhere-heading" }, "Sign in"),
+      el("p", { id: "elsewhere-sentence" }, sentence),
+      el("div", { className: "dialog-bar" }, again, link),
+    );
+    this.append(this.#elsewhere);
+    this.#elsewhere.showModal();
+    (link ?? again).focus();
+  }
+
+  #askAgain() {
+    this.#elsewhere.close();
+    emit(this, "signed-in");
   }
 
   #build() {

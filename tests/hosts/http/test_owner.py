@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from turnwise import Engine
+from turnwise import ConfigurationError, Engine
 from turnwise.hosts.http import create_app
 from turnwise.hosts.http.app import DOORS, ROUTERS
 
@@ -160,6 +160,45 @@ class TestTheConversationOfTheCaller:
 
         assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
         assert refused.headers["www-authenticate"] == "Bearer"
+
+    @pytest.mark.parametrize("login_url", [None, "/login", "https://example.org/login?next=/assistant/"])
+    async def test_learns_where_to_sign_in(self, login_url: str | None) -> None:
+        """A client can tell a caller whom the application must know from one who lacks the token, which comes first."""
+        engine = obedient_engine()
+        app = create_app(engine, owner=by_header, token="a-token", login_url=login_url)
+        token = {"authorization": "Bearer a-token"}
+        async with engine, calling(app) as stranger, calling(app, headers=token) as nobody:
+            without_token = (await stranger.call("listConversations", NO_BODY)).json()
+            without_user = (await nobody.call("listConversations", NO_BODY)).json()
+
+        assert (without_token["sign_in"], without_token.get("login_url")) == ("token", None)
+        assert (without_user["sign_in"], without_user.get("login_url")) == ("application", login_url)
+
+    @pytest.mark.parametrize(
+        "login_url",
+        [
+            "javascript:alert(1)",
+            "JavaScript:alert(1)",
+            "java\tscript:alert(1)",
+            " javascript:alert(1)",
+            "data:text/html,hello",
+            "//example.org/login",
+            "/\\example.org",
+            "https:login",
+            "https://",
+            "http://[::1",
+            "mailto:ann@example.org",
+            "/log in",
+            "/lōgin",
+            "",
+            7,
+        ],
+    )
+    def test_is_led_to_sites_only(self, login_url: Any) -> None:
+        """An address that a page must not lead people to is an error of the configuration, when the application is
+        made."""
+        with pytest.raises(ConfigurationError, match="login_url"):
+            create_app(obedient_engine(), owner=by_header, login_url=login_url)
 
     async def test_may_be_found_by_a_plain_function(self) -> None:
         """`owner` need not be a coroutine function."""
