@@ -36,8 +36,8 @@ class ConversationHost(HandleHost, Protocol):
 class Conversation(TurnStreams, ConversationRequests, Inspection):
     """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
 
-    Any number of handles may exist. Each remembers the turn and the question that it has last seen, so a late click
-    never applies to the next one. Every method that requests something raises `Refused` if the conversation does not
+    Any number of handles may exist. Each remembers the question that it has last seen, so a late answer never applies
+    to the next one. Every method that requests something raises `Refused` if the conversation does not
     take it now; then nothing has changed.
     """
 

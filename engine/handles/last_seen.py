@@ -1,4 +1,4 @@
-"""What a handle on a conversation has last seen: its next cancel or answer is meant for that, and for nothing newer."""
+"""What a handle on a conversation has last seen: its next answer is meant for that question, and for no newer one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..projections.updates.update import Update
 
 
 class LastSeen:
-    """The turn, and the call of it that waits for a person, as of the step `seq`."""
+    """The call that waits for a person, as of the step `seq`."""
 
-    __slots__ = ("call_id", "seq", "turn")
+    __slots__ = ("call_id", "seq")
 
     def __init__(self, state: State) -> None:
         self.note_state(state)
@@ -20,13 +20,12 @@ class LastSeen:
     def note_state(self, state: State) -> None:
         """The handle was given this state."""
         self.seq = state.book.seq
-        self.turn = state.book.turn
         self.call_id = state.waiting_call_id
 
     def note_turn(self, turn: Turn, seq: int) -> Turn:
         """The handle returns this turn to its caller, as of the step `seq`. Returns the turn."""
         if turn.number:
-            self.seq, self.turn, self.call_id = seq, turn.number, turn.call_id
+            self.seq, self.call_id = seq, turn.call_id
         return turn
 
     def note_update(self, update: Update) -> None:
@@ -37,4 +36,4 @@ class LastSeen:
             if isinstance(update, SnapshotUpdate):
                 seq -= 1  # its id is that of the step after the one that it shows
             if seq >= self.seq:
-                self.seq, self.turn, self.call_id = seq, update.state.turn, update.state.call_id
+                self.seq, self.call_id = seq, update.state.call_id

@@ -29,7 +29,7 @@ from .handle import Handle, new_id
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The result of a cancel. `no_op`: nothing was running, or something else than the caller had last seen."""
+    """The result of a cancel. `no_op`: nothing was running, or another turn than the one that was named."""
 
     no_op: bool
 
@@ -181,17 +181,19 @@ class TurnRequests(Handle):
         return await self._turn(handled, wait=wait)
 
     async def cancel(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Cancelled:
-        """Stop the turn with this number, and wait until it has stopped; without a number, the turn that this handle
-        has last seen.
+        """Stop the turn with this number, and wait until it has stopped; without a number, the turn under way, whoever
+        began it: this handle, another one, another agent, or the schedule.
 
-        Tools that ignore it delay it no longer than `Policy.cancel_deadline`. If nothing runs, or another turn, it is a
-        no-op. A cancel without effect is not in the log: the engine remembers its `request_id` only as long as it has
-        the conversation in memory, so after a restart only `turn` protects a later turn from a repeated cancel.
+        A click that may come late names the turn that its user saw, so that it does not stop the next one. Tools that
+        ignore the cancel delay it no longer than `Policy.cancel_deadline`. If nothing runs, or another turn than the
+        one named, it is a no-op. A cancel without effect is not in the log: the engine remembers its `request_id` only
+        as long as it has the conversation in memory, so after a restart only `turn` protects a later turn from a
+        repeated cancel.
         """
         filled = {"turn"} if turn is None else set()
         if turn is None:
-            async with self._sending:  # the cancel is meant for what this handle is just sending
-                turn = self._seen.turn
+            async with self._sending:
+                pass  # a message that this handle is just sending is taken first: the cancel is meant for its turn
         handled = await self._request(UserCancel, request_id, filled, turn=turn)
         if wait:
             await self._stopped(handled)

@@ -383,8 +383,9 @@ class TestClicks:
 
         assert not cancelled.no_op
 
-    async def test_a_cancel_beside_a_refused_message_hits_nobody_elses_turn(self, database: Path) -> None:
-        """A cancel by a handle whose message was refused changes nothing."""
+    async def test_a_cancel_beside_a_refused_message_stops_the_turn_under_way(self, database: Path) -> None:
+        """The message is refused because a turn is under way, and that turn is stopped. One that is named and over
+        leaves it alone."""
         gate = Gate()
 
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
@@ -392,12 +393,12 @@ class TestClicks:
             late = await engine.get(mine.id)
             turn = asyncio.ensure_future(mine.send("Hi"))
             await gate.arrived.wait()
+            named = await late.cancel(0)
             refused, cancelled = await asyncio.gather(late.send("Me too"), late.cancel(), return_exceptions=True)
-            gate.opened.set()
 
             assert isinstance(refused, Refused)
-            assert getattr(cancelled, "no_op", None) is True
-            assert (await turn).reply == "Done."
+            assert (named.no_op, getattr(cancelled, "no_op", None)) == (True, False)
+            assert (await turn).status == "cancelled"
 
 
 class TestMoments:

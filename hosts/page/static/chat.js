@@ -60,7 +60,7 @@ class TurnwiseChat extends HTMLElement {
     );
     this.#composer = el("turnwise-composer");
     this.#composer.send = (text) => this.#send(text);
-    this.#composer.stop = () => this.#request(() => this.client.cancelTurn(this.#conversationId));
+    this.#composer.stop = () => this.#stop();
     const header = el(
       "header", { className: "chat-header" }, this.navigation,
       el(
@@ -229,6 +229,11 @@ class TurnwiseChat extends HTMLElement {
     if (title === null) return;
     await this.#request(() => this.client.changeConversation(conversationId, { title }));
     emit(this, "changed");
+  }
+
+  /** Stop the turn that is shown, and not one that has begun since. */
+  #stop() {
+    return this.#request(() => this.client.cancelTurn(this.#conversationId, { turn: this.#view.state.data.turn }));
   }
 
   async #request(ask) {

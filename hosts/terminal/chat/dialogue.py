@@ -14,7 +14,7 @@ from typing import Any
 from ....effects.channels.speech.channel import SpeechChannel
 from ....engine.conversation import Conversation
 from ....states.errors import TurnwiseError
-from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, InDoubt, State
+from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, Cancelling, InDoubt, State
 from ....states.values.messages import ToolCall
 from ....states.values.questions import OpenQuestion, UserQuestion
 from ..output.printable import one_line
@@ -72,6 +72,7 @@ class Dialogue:
         self._shown_seq = -1
         """The newest step of which, and of all before it, everything is shown."""
         self._progress = asyncio.Event()
+        user_input.stop_turn = self._stop_turn
 
     @property
     def waits_for_user(self) -> bool:
@@ -177,7 +178,7 @@ class Dialogue:
         call = await self._call(state.call.call_id)
         answer = await self._answer(approval_question(call), REASON_TO_DENY)
         if answer is None:
-            await self.perform(self.conversation.cancel())
+            await self.perform(self.conversation.cancel(state.turn.number))
         else:
             await self.perform(self.conversation.approve(call.call_id, *parse_approval(str(answer))))
 
@@ -186,7 +187,7 @@ class Dialogue:
         call = await self._call(state.call.call_id)
         answer = await self._answer(doubt_question(call), None)
         if answer is None:
-            await self.perform(self.conversation.cancel())
+            await self.perform(self.conversation.cancel(state.turn.number))
         elif (resolution := RESOLUTIONS.get(str(answer))) is None:
             self.screen.writer.note(f"  Say one of: {', '.join(RESOLUTIONS)}.")
         else:
@@ -264,9 +265,18 @@ class Dialogue:
         except TurnwiseError as error:
             self.screen.writer.line(error.sentence, "red")
 
+    def _stop_turn(self) -> bool:
+        """Stop the turn that somebody else began while the user writes, and return whether there is one that is not
+        being stopped already."""
+        works = self._is_working and not isinstance(self.conversation.state, Cancelling)
+        if works:
+            self._cancelling = asyncio.ensure_future(self._cancel_turn())
+        return works
+
     def _leave_unless_late(self) -> None:
-        """Leave, unless this Ctrl-C was meant for a turn that ended a moment ago."""
-        if self.user_input.on_interrupt():
+        """Leave, unless this Ctrl-C stops a turn that somebody else began, or was meant for one that ended a moment
+        ago."""
+        if not self._stop_turn() and self.user_input.on_interrupt():
             self._leave()
 
     def _leave(self) -> None:

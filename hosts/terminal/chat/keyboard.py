@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
@@ -16,7 +16,7 @@ from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
 from .completion import CommandCompleter
 from .typeahead import DISCARDED, discard_typeahead
-from .user_input import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption
+from .user_input import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption, no_turn
 
 PROMPT = FormattedText([("bold ansicyan", "> ")])
 
@@ -25,14 +25,16 @@ class Keyboard:
     """Reads what is typed. `history` are earlier messages for the arrow keys; they are not stored anywhere else.
 
     Enter sends; Tab completes commands; Alt-Enter begins a new line, and a pasted text keeps its lines. Ctrl-C at the
-    prompt first silences `speech` if it is speaking. Otherwise it empties the line, and on an empty line it leaves if
-    it follows another Ctrl-C or one that cancelled something. In a menu it silences and declines to answer at once.
+    prompt first silences `speech` if it is speaking, and stops a turn that somebody else began. Otherwise it empties
+    the line, and on an empty line it leaves if it follows another Ctrl-C or one that cancelled something. In a menu it
+    silences and declines to answer at once.
     """
 
     def __init__(
         self, writer: TerminalWriter, history: Iterable[str] = (), speech: SpeechChannel | None = None
     ) -> None:
         self.commands: Commands = NO_COMMANDS
+        self.stop_turn: Callable[[], bool] = no_turn
         self._speech = speech
         self._writer = writer
         self._session: PromptSession[str] = PromptSession(
@@ -59,9 +61,9 @@ class Keyboard:
                 self._typed = self._session.default_buffer.text
                 raise
             except KeyboardInterrupt:
-                silenced = self._silence()
-                self._typed = self._session.default_buffer.text if silenced else ""
-                if not silenced and not self._stays():
+                stopped = self._silence() | self.stop_turn()
+                self._typed = self._session.default_buffer.text if stopped else ""
+                if not stopped and not self._stays():
                     return None
                 continue
             self._was_interrupted = False

@@ -6,12 +6,12 @@ import asyncio
 import io
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
-from .user_input import NO_COMMANDS, OWN_WORDS, CommandEntered, Commands, FreeTextOption, command_in
+from .user_input import NO_COMMANDS, OWN_WORDS, CommandEntered, Commands, FreeTextOption, command_in, no_turn
 
 
 class PipedInput:
@@ -23,6 +23,7 @@ class PipedInput:
 
     def __init__(self, writer: TerminalWriter) -> None:
         self.commands: Commands = NO_COMMANDS
+        self.stop_turn: Callable[[], bool] = no_turn
         self._writer = writer
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()

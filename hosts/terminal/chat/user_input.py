@@ -47,6 +47,11 @@ class CommandEntered(Exception):
         self.line = line
 
 
+def no_turn() -> bool:
+    """Say that no turn is under way that could be stopped. `Pure.`"""
+    return False
+
+
 def command_in(line: str, commands: Collection[str]) -> str | None:
     """Return the command that a line begins with, or None. `Pure.`"""
     first_word = next(iter(line.split()), "")
@@ -56,10 +61,12 @@ def command_in(line: str, commands: Collection[str]) -> str | None:
 class UserInput(Protocol):
     """Reads what a user types, or stands in for a user. Its coroutines may be cancelled and called again.
 
-    `commands` are those that raise `CommandEntered` at the beginning of an answer.
+    `commands` are those that raise `CommandEntered` at the beginning of an answer. `stop_turn` stops a turn that
+    somebody else began while a message is read, and returns whether there was one; Ctrl-C does that first.
     """
 
     commands: Commands
+    stop_turn: Callable[[], bool]
 
     async def next_message(self) -> str | None:
         """Return the next message or command, or None if there will be no more."""

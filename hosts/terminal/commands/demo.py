@@ -5,7 +5,7 @@ It needs no key and no network, and without a terminal no user.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ from ..chat.user_input import (
     Commands,
     FreeTextOption,
     UserInput,
+    no_turn,
 )
 from ..configuration.command_lines import command_line, options_for
 from ..configuration.presets import preset_of
@@ -100,6 +101,7 @@ class FirstOption:
 
     def __init__(self, writer: TerminalWriter) -> None:
         self.commands: Commands = NO_COMMANDS
+        self.stop_turn: Callable[[], bool] = no_turn
         self._writer = writer
 
     async def next_message(self) -> None:

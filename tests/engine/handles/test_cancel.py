@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from turnwise import (
     Engine,
@@ -13,6 +16,7 @@ from turnwise import (
 )
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
+from ...support.agents.teams import held, team, tells_agent, tells_user
 from ...support.engine_scenarios import Gate, answers_after, assert_paired, results
 
 
@@ -135,8 +139,25 @@ class TestCancel:
 
         assert (idle.no_op, failed.no_op, closed.no_op) == (True, True, True)
 
-    async def test_a_late_cancel_does_not_hit_the_next_turn(self, database: Path) -> None:
-        """P40: a cancel is meant for the turn that its handle has seen; a late one does not stop the next turn."""
+    async def test_a_late_cancel_that_names_its_turn_does_not_hit_the_next_one(self, database: Path) -> None:
+        """P40: a click names the turn that its user saw; a late one does not stop the next turn."""
+        gate = Gate()
+        answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
+
+        async with Engine.open(database, model=FunctionLlm(lambda request: answers.pop(0)(request))) as engine:
+            mine = await engine.create()
+            first = await mine.send("One")
+            other = await engine.get(mine.id)
+            turn = asyncio.ensure_future(other.send("Two"))
+            await gate.arrived.wait()
+            late = await mine.cancel(first.number)
+            gate.opened.set()
+
+            assert late.no_op
+            assert (await turn).status == "completed"
+
+    async def test_a_cancel_without_a_number_stops_the_turn_of_another_handle(self, database: Path) -> None:
+        """It means the turn under way, also if its own handle has seen only an earlier one."""
         gate = Gate()
         answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
 
@@ -146,11 +167,55 @@ class TestCancel:
             other = await engine.get(mine.id)
             turn = asyncio.ensure_future(other.send("Two"))
             await gate.arrived.wait()
-            late = await mine.cancel()
-            gate.opened.set()
+            cancelled = await mine.cancel()
 
-            assert late.no_op
-            assert (await turn).status == "completed"
+            assert not cancelled.no_op
+            assert (await turn).status == "cancelled"
+
+    @pytest.mark.parametrize("tells", [tells_user, tells_agent])
+    async def test_it_stops_a_turn_that_another_agent_began(self, database: Path, tells: Callable[[str], Any]) -> None:
+        """A message for the user, or for the agent itself, began the turn, and no handle of the user has seen it."""
+        gate = Gate()
+
+        async with team(database, fg=[held(gate, "late")], bg=[tells("It rains."), reply("Sent.")]) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            await back.send("Go")
+            await gate.arrived.wait()
+            cancelled = await front.cancel()
+
+            assert not cancelled.no_op
+            assert front.state.type == "idle"
+            assert [turn.status for turn in await front.turns()] == ["cancelled"]
+
+    async def test_it_stops_a_turn_that_the_schedule_began(self, database: Path) -> None:
+        """The conversation woke up by itself."""
+        gate = Gate()
+
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "late"))) as engine:
+            conversation = await engine.create(every=1, task="Look around.")
+            await gate.arrived.wait()
+            cancelled = await conversation.cancel()
+            await conversation.set_schedule()
+
+            assert not cancelled.no_op
+            assert [turn.status for turn in await conversation.turns()][:1] == ["cancelled"]
+
+    def test_it_stops_it_without_an_event_loop(self, database: Path) -> None:
+        """The same holds for the blocking methods."""
+        gate = Gate()
+        answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
+        llm = FunctionLlm(lambda request: answers.pop(0)(request))
+
+        with Engine.open_blocking(database, model=llm) as engine:
+            mine = engine.create()
+            mine.send("One")
+            other = engine.get(mine.id)
+            other.send("Two", wait=False)
+            cancelled = mine.cancel()
+
+            assert not cancelled.no_op
+            assert [turn.status for turn in mine.turns()] == ["completed", "cancelled"]
 
     async def test_a_cancel_hits_the_message_that_its_handle_is_sending(self, database: Path) -> None:
         """P40: a cancel by a handle that is just sending is meant for the turn that its message begins."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from turnwise import Engine
+
 from ....support.terminal import DEMO_TOOLS, PAYMENT_TOOL, REQUEST, at_prompt, end_of, newest_id, run, terminal
 
 
@@ -54,6 +56,20 @@ class TestCtrlC:
 
             assert end_of(child) == 0
         assert "7 events replayed, no divergence." in run("replay", "--all", cwd=tmp_path).stdout
+
+    async def test_at_the_prompt_it_stops_a_turn_that_the_schedule_began(self, slow_tools: str, tmp_path: Path) -> None:
+        """However often it is pressed, the turn is cancelled and the chat goes on; what was typed stays in the line."""
+        async with Engine.open(tmp_path / "turnwise.db") as engine:
+            conversation = await engine.create(every=1, task="Wait in Rome")
+        with terminal("chat", conversation.id, "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).send("/quit")
+            for _ in range(2):
+                child.expect_exact('wait_long(place="Rome")')
+                child.sendintr()
+                child.expect_exact("Cancelled; the conversation goes on.")
+            child.send("\r")
+
+            assert end_of(child) in (0, 130)
 
     def test_the_second_one_leaves(self, slow_tools: str, tmp_path: Path) -> None:
         """During a cancel that takes long, and after a cancel at the empty prompt."""
