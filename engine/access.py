@@ -80,6 +80,7 @@ class ConversationAccess(ABC):
         owner: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        marks: Mapping[str, str] | None = None,
         every: GivenInterval | None = None,
         cron: str | None = None,
         zone: str = "UTC",
@@ -96,7 +97,10 @@ class ConversationAccess(ABC):
         models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
         conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
         conversation may use: names, or functions that the engine was opened with; None stands for all of them. `owner`,
-        `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by them.
+        `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by them. `marks`
+        are those of a host program, which finds by them what it has made for itself: `marks={"completion": "kept"}`
+        stands in the metadata as `turnwise.completion`, a name that no metadata can have otherwise. It stays as long as
+        the conversation, which can be neither forked nor imported.
 
         With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone` it wakes up by itself,
         reads `task` and begins a turn, as `Conversation.set_schedule` says.
@@ -127,6 +131,7 @@ class ConversationAccess(ABC):
             owner=owner,
             title=title,
             metadata=metadata,
+            marks=marks,
             every=every,
             cron=cron,
             zone=zone,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,6 +15,7 @@ from ..states.errors import InvalidInput
 from ..states.events import Answer, Event, Opened, UserMessage, exact
 from ..states.faults import faults_of
 from ..states.policy.policy import Policy
+from ..states.values.details import MARK, marks_of
 from ..states.values.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
@@ -103,6 +104,16 @@ def ids_of_key(key: str) -> Iterator[str]:
     yield id_of_key(key)
     for number in count(2):
         yield id_of_key(f"{key}~{number}")
+
+
+def checked_metadata(given: Any, marks: Mapping[str, Any]) -> Any:
+    """Return the metadata that an application gives a conversation with these marks of a host; the marks stay. Raises
+    `InvalidInput` for other names that are reserved for hosts. What is no mapping is returned as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    if not marks_of(given).items() <= marks.items():
+        raise InvalidInput(f"metadata: Names that begin with {MARK} are reserved.", "metadata")
+    return {**given, **marks}
 
 
 def checked_answer(answer: Answer) -> Answer:

@@ -10,8 +10,9 @@ from typing import Any
 from ...states.events import Opened
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
+from ...states.values.details import MARK
 from ..recent_requests import MODELS, PROFILES, RULES, Filled
-from ..requests import make
+from ..requests import checked_metadata, make
 from .choices import Choices, GivenTools
 from .given_history import GivenMessages, read_history
 from .roles import GivenConversation, checked_role, default_policy, id_of
@@ -33,6 +34,7 @@ class ChosenOpening:
     owner: str | None
     title: str | None
     metadata: Mapping[str, Any] | None
+    marks: Mapping[str, str] | None = None
     every: GivenInterval | None = None
     cron: str | None = None
     zone: str = "UTC"
@@ -78,9 +80,15 @@ async def opening_of(
         tools=names,
         owner=chosen.owner,
         title=chosen.title,
-        metadata={} if chosen.metadata is None else chosen.metadata,
+        metadata=_metadata(chosen),
         messages=history.messages,
         repairs=history.repairs,
         schedule=schedule,
         next_wake=None if schedule is None else first_moment(schedule, at),
     )
+
+
+def _metadata(chosen: ChosenOpening) -> Any:
+    """The metadata that the application gives, with the marks of a host."""
+    marks = {f"{MARK}{name}": value for name, value in (chosen.marks or {}).items()}
+    return checked_metadata({} if chosen.metadata is None else chosen.metadata, marks)

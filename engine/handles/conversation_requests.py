@@ -17,9 +17,10 @@ from ...states.events import (
 )
 from ...states.policy.policy import Policy
 from ...states.step import Step
+from ...states.values.details import marks_of
 from ..choices.choices import GivenTools
 from ..recent_requests import MODELS, PROFILES
-from ..requests import checked, checked_policy
+from ..requests import checked, checked_metadata, checked_policy
 from .compaction import asked_for, failure_of, goes_on
 from .schedule_requests import ScheduleRequests
 
@@ -89,8 +90,8 @@ class ConversationRequests(ScheduleRequests):
 
     async def set_metadata(self, metadata: Mapping[str, Any], *, request_id: str | None = None) -> None:
         """Replace what the application notes about the conversation: JSON under names of its own, which tools see as
-        `ToolContext.metadata` and `Engine.list` can select by. Raises `InvalidInput`."""
-        await self._request(DetailsChanged, request_id, metadata=metadata)
+        `ToolContext.metadata` and `Engine.list` can select by. The marks of a host stay. Raises `InvalidInput`."""
+        await self._request(DetailsChanged, request_id, metadata=checked_metadata(metadata, self._marks))
 
     async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
         """Let the conversation go on under another profile of its policy: from its next model request on, also if a
@@ -126,7 +127,15 @@ class ConversationRequests(ScheduleRequests):
     async def dispatch(self, event: Event) -> Step:
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
         before. Raises `InvalidInput` and `Refused`."""
-        return (await self._ask(checked(event))).step
+        taken = checked(event)
+        if isinstance(taken, DetailsChanged) and taken.metadata is not None:
+            taken = taken.replace(metadata=checked_metadata(taken.metadata, self._marks))
+        return (await self._ask(taken)).step
+
+    @property
+    def _marks(self) -> dict[str, Any]:
+        """What a host has noted about its conversation."""
+        return marks_of(self._loop.projection.context.metadata)
 
 
 def _filled(*, models: bool, profiles: bool) -> set[str]:

@@ -26,6 +26,7 @@ from ..errors import Damaged
 from ..ports import Store
 from ..records.codec import from_microseconds
 from ..records.conversation_record import ConversationRecord
+from ..records.details import is_of_host
 from ..records.integrity import read_record
 from ..records.rows import EventRow
 
@@ -45,10 +46,14 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
 
 async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | Damaged]]:
     """Yield the id and the lines of each conversation, in the order in which they were created; for a damaged one the
-    error instead of its lines. A conversation that is deleted meanwhile is left out."""
+    error instead of its lines. A conversation that is deleted meanwhile is left out, and so is one that a host made for
+    itself, and will remove: it could not be imported."""
     for conversation_id in await store.ids():
         try:
-            yield conversation_id, await export_conversation(store, conversation_id)
+            record = await store.read_record(conversation_id)
+            await asyncio.to_thread(read_record, record)
+            if not is_of_host(record.steps[0]):
+                yield conversation_id, lines_of(record)
         except UnknownConversation:
             continue
         except Damaged as damaged:

@@ -15,8 +15,9 @@ from typing import Annotated, BinaryIO, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ...states.effects import AwaitedEffect
-from ...states.events import Opened
+from ...states.events import DetailsChanged, Opened
 from ...states.states import State, pending
+from ...states.values.details import MARK, marks_of
 from ...states.values.value import Text
 from ..errors import Damaged, NotAnExport
 from ..records.codec import decode, decode_state, head_row, to_microseconds
@@ -167,6 +168,8 @@ class _Conversation:
             check_link(entry, len(self.rows), self.rows[-1].chain if self.rows else GENESIS)
         except Damaged as damaged:
             raise NotAnExport(line, "is not what was exported: it was changed or damaged.") from damaged
+        if isinstance(entry.event, Opened | DetailsChanged) and marks_of(entry.event.metadata or {}):
+            raise NotAnExport(line, f"has metadata whose names begin with {MARK}, which are reserved for hosts.")
         if isinstance(entry.event, Opened):
             self._check_opening(line, row, entry.event)
         ids = {each for each in (row.event_id, row.effect_id) if each is not None}

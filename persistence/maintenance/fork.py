@@ -19,6 +19,7 @@ from ...states.machine import transition
 from ...states.states import Failed, Idle, State
 from ..ports import Store
 from ..records.codec import head_row, to_microseconds
+from ..records.details import is_of_host
 from ..records.origin import Origin
 from ..records.rows import EventRow
 from .replay import Fold
@@ -42,12 +43,14 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
     Without `at` it is copied up to the last such state of all.
 
     The original is not changed, and may be busy meanwhile. Raises `UnknownConversation`; `InvalidInput` if there is no
-    such step; `Damaged` for a damaged log; `StoreError` for a log that the machine does not follow today, so that its
-    state is not known; `StoreConflict` if `new_id` is taken.
+    such step, and for a conversation that a host made for itself; `Damaged` for a damaged log; `StoreError` for a log
+    that the machine does not follow today, so that its state is not known; `StoreConflict` if `new_id` is taken.
     """
     original = await store.read_record(conversation_id)
     _check_step(at, len(original.steps))
     landing = await asyncio.to_thread(last_rest, original.steps[:at])
+    if is_of_host(original.steps[0]):
+        raise InvalidInput("The conversation cannot be forked: a host made it for itself and removes it.")
     steps = original.steps[: landing.seq]
     copy = original._replace(
         id=new_id,

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from ...states.events import DetailsChanged, Event, Opened, UserMessage
 from ...states.log import LogEntry
 from ...states.policy.roles import Role
+from ...states.values.details import marks_of
 from ..errors import Damaged
-from .codec import decode
+from .codec import decode, decode_event
 from .metadata import Metadata, json_identity, metadata_columns
 from .rows import DetailsRow, EventRow
 from .titles import first_title, given_title, message_title
@@ -103,3 +104,9 @@ def details_row(details: Details) -> DetailsRow:
     role = None if details.role == "foreground" else details.role
     agent = (role, details.parent, details.works_for)
     return DetailsRow(details.given_title, details.first_message, text, entries, *agent)
+
+
+def is_of_host(first: EventRow) -> bool:
+    """Return whether a host made the conversation that begins with this step for itself. `Pure.` Raises `Damaged`."""
+    event = decode_event(first)
+    return isinstance(event, Opened) and bool(marks_of(event.metadata))

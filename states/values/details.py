@@ -6,12 +6,18 @@ Both are bounded, because they are read whenever a conversation is loaded or lis
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from .value import Block, check_encodable
+
+MARK = "turnwise."
+"""With this begin the names in metadata by which a host finds the conversations that it made for itself. They are set
+when such a conversation is created, by `marks`, and by nothing else: nobody else can make a conversation look like
+one of a host."""
 
 MAX_OWNER = 1_000
 """The longest owner, in characters: more than any id of a user, and short enough for an index."""
@@ -42,3 +48,8 @@ Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(check_encodab
 
 Metadata = Annotated[Block, AfterValidator(_bounded)]
 """A JSON object of the application's own."""
+
+
+def marks_of(metadata: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the entries of metadata by which a host has marked its conversation. `Pure.`"""
+    return {name: value for name, value in metadata.items() if isinstance(name, str) and name.startswith(MARK)}

@@ -203,7 +203,7 @@ function ago(iso) {
 
 /** Return whether a conversation is for people. A stateless completion is one only while it runs. */
 function isOfPeople({ metadata }) {
-  return metadata.chat_completions !== "stateless";
+  return metadata["turnwise.completion"] !== "stateless";
 }
 
 customElements.define("turnwise-list", TurnwiseList);

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from turnwise import ConfigurationError, Engine, InvalidInput, ModelRequest, Policy, Profile, Refused, tool
 from turnwise.persistence.opening import open_store
-from turnwise.states import ToolsChanged
+from turnwise.states import DetailsChanged, ToolsChanged
 from turnwise.testing import FunctionLlm, call, reply
 
 from ...support.engine_scenarios import Gate
@@ -225,3 +225,47 @@ class TestDetails:
                 with pytest.raises(InvalidInput) as refused:
                     await asking
                 assert refused.value.sentence == "title: String should have at most 1000 characters."
+
+
+class TestMarks:
+    """A host finds by its marks what it has made for itself; nobody else can set or remove one."""
+
+    MARK: ClassVar = {"turnwise.completion": "stateless"}
+
+    async def test_they_stand_in_the_metadata_and_stay(self, database: Path) -> None:
+        """New metadata leaves them, whether it repeats them or not, and a list finds them."""
+        async with Engine.open(database, model=Watching().llm) as engine:
+            marked = await engine.create(marks={"completion": "stateless"}, metadata={"table": 4})
+            await engine.create()
+            await marked.set_metadata({"table": 5})
+            await marked.set_metadata({**marked.metadata, "guests": 2})
+            found = await engine.list(metadata=self.MARK)
+
+        assert [summary.metadata for summary in found] == [{**self.MARK, "table": 5, "guests": 2}]
+
+    async def test_nobody_else_sets_them(self, database: Path) -> None:
+        """Not when a conversation is created, nor by a change, as a method or as an event; nor another value."""
+        async with Engine.open(database, model=Watching().llm) as engine:
+            plain, marked = await engine.create(), await engine.create(marks={"completion": "stateless"})
+            event = DetailsChanged(event_id="1", at=engine.now(), metadata=self.MARK)
+            for asking in (
+                engine.create(metadata=self.MARK),
+                engine.create(metadata={"turnwise.": 1}),
+                plain.set_metadata(self.MARK),
+                plain.dispatch(event),
+                marked.set_metadata({"turnwise.completion": "kept"}),
+            ):
+                with pytest.raises(InvalidInput) as refused:
+                    await asking
+                assert refused.value.sentence == "metadata: Names that begin with turnwise. are reserved."
+
+            assert len(await engine.list(metadata=self.MARK)) == 1
+
+    async def test_such_a_conversation_is_not_copied(self, database: Path) -> None:
+        """A copy would be taken for one that the host made, and be removed with those."""
+        async with Engine.open(database, model=Watching().llm) as engine:
+            marked = await engine.create(marks={"completion": "stateless"})
+            with pytest.raises(InvalidInput, match="cannot be forked"):
+                await marked.fork()
+
+            assert len(await engine.list()) == 1

@@ -28,11 +28,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server with many conversations, and one that only runs a completion; its model repeats what it is told."""
     database = Path(tmp_path_factory.mktemp("list")) / "list.db"
     model = FunctionLlm(lambda request: f"You said: {request.messages[-1]['content']}")
-    with serving(Engine.open(database, model=model)) as server, server.client() as client:
+    engine = Engine.open(database, model=model)
+    with serving(engine) as server, server.client() as client:
         for number in range(MANY):
             client.post("/conversations", json={"title": f"Conversation {number:02}"}).raise_for_status()
-        completion = {"title": "A completion", "metadata": {"chat_completions": "stateless"}}
-        client.post("/conversations", json=completion).raise_for_status()
+        server.run(lambda: engine.create(title="A completion", marks={"completion": "stateless"}))
         yield server
 
 

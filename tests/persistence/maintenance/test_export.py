@@ -570,3 +570,25 @@ def test_moments_are_exact() -> None:
 
     assert datetime.fromisoformat(told) == NOON
     assert datetime.fromisoformat(told).tzinfo == UTC
+
+
+class TestAConversationOfAHost:
+    """A host marks what it has made for itself, and removes it. No file from elsewhere can bring such a mark."""
+
+    async def test_it_is_left_out_of_an_export_of_all(self, store: SqliteStore, other: SqliteStore) -> None:
+        """The others come in again."""
+        await Walk("marked", metadata={"turnwise.completion": "stateless"}).into(store)
+        await Walk("kept", metadata={"completion": "stateless"}).into(store)
+        records = read(await exported(store))
+        await import_records(other, records)
+
+        assert [record.id for record in records] == ["kept"]
+
+    @pytest.mark.parametrize("opened", [True, False], ids=["when it began", "by a change"])
+    async def test_its_marks_are_not_imported(self, opened: bool) -> None:
+        """However they came into the log of the file."""
+        marks = {"turnwise.completion": "stateless"}
+        walk = Walk(metadata=marks) if opened else Walk().request(DetailsChanged, metadata=marks)
+        refused = fault_of(export_of(walk))
+
+        assert "reserved for hosts" in refused.sentence

@@ -12,6 +12,7 @@ from .....engine.engine import Engine
 from .....states.errors import TurnwiseError
 from .....states.policy.model_settings import DEFAULT_SETTINGS
 from .....states.policy.policy import Profile
+from .....states.values.details import MARK
 from ...dependencies import Caller
 from ..turns.acts import awaited_by
 from ..turns.opening import opened
@@ -19,8 +20,8 @@ from .messages import ReadMessages
 from .refusals import OpenAiRefusal
 from .request_body import CompletionBody
 
-_STATELESS = {"chat_completions": "stateless"}
-"""The metadata by which conversations are found that a process left behind."""
+_STATELESS = {"completion": "stateless"}
+"""The mark by which conversations are found that a process left behind. Nobody can set it from outside."""
 
 _PROCESS = uuid.uuid4().hex
 """Tells the conversations of this process from those of one that has ended."""
@@ -64,8 +65,8 @@ async def stateless(
     """Return a new conversation that the stack deletes, with whatever runs in it, when it is closed."""
     if engine not in _tidied:
         await delete_abandoned(engine)
-    metadata: dict[str, Any] = {**_STATELESS, "process": _PROCESS}
-    conversation = await engine.create(model=body.model, messages=read.history, owner=caller.owner, metadata=metadata)
+    marks = {**_STATELESS, "process": _PROCESS}
+    conversation = await engine.create(model=body.model, messages=read.history, owner=caller.owner, marks=marks)
     stack.push_async_callback(_delete, engine, conversation.id)
     return conversation
 
@@ -74,8 +75,8 @@ async def delete_abandoned(engine: Engine) -> None:
     """Delete the stateless conversations that a process left behind when it was killed. One process uses a store, as
     with SQLite; a store that several share keeps what they have under way."""
     _tidied.add(engine)
-    for summary in await engine.list(metadata=_STATELESS):
-        if summary.metadata.get("process") != _PROCESS:
+    for summary in await engine.list(metadata={f"{MARK}{name}": value for name, value in _STATELESS.items()}):
+        if summary.metadata.get(f"{MARK}process") != _PROCESS:
             await _delete(engine, summary.id)
 
 

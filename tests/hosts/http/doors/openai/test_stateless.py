@@ -235,9 +235,29 @@ class TestAServerThatStops:
         """When the next one starts; conversations that are kept stay."""
         database = tmp_path / "killed.db"
         with Engine.open_blocking(database) as before:
-            before.create(metadata={"chat_completions": "stateless", "process": "another"})
+            before.create(marks={"completion": "stateless", "process": "another"})
             kept = before.create().id
 
         engine = Engine.open(database)
         with serving(engine) as server:
             assert [summary.id for summary in server.run(engine.list)] == [kept]
+
+    def test_what_a_client_only_calls_so_is_kept(self, tmp_path: Path) -> None:
+        """Metadata of a client deletes no conversation, whatever it says: not a word that the server once used, and
+        the names that it uses now are refused."""
+        database = tmp_path / "named.db"
+        with serving(Engine.open(database)) as server, server.client() as client:
+            body = {"id": "mine", "metadata": {"chat_completions": "stateless", "process": "another"}}
+            client.post("/conversations", json=body).raise_for_status()
+            marks = {"turnwise.completion": "stateless", "turnwise.process": "another"}
+            created = client.post("/conversations", json={"metadata": marks})
+            changed = client.patch("/conversations/mine", json={"metadata": marks})
+            said = {"model": "rehearsal", "messages": [{"role": "user", "content": "Hello"}]}
+            body = {**said, "metadata": {"conversation_id": "kept", **marks}}
+            completed = client.post("/v1/chat/completions", json=body)
+
+        assert {(one.status_code, one.json()["code"]) for one in (created, changed)} == {(422, "invalid_input")}
+        assert (completed.status_code, completed.json()["error"]["code"]) == (400, "invalid_input")
+        engine = Engine.open(database)
+        with serving(engine) as server:
+            assert [summary.id for summary in server.run(engine.list)] == ["mine"]
