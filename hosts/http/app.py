@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from ...effects.version import __version__
 from ...engine.engine import Engine
 from ..page.files import page_routes
-from .dependencies import FindOwner, HostState
+from .dependencies import FindOwner, HostState, current_caller
 from .doors.a2a import routes as a2a_door
 from .doors.agui import routes as agui_door
 from .doors.openai import routes as openai_door
@@ -19,14 +20,18 @@ from .doors.openai.conversations import delete_abandoned
 from .doors.openai.error_shape import OpenAiErrors
 from .problems import install_problems, problems
 from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
-from .routes.methods import name_methods
+from .routes.methods import HeadAnswers, name_methods
 from .schemas.document import completed
 from .security.limits import HttpLimits
 from .security.middleware import check_login_url, middleware_of
 
-ROUTERS = tuple(
-    module.router
-    for module in (conversations, requests, history, log, streams, machine, models, markdown, session, health)
+PUBLIC = (session.router, health.router)
+"""The endpoints for everybody: one begins the session of a browser, the other is for what starts and watches servers.
+The files of the page are for everybody, too. Everything else is for callers that the application knows."""
+
+ROUTERS = (
+    *(module.router for module in (conversations, requests, history, log, streams, machine, models, markdown)),
+    *PUBLIC,
 )
 """The endpoints of the host itself."""
 
@@ -72,18 +77,22 @@ def create_app(
         separate_input_output_schemas=False,
         docs_url=None,  # pages that load their scripts from another server
         redoc_url=None,
+        openapi_url=None,  # FastAPI would show it to everybody; `_document` does not
         redirect_slashes=False,
         middleware=middleware_of(token=token, hosts=hosts, origins=origins, bound=bound, limits=limits),
     )
-    app.openapi_version = "3.2.0"  # the first that describes the events of a stream
+    app.openapi_version = "3.1.0"  # the newest that most generators of clients read
     app.state.host = HostState(engine, owner, token, limits, login_url)
     install_problems(app)
     name_methods(app)
+    known = [Depends(current_caller)]
     for router in ROUTERS:
-        app.include_router(router, responses=problems(401, 403, 503))
-    for router in DOORS:
-        app.include_router(router)
-    app.add_middleware(OpenAiErrors)  # outermost: it rewrites what all others answer
+        guards = [] if router in PUBLIC else known
+        app.include_router(router, responses=problems(401, 403, 503), dependencies=guards)
+    for router in (*DOORS, _document):
+        app.include_router(router, dependencies=known)
+    app.add_middleware(OpenAiErrors)  # it rewrites what all that are inside of it answer
+    app.add_middleware(HeadAnswers)
     if page:
         app.router.routes.extend(page_routes())
     return app
@@ -98,6 +107,17 @@ class HostApplication(FastAPI):
             host: HostState = self.state.host
             self.openapi_schema = completed(super().openapi(), needs_token=host.token is not None)
         return self.openapi_schema
+
+
+_document = APIRouter(include_in_schema=False)
+
+
+@_document.get("/openapi.json")
+async def _show_document(request: Request) -> JSONResponse:
+    """Show the OpenAPI document, with the place where the application is mounted."""
+    document: dict[str, Any] = request.app.openapi()
+    place: str = request.scope.get("root_path", "").rstrip("/")
+    return JSONResponse({**document, "servers": [{"url": place}]} if place else document)
 
 
 def _lifespan(engine: Engine) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -41,20 +41,22 @@ def completed(document: Schema, *, needs_token: bool) -> Schema:
 
 
 def _operation(operation: Schema) -> Schema:
-    """An operation without the form of refusals that FastAPI declares by default, and with events as OpenAPI 3.2
-    describes them."""
+    """An operation without the form of refusals that FastAPI declares by default, and with events as OpenAPI 3.1 can
+    describe them."""
     responses = {status: answer for status, answer in operation["responses"].items() if not _is_default(answer)}
     return {**operation, "responses": {status: _with_events(answer) for status, answer in responses.items()}}
 
 
 def _with_events(answer: Schema) -> Schema:
-    """An answer in which the schema of a stream is that of each event (`itemSchema`), not that of the stream."""
+    """An answer in which a stream is a text that holds events (`contentSchema`). OpenAPI 3.2 has a word for the items
+    of a stream, but few generators of clients read it."""
     content = answer.get("content", {})
     if _STREAM not in content:
         return answer
     event = content[_STREAM].get("schema", {})
-    stream = {"itemSchema": event} if event.get("type") == "object" else {}
-    return {**answer, "content": {**content, _STREAM: stream}}
+    events = {"contentSchema": event} if event.get("type") == "object" else {}
+    stream = {"type": "string", "contentMediaType": _STREAM, **events}
+    return {**answer, "content": {**content, _STREAM: {"schema": stream}}}
 
 
 def _is_default(answer: Schema) -> bool:

@@ -17,8 +17,8 @@ from .response_headers import ResponseHeaders
 from .tokens import TokenGuard
 from .unexpected_errors import UnexpectedErrors
 
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "test", "testserver")
-"""Names that no other site can have: those of the loopback interface, and those that test clients use (RFC 6761)."""
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+"""Names that no other site can have: those of the loopback interface."""
 
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+", re.IGNORECASE)
 _TOKEN = re.compile(r"[!-~]+")
@@ -45,7 +45,7 @@ def middleware_of(
     cors = Middleware(
         CORSMiddleware,
         allow_origins=[origin.lower() for origin in origins],
-        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_methods=["GET", "HEAD", "POST", "PATCH", "DELETE"],
         allow_headers=["*"],  # clients of other protocols send headers of their own; these origins are trusted anyway
     )
     return [

@@ -49,7 +49,7 @@ class TestMounted:
         outside."""
         engine = obedient_engine()
         app = program(create_app(engine))
-        async with engine, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        async with engine, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             created = await client.post(f"{PREFIX}/conversations", json={"title": "Mounted"})
             path = f"{PREFIX}/conversations/{created.json()['id']}"
             sent = await client.post(f"{path}/messages", json={"text": "Hello"})
@@ -63,7 +63,7 @@ class TestMounted:
 
         assert (created.status_code, sent.status_code) == (201, 202)
         assert unknown.json()["code"] == "unknown_conversation"
-        assert methods.headers["allow"] == "GET, PATCH, DELETE"
+        assert methods.headers["allow"] == "GET, HEAD, PATCH, DELETE"
         assert document.json()["servers"] == [{"url": PREFIX}]
         assert page.headers["content-type"].startswith("text/html")
         assert outside.status_code == 404
@@ -72,7 +72,7 @@ class TestMounted:
         """The cookie is sent below the prefix, and opens what needs the token."""
         engine = obedient_engine()
         app = in_starlette(create_app(engine, token="secret"))
-        async with engine, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        async with engine, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             refused = await client.get(f"{PREFIX}/conversations")
             opened = await client.post(f"{PREFIX}/session", json={"token": "secret"})
             listed = await client.get(f"{PREFIX}/conversations")
@@ -189,6 +189,44 @@ class TestEveryOperation:
         ):
             answer = await api.client.request(method, path, content=content, headers=headers)
             assert answer.status_code == status, f"{name}: {answer.status_code} for {content[:20]!r}"
+
+    async def test_that_is_read_answers_head(self, engine: Engine) -> None:
+        """HEAD has the status and the headers that GET has, without the body; a stream does not stay open."""
+        conversation = await Conversations(engine).idle()
+        app = create_app(engine)
+        async with calling(app) as api:
+            paths = [path for method, path, _ in api.operations.values() if method == "get"]
+            for given in (
+                *paths,
+                "/conversations/nobody",
+                "/nothing",
+                "/openapi.json",
+                "/.well-known/agent-card.json",
+                "/",
+            ):
+                path = given.replace("{conversation_id}", conversation.id).replace("{seq}", "2").replace("{model}", "m")
+                head = await api.client.head(path)
+                if path.endswith("/events"):
+                    assert head.headers["content-type"].startswith("text/event-stream")
+                    assert (head.status_code, head.content) == (200, b"")
+                    continue
+                read = await api.client.get(path)
+                assert (head.status_code, head.headers) == (read.status_code, read.headers), path
+                assert (head.content, read.content != b"") == (b"", True), path
+            refused = await api.client.head("/agui")
+
+        assert len(paths) > 10
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+
+    def test_that_is_read_answers_head_over_a_socket(self) -> None:
+        """The connection goes on after a HEAD, also after that of a stream."""
+        with serving_app(create_app(obedient_engine())) as server, server.client() as client:
+            answers = [client.head(path) for path in ("/conversations", "/events", "/v1/models/none", "/health")]
+            connections = len(server.connections)
+
+        assert [one.status_code for one in answers] == [200, 200, 404, 200]
+        assert [one.content for one in answers] == [b""] * 4
+        assert connections == 1
 
     def test_has_a_sentence_and_an_id_that_reads_well(self) -> None:
         """The ids are verb phrases in camelCase, and every operation is described."""

@@ -6,9 +6,10 @@ The operations are read from the OpenAPI document, so that a new one cannot be f
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from turnwise import ConfigurationError, Engine
 from turnwise.hosts.http import create_app
 from turnwise.hosts.http.app import DOORS, ROUTERS
+from turnwise.hosts.page.files import page_routes
 
 from ...support.http.documented_client import NO_BODY, DocumentedClient, api_document, calling, operations_of
 from ...support.http.obedient_model import CALL, Conversations, obedient_engine
@@ -134,6 +136,34 @@ class TestTheConversationOfAnother:
         assert shown == {mine.id}
         assert SECRET not in json.dumps([event.json for event in reader.events])
         assert hers == (422, "invalid_input")
+
+
+class TestSomebodyUnknown:
+    """A caller whom the application does not know."""
+
+    FOR_EVERYBODY: ClassVar = {"/", "/page/{name}", "/health", "/session"}
+    """The page, which asks who one is, and what shows nothing of any conversation."""
+
+    async def test_learns_nothing(self) -> None:
+        """Every route of the application is refused with 401, documented or not, but for those that are for everybody;
+        a new one must be sorted into one of the two."""
+        engine = obedient_engine()
+        app = create_app(engine, owner=by_header)
+        routers = [route for router in (*ROUTERS, *DOORS) for route in router.routes]
+        routes = [(method, route.path) for route in (*routers, *page_routes()) for method in route.methods]
+        routes.append(("GET", "/openapi.json"))
+        async with engine, calling(app) as nobody:
+            for method, template in routes:
+                path = re.sub(r"\{[^}]*\}", "1", template)
+                sent = {} if method == "GET" else {"json": {}}
+                answer = await nobody.client.request(method, path, **sent)
+                assert (answer.status_code == 401) == (template not in self.FOR_EVERYBODY), (method, template)
+                if answer.status_code == 401:
+                    assert "turnwise" not in answer.text and "rehearsal" not in answer.text
+
+        assert {"/v1/models", "/a2a", "/.well-known/agent-card.json", "/machine"} <= {
+            template for _, template in routes
+        }
 
 
 class TestTheConversationOfTheCaller:

@@ -133,7 +133,7 @@ class TestRoutes:
         self, method: str, path: str, body: bytes, status: int, code: str
     ) -> None:
         """H6: malformed JSON and broken UTF-8 are 400, another type is 422, and each answer is a problem+json."""
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(_app()), base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(_app()), base_url="http://localhost") as client:
             response = await client.request(method, path, content=body, headers={"content-type": "application/json"})
 
         assert response.headers["content-type"] == "application/problem+json"
@@ -142,7 +142,7 @@ class TestRoutes:
 
     async def test_a_refusal_by_the_router_keeps_its_headers(self) -> None:
         """405 says which methods the path supports."""
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(_app()), base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(_app()), base_url="http://localhost") as client:
             response = await client.delete("/texts")
 
         assert response.headers["allow"] == "POST"

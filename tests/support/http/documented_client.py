@@ -85,7 +85,7 @@ def operations_of(document: Mapping[str, Any]) -> dict[str, tuple[str, str, dict
 async def calling(app: FastAPI, **options: Any) -> AsyncIterator[DocumentedClient]:
     """A client of this application, whose engine is open."""
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", **options) as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", **options) as client:
         yield DocumentedClient(client)
 
 

@@ -86,7 +86,7 @@ async def reading(
 ) -> AsyncIterator[StreamReader]:
     """Return a context in which a client reads this path of an application. It disconnects at the end."""
     reader = StreamReader()
-    sent = [(b"host", b"test"), *((name.encode(), value.encode()) for name, value in (headers or {}).items())]
+    sent = [(b"host", b"localhost"), *((name.encode(), value.encode()) for name, value in (headers or {}).items())]
     scope = {"type": "http", "scheme": "http", "method": "GET", "path": path, "headers": sent}
     scope["query_string"] = query.encode()
     task = asyncio.ensure_future(app(scope, reader.receive, reader.send))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
+import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise import Policy, Update, update_schema
@@ -91,6 +93,18 @@ class TestTheComponents:
         TypeAdapter(list[str | MarkdownElementModel]).validate_python(tree)
 
 
+class TestTheDocument:
+    """The document as a whole."""
+
+    def test_is_one_that_generators_read(self) -> None:
+        """It is a valid document of OpenAPI 3.1, and uses no word that only a later version has."""
+        document = api_document()
+
+        schemathesis.openapi.from_dict(document).validate()
+        assert document["openapi"].startswith("3.1.")
+        assert "itemSchema" not in json.dumps(document)
+
+
 class TestTheOperations:
     """What every operation declares."""
 
@@ -109,8 +123,10 @@ class TestTheOperations:
     def test_streams_have_events(self, name: str, data: str) -> None:
         """The data of each event is an update, or the end."""
         answer = operations_of(api_document())[name][2]["responses"]["200"]
-        event = answer["content"]["text/event-stream"]["itemSchema"]["properties"]["data"]
+        stream = answer["content"]["text/event-stream"]["schema"]
+        event = stream["contentSchema"]["properties"]["data"]
 
+        assert (stream["type"], stream["contentMediaType"]) == ("string", "text/event-stream")
         assert event["contentSchema"]["anyOf"] == [
             {"$ref": f"#/components/schemas/{data}"},
             {"$ref": "#/components/schemas/End"},

@@ -100,6 +100,8 @@ class TestHosts:
         "host",
         [
             "evil.example",
+            "testserver",
+            "test",
             "127.0.0.1.evil.example",
             "localhost@evil.example",
             "localhost:80@evil.example",

@@ -80,7 +80,7 @@ async def transport(model: CommandedLlm) -> AsyncIterator[httpx.ASGITransport]:
 async def peer_of(transport: httpx.ASGITransport, *, streaming: bool = False, user: str = "ann") -> Peer:
     """A client that has read the agent card."""
     client = httpx.AsyncClient(transport=transport, headers={"x-user": user})
-    return Peer(await create_client("http://test", ClientConfig(streaming=streaming, httpx_client=client)))
+    return Peer(await create_client("http://localhost", ClientConfig(streaming=streaming, httpx_client=client)))
 
 
 @pytest.fixture
@@ -215,10 +215,10 @@ class TestRefusals:
         """And the endpoint wants it."""
         async with Engine.open("sqlite://", model=CommandedLlm()) as engine:
             app = create_app(engine, token="secret")
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 headers = {"authorization": "Bearer secret"}
                 card = (await client.get("/.well-known/agent-card.json", headers=headers)).json()
                 assert card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"] == "bearer"
-                assert card["supportedInterfaces"][0]["url"] == "http://test/a2a"
+                assert card["supportedInterfaces"][0]["url"] == "http://localhost/a2a"
                 assert (await client.post("/a2a", json={})).status_code == 401
                 assert (await client.post("/a2a", json={}, headers=headers)).json()["error"]["code"] == -32600

@@ -353,7 +353,7 @@ class TestRefusals:
         """Neither by a message nor by a resume."""
         async with Engine.open("sqlite://", model=ScriptedLlm(["Hello"])) as engine:
             app = create_app(engine, owner=lambda request: request.headers.get("x-user"))
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 codes = []
                 for user, members in (
                     ("ann", {}),
