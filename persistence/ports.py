@@ -82,6 +82,14 @@ class Log(Protocol):
         `acknowledge`, and without effect where that has none."""
         ...
 
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Store that an attempt begins at a delivery which an earlier process has left: it is the `begun`-th such
+        attempt in a row. If the process dies in it, this is what the next one reads; `postpone` counts from 0 again.
+
+        Returns when it is stored, behind all that was noted before. Without effect where `acknowledge` has none.
+        Raises `StorageFailed`."""
+        ...
+
 
 @dataclass(frozen=True)
 class LoadedConversation:

@@ -138,3 +138,6 @@ class _NoReceipts:
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Record nothing."""
+
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Record nothing."""

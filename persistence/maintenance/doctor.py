@@ -21,13 +21,22 @@ from ..ports import RepairableStorage, Store
 from ..records.codec import decode, decode_state, from_microseconds, head_row
 from ..records.conversation_record import ConversationRecord
 from ..records.details import details_of, details_row
-from ..records.digests import GENESIS, digest
+from ..records.digests import GENESIS, deliveries_checksum, digest, origin_checksum
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_link, missing
 from ..records.rows import EventRow, HeadRow, OutboxRow
-from ..records.storage import DropDelivery, Repair, ReplaceDetails, ReplaceHead, ResetDelivery
+from ..records.storage import CountDeliveries, DropDelivery, Repair, ReplaceDetails, ReplaceHead, ResetDelivery
 from .audit import audit
 from .replay import Fold
+
+LOST_DELIVERY = (
+    "The deliveries that wait are not those that were not acknowledged: one is missing, was added, or goes to another"
+    " target. What is missing will not be delivered."
+)
+"""What is wrong with an outbox that does not add up. The log does not say to which channels a text went."""
+
+OTHER_ORIGIN = "The conversation that this one was copied from, or the step, is not the one that was stored."
+"""What is wrong with a copy whose origin was changed."""
 
 DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at", "wakes_at")
 """The columns of the head row that follow from the state and the newest step."""
@@ -101,7 +110,7 @@ async def _examine(store: Store, conversation_id: str) -> Examination:
 def examine_record(record: ConversationRecord) -> Examination:
     """Examine one conversation. `Pure.`"""
     subject = _ExaminedConversation(record)
-    findings = (*subject.log(), *subject.head(), *subject.details(), *subject.deliveries())
+    findings = (*subject.log(), *subject.head(), *subject.details(), *subject.origin(), *subject.deliveries())
     return Examination(1, len(record.steps), findings)
 
 
@@ -183,22 +192,39 @@ class _ExaminedConversation:
             named = "The title or the metadata" if stored.agent == expected.agent else "The role"
             yield self._finding(1, f"{named} in lists does not agree with the steps.", replace)
 
+    def origin(self) -> Iterator[Finding]:
+        """Whether the conversation is a copy of another one, or of other steps, than when it was made."""
+        origin, checksum = self._record.origin, self._record.origin_checksum
+        if origin is None or checksum is None or self._damage is not None:
+            return
+        seq = origin.seq
+        is_copied = type(seq) is int and 0 < seq <= len(self._entries)
+        chain = self._entries[seq - 1].chain if is_copied else None
+        if origin_checksum(origin.conversation_id, seq, chain) != checksum:
+            yield self._finding(1, OTHER_ORIGIN)
+
     def deliveries(self) -> Iterator[Finding]:
-        """Which deliveries cannot be made, because no step asked for them or their attempts cannot be read."""
+        """Which deliveries cannot be made, because no step asked for them or their attempts cannot be read; and whether
+        the others are those that were not acknowledged."""
         asked_for = {
             (entry.seq, effect.effect_id)
             for entry in self._entries
             for effect in entry.effects
             if isinstance(effect, OutgoingEffect)
         }
-        for row in self._record.outbox if self._damage is None else ():
+        waiting: list[OutboxRow] = []
+        for row in self._record.outbox:
             it = (self._record.id, row.target, row.effect_id)
-            if (row.seq, row.effect_id) not in asked_for:
+            if self._damage is None and (row.seq, row.effect_id) not in asked_for:
                 sentence = f"A delivery waits for the effect {row.effect_id}, which step {row.seq} did not ask for."
                 yield self._finding(row.seq, sentence, DropDelivery(*it))
-            elif not _is_readable(row):
+                continue
+            waiting.append(row)
+            if self._damage is None and not _is_readable(row):
                 sentence = f"The attempts to deliver the effect {row.effect_id} cannot be read."
                 yield self._finding(row.seq, sentence, ResetDelivery(*it))
+        if self._record.outbox_checksum not in (None, deliveries_checksum(waiting)):
+            yield self._finding(len(self._record.steps), LOST_DELIVERY, CountDeliveries(self._record.id))
 
     def _finding(self, seq: int, sentence: str, repair: Repair | None = None) -> Finding:
         return Finding(sentence, self._record.id, seq, repair)
@@ -210,7 +236,7 @@ def _is_readable(row: OutboxRow) -> bool:
         due = None if row.next_attempt is None else from_microseconds(row.next_attempt)
     except (TypeError, OverflowError):
         return False
-    return type(row.attempts) is int and (due is None or type(row.next_attempt) is int)
+    return type(row.attempts) is int and type(row.begun) is int and (due is None or type(row.next_attempt) is int)
 
 
 def _undamaged_part(rows: Iterable[EventRow]) -> tuple[list[StoredEntry], Damaged | None]:

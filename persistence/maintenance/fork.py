@@ -60,6 +60,8 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
         origin=Origin(conversation_id, landing.seq),
         outbox=(),
         details=None,
+        outbox_checksum=None,
+        origin_checksum=None,
     )
     await store.copy(conversation_id, copy)
     if landing.state.book.wake is not None:

@@ -16,7 +16,8 @@ class ConversationRecord(NamedTuple):
     target, those of one target by step and effect.
 
     `details` is what the store keeps to list the conversation, None if it keeps nothing. It follows from the steps, so
-    a store that is given a record computes it again.
+    a store that is given a record computes it again. So it is with `outbox_checksum`, the sum by which it is found that
+    a delivery was lost, and with `origin_checksum`; both are None where the store keeps none.
     """
 
     id: str
@@ -28,3 +29,5 @@ class ConversationRecord(NamedTuple):
     origin: Origin | None = None
     outbox: tuple[OutboxRow, ...] = ()
     details: DetailsRow | None = None
+    outbox_checksum: int | None = None
+    origin_checksum: bytes | None = None

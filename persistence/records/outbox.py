@@ -24,7 +24,8 @@ class Outgoing(NamedTuple):
 class Undelivered:
     """A delivery that was not acknowledged. The effect itself stands in the log, in the step `seq`.
 
-    `attempts` counts the failed attempts; `next_attempt` is when the next one is due, None for at once.
+    `attempts` counts the failed attempts; `next_attempt` is when the next one is due, None for at once. `begun` counts
+    the attempts that processes have begun since the first one died, and in which they died, too.
     """
 
     conversation_id: str
@@ -33,6 +34,7 @@ class Undelivered:
     seq: int
     attempts: int = 0
     next_attempt: datetime | None = None
+    begun: int = 0
 
     @property
     def data(self) -> dict[str, Any]:

@@ -46,13 +46,15 @@ class HeadRow(NamedTuple):
 
 class OutboxRow(NamedTuple):
     """One delivery that is not acknowledged: where it goes, which effect of which step it is, how many attempts have
-    failed, and when the next one is due (None: at once)."""
+    failed, when the next one is due (None: at once), and in how many of the attempts that were begun after a crash the
+    process has died."""
 
     target: str
     effect_id: int
     seq: int
     attempts: int = 0
     next_attempt: int | None = None
+    begun: int = 0
 
 
 class DetailsRow(NamedTuple):

@@ -44,6 +44,13 @@ class ResetDelivery:
 
 
 @dataclass(frozen=True)
+class CountDeliveries:
+    """Let the deliveries that are in the outbox of a conversation be those that must be in it."""
+
+    conversation_id: str
+
+
+@dataclass(frozen=True)
 class DropOrphanedDeliveries:
     """Remove the deliveries that belong to no conversation."""
 
@@ -53,7 +60,15 @@ class RebuildIndex:
     """Build the index of what was said again, from the logs."""
 
 
-Repair: TypeAlias = ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries | RebuildIndex
+Repair: TypeAlias = (
+    ReplaceHead
+    | ReplaceDetails
+    | DropDelivery
+    | ResetDelivery
+    | CountDeliveries
+    | DropOrphanedDeliveries
+    | RebuildIndex
+)
 """What a store can be told to repair."""
 
 

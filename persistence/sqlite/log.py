@@ -12,8 +12,9 @@ from ..records.codec import EncodedStep, to_microseconds
 from ..records.entry import StoredEntry
 from ..records.outbox import Outgoing
 from .database import Database
+from .file.transaction import driver_of
 from .reading import read_missed, read_request
-from .tables.recorder import OutboxKey, Postponement
+from .tables.recorder import OutboxKey, Postponement, begin_attempt
 from .threads.log_position import Append, LogPosition
 from .threads.receipts import Receipt
 
@@ -77,6 +78,15 @@ class SqliteLog:
         """
         postponement = Postponement(attempts, to_microseconds(next_attempt))
         self._database.note(Receipt(self._key(effect_id, target), postponement))
+
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Store that an attempt begins at a delivery which an earlier process has left, the `begun`-th in a row.
+
+        Returns when it is stored, behind the receipts so far. Raises `StorageFailed`.
+        """
+        key = self._key(effect_id, target)
+        await self._database.flush()
+        await self._database.write(lambda connection: begin_attempt(driver_of(connection), key, begun))
 
     def _key(self, effect_id: int, target: str) -> OutboxKey:
         return OutboxKey(self._position.head.key, target, effect_id, self._position.origin)

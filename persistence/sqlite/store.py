@@ -333,9 +333,9 @@ def _moment(at: int) -> datetime:
 def _undelivered(row: queries.UndeliveredRow) -> Undelivered:
     due = row.next_attempt
     try:
-        if any(type(count) is not int for count in (row.effect_id, row.seq, row.attempts)):
+        if any(type(count) is not int for count in (row.effect_id, row.seq, row.attempts, row.begun)):
             raise TypeError("a number is not an integer")
-        return Undelivered(*row[:-1], next_attempt=None if due is None else from_microseconds(due))
+        return Undelivered(*row[:-2], None if due is None else from_microseconds(due), row.begun)
     except (TypeError, OverflowError) as error:
         raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error
 

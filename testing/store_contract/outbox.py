@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OutboxContract(OpenedStore):
-    """`outbox`, `acknowledge`, `postpone`."""
+    """`outbox`, `acknowledge`, `postpone`, `begin`."""
 
     @on_a_store
     async def test_the_outbox_is_in_order_for_each_target(self, store: Store) -> None:
@@ -86,6 +86,28 @@ class OutboxContract(OpenedStore):
         left = await store.outbox(["story"])
 
         assert [(one.target, one.attempts, one.next_attempt) for one in left] == [("screen", 2, SOON)]
+
+    @on_a_store
+    async def test_an_attempt_that_begins_is_stored(self, store: Store) -> None:
+        """That one alone, as soon as `begin` returns. An attempt that has failed ends the row of those in which
+        processes died."""
+        story = Story().say().answer()
+        said = deliveries_of(story.newest[1], "screen", "paper", "radio")
+        effect_id = said[0][0]
+        log = await Story().say().into(store)
+        await log.append(*story.newest, said)
+
+        log.acknowledge(effect_id, "radio")
+        await log.begin(effect_id, "screen", 1)
+        await log.begin(effect_id, "screen", 2)
+        await log.begin(effect_id, "paper", 1)
+        await log.begin(effect_id, "radio", 1)
+        begun = {one.target: one.begun for one in await store.outbox(["story"])}
+        log.postpone(effect_id, "screen", 1, SOON)
+        left = {one.target: one.begun for one in await store.outbox(["story"])}
+
+        assert begun == {"screen": 2, "paper": 1}
+        assert left == {"screen": 0, "paper": 1}
 
     @on_a_store
     async def test_a_target_that_is_given_twice_gets_one_delivery(self, store: Store) -> None:

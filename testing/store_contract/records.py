@@ -60,7 +60,8 @@ class RecordContract(OpenedStore):
 
         await store.write_records([record])
 
-        assert await store.read_record("copy") == record
+        copy = await store.read_record("copy")
+        assert copy._replace(origin_checksum=None) == record  # what it was copied from is checked by the store itself
         loaded = await store.load("copy")
         assert (loaded.state, loaded.context, loaded.log.seq) == (story.state, story.context, 3)
         assert await found_request(loaded.log, "request-1") == story.log[1]

@@ -43,6 +43,9 @@ class NoReceipts:
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Record nothing."""
 
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Record nothing."""
+
 
 def effect_context(
     conversation_id: str, transcript: Transcript | None = None, turn: int = 1, context: Context | None = None

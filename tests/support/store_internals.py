@@ -57,6 +57,12 @@ def without_repeats(words: list[str]) -> list[str]:
 
 
 _UNDO = {
+    "0007": (
+        "ALTER TABLE outbox DROP COLUMN begun",
+        "ALTER TABLE forks DROP COLUMN checksum",
+        "ALTER TABLE conversations DROP COLUMN sent",
+        "DROP TABLE acknowledgements",
+    ),
     "0006": (
         "DROP INDEX conversations_wakes_at",
         "DROP INDEX details_role",

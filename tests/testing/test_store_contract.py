@@ -86,6 +86,9 @@ class LosesReceipts(Wrapped):
     def postpone(self, *receipt: Any) -> None:  # noqa: D102
         pass
 
+    async def begin(self, *receipt: Any) -> None:  # noqa: D102
+        pass
+
 
 class StoresNoDeliveries(Wrapped):
     """Nothing is put into the outbox."""

@@ -14,12 +14,12 @@ from .address import Address
 
 APPLICATION_ID = int.from_bytes(b"turn", "big")
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
 
 HEAD = REVISIONS[-1]
 
-READABLE = ("0002", "0003", "0004", "0005", HEAD)
+READABLE = ("0002", "0003", "0004", "0005", "0006", HEAD)
 """The revisions that can be read without migrating: 0003 only adds an index, and views can stand in for the tables and
 columns that the later ones add."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
@@ -9,12 +11,13 @@ from ....states.errors import UnknownConversation
 from ...errors import StoreConflict
 from ...records.conversation_record import ConversationRecord
 from ...records.details import Details, details_of_rows, details_row
+from ...records.digests import DELIVERIES, origin_checksum
 from ...records.origin import Origin
-from ...records.rows import HeadRow, OutboxRow
+from ...records.rows import EventRow, HeadRow, OutboxRow
 from ..file.transaction import driver_of
-from . import details_recorder, queries
+from . import details_recorder, queries, recorder
 from .recorder import Head
-from .schema import conversations, events, forks, outbox
+from .schema import acknowledgements, conversations, events, forks, outbox
 from .statements import prepared
 
 _ADD_CONVERSATION = insert(conversations)
@@ -29,9 +32,13 @@ _FIND = prepared(
         conversations.c.parent,
         forks.c.origin,
         forks.c.seq,
+        forks.c.checksum,
+        conversations.c.sent,
+        acknowledgements.c.checksum,
         *(conversations.c[name] for name in HeadRow._fields),
     )
     .outerjoin_from(conversations, forks)
+    .outerjoin(acknowledgements, acknowledgements.c.conversation == conversations.c.key)
     .where(conversations.c.id == bindparam("conversation_id")),
     "conversation_id",
 )
@@ -60,7 +67,7 @@ def read_record(connection: Connection, conversation_id: str) -> ConversationRec
     found = driver.execute(_FIND, (conversation_id,)).fetchone()
     if found is None:
         raise UnknownConversation(conversation_id)
-    key, created_at, owner, parent, origin, seq, *head = found
+    key, created_at, owner, parent, origin, seq, origin_check, sent, acknowledged, *head = found
     return ConversationRecord(
         id=conversation_id,
         created_at=created_at,
@@ -71,6 +78,8 @@ def read_record(connection: Connection, conversation_id: str) -> ConversationRec
         origin=None if origin is None else Origin(origin, seq),
         outbox=tuple(map(OutboxRow._make, driver.execute(_DELIVERIES, (key,)))),
         details=details_recorder.read(driver, key),
+        outbox_checksum=_difference(sent, acknowledged or 0),
+        origin_checksum=origin_check,
     )
 
 
@@ -102,7 +111,23 @@ def add_record(connection: Connection, record: ConversationRecord, known: Detail
     details_recorder.add(driver_of(connection), key, details_row(derived))
     if record.outbox:
         connection.execute(_ADD_DELIVERIES, [{"conversation": key, **row._asdict()} for row in record.outbox])
+        recorder.count_deliveries(driver_of(connection), key)
     if record.origin is not None:
-        copied = {"origin": record.origin.conversation_id, "seq": record.origin.seq}
-        connection.execute(_ADD_ORIGIN, {"conversation": key, **copied})
+        connection.execute(_ADD_ORIGIN, {"conversation": key, **_origin_row(record.origin, record.steps)})
     return Head(key, record.head.seq, record.head.chain)
+
+
+def _origin_row(origin: Origin, steps: Sequence[EventRow]) -> dict[str, object]:
+    """Return the columns that say where a copy with these steps comes from."""
+    chain = steps[origin.seq - 1].chain if 0 < origin.seq <= len(steps) else None
+    checksum = origin_checksum(origin.conversation_id, origin.seq, chain)
+    return {"origin": origin.conversation_id, "seq": origin.seq, "checksum": checksum}
+
+
+def _difference(sent: object, acknowledged: object) -> int | None:
+    """Return the checksum of what must be in an outbox; None if the database is too old to say."""
+    if sent is None:
+        return None
+    if isinstance(sent, int) and isinstance(acknowledged, int):
+        return (sent - acknowledged) % DELIVERIES
+    return -1  # damage has made it unreadable; no outbox has a negative sum

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sqlite3
 
+from ...records.digests import delivery_checksum, origin_checksum
 from ...records.titles import message_title
-from .schema import conversations
+from .schema import conversations, forks, outbox
 
 _OPENED = "(SELECT opened_field(CAST(payload AS BLOB), '{}') FROM main.events WHERE conversation = key AND seq = 1)"
 _AGENT = {name: _OPENED.format(name) for name in ("role", "parent", "works_for")}
@@ -19,20 +20,33 @@ _FIRST_MESSAGE = """(
     SELECT message_title(CAST(payload AS BLOB)) FROM main.events
     WHERE conversation = key AND type = 'user_message' ORDER BY seq LIMIT 1
 )"""
-_CONVERSATIONS = {column.name: column.name for column in conversations.columns} | {"wakes_at": "NULL"}
-_VIEW = "CREATE TEMP VIEW {} AS SELECT {} FROM main.conversations {}"
+_CONVERSATIONS = {column.name: column.name for column in conversations.columns}
+_OUTBOX = {column.name: column.name for column in outbox.columns} | {"begun": "0"}
+_FORKS = {column.name: column.name for column in forks.columns} | {"checksum": "NULL"}
+_VIEW = "CREATE TEMP VIEW {} AS SELECT {} FROM main.{} {}"
+_ACKNOWLEDGEMENTS = "CREATE TEMP VIEW acknowledgements AS SELECT NULL AS conversation, NULL AS checksum WHERE false"
 _METADATA_ENTRIES = "CREATE TEMP VIEW metadata_entries AS SELECT NULL AS entry, NULL AS conversation WHERE false"
 
 
 def add_functions(driver: sqlite3.Connection) -> None:
-    """Give this connection the SQL functions `message_title` and `opened_field`."""
+    """Give this connection the SQL functions that the migrations use."""
     driver.create_function("message_title", 1, _title, deterministic=True)
     driver.create_function("opened_field", 2, _opened_field, deterministic=True)
+    driver.create_function("delivery_checksum", 2, delivery_checksum, deterministic=True)
+    driver.create_function("origin_checksum", 3, origin_checksum, deterministic=True)
 
 
 def add_views(driver: sqlite3.Connection, revision: str) -> None:
     """Give this connection views in place of what the tables of this revision lack: `details` and `metadata_entries`
-    before 0004; the role, the parent and the wake-up before 0006."""
+    before 0004; the role, the parent and the wake-up before 0006; the checksums, and the attempts in which processes
+    have died, before 0007."""
+    if revision >= "0007":
+        return
+    driver.execute(_VIEW.format("outbox", _selected(_OUTBOX), "outbox", ""))
+    driver.execute(_VIEW.format("forks", _selected(_FORKS), "forks", ""))
+    driver.execute(_ACKNOWLEDGEMENTS)
+    older = {"sent": "NULL"} if revision >= "0006" else {"sent": "NULL", "wakes_at": "NULL"}
+    driver.execute(_VIEW.format("conversations", _selected(_CONVERSATIONS | older), "conversations", ""))
     if revision >= "0006":
         return
     add_functions(driver)
@@ -42,8 +56,7 @@ def add_views(driver: sqlite3.Connection, revision: str) -> None:
         details |= {"title": "NULL", "first_message": _FIRST_MESSAGE, "metadata": "NULL"}
         stored = ""
         driver.execute(_METADATA_ENTRIES)
-    driver.execute(_VIEW.format("details", _selected(details | _AGENT), stored))
-    driver.execute(_VIEW.format("conversations", _selected(_CONVERSATIONS), ""))
+    driver.execute(_VIEW.format("details", _selected(details | _AGENT), "conversations", stored))
 
 
 def _selected(columns: dict[str, str]) -> str:

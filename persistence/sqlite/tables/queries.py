@@ -29,6 +29,7 @@ class UndeliveredRow(NamedTuple):
     seq: int
     attempts: int
     next_attempt: int | None
+    begun: int
 
 
 _FIND = prepared(

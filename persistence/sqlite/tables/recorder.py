@@ -10,14 +10,27 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, literal_column, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects import sqlite
 
 from ...records.codec import EncodedStep
+from ...records.digests import DELIVERIES, deliveries_checksum, delivery_checksum
 from ...records.outbox import Outgoing
 from ...records.rows import EventRow, HeadRow
 from . import details_recorder
 from .details_recorder import DetailsEvent
-from .schema import conversations, events, outbox
+from .schema import acknowledgements, conversations, events, outbox
 from .statements import prepared
 
 
@@ -66,9 +79,16 @@ _AT_HEAD = (
     conversations.c.seq == bindparam("head_seq"),
     conversations.c.chain == bindparam("head_chain"),
 )
+_MODULUS: ColumnElement[int] = literal_column(str(DELIVERIES))
 _ADVANCE = prepared(
-    update(conversations).where(*_AT_HEAD).values({name: bindparam(name) for name in HeadRow._fields}),
+    update(conversations)
+    .where(*_AT_HEAD)
+    .values(
+        {name: bindparam(name) for name in HeadRow._fields}
+        | {"sent": (conversations.c.sent + bindparam("more")) % _MODULUS}
+    ),
     *HeadRow._fields,
+    "more",
     *_HEAD,
 )
 _ADD_STEP = prepared(insert(events), "conversation", *EventRow._fields)
@@ -91,9 +111,39 @@ _AT_KEY = (
 )
 _ACKNOWLEDGE = prepared(delete(outbox).where(*_AT_KEY), *_KEY)
 _POSTPONE = prepared(
-    update(outbox).where(*_AT_KEY).values({name: bindparam(name) for name in Postponement._fields}),
+    update(outbox)
+    .where(*_AT_KEY)
+    .values({name: bindparam(name) for name in Postponement._fields} | {"begun": literal_column("0")}),
     *Postponement._fields,
     *_KEY,
+)
+_BEGIN = prepared(update(outbox).where(*_AT_KEY).values(begun=bindparam("begun")), "begun", *_KEY)
+
+_COUNTED = sqlite.insert(acknowledgements).from_select(
+    ["conversation", "checksum"],
+    select(outbox.c.conversation, bindparam("checksum", type_=Integer())).where(*_AT_KEY),
+)
+_COUNT = prepared(
+    _COUNTED.on_conflict_do_update(
+        index_elements=[acknowledgements.c.conversation],
+        set_={"checksum": (acknowledgements.c.checksum + _COUNTED.excluded.checksum) % _MODULUS},
+    ),
+    "checksum",
+    *_KEY,
+)
+"""Counts a delivery as acknowledged, if it is in the outbox."""
+
+_DELIVERIES = prepared(
+    select(outbox.c.target, outbox.c.effect_id).where(outbox.c.conversation == bindparam("conversation")),
+    "conversation",
+)
+_FORGET_ACKNOWLEDGED = prepared(
+    delete(acknowledgements).where(acknowledgements.c.conversation == bindparam("conversation")), "conversation"
+)
+_SET_SENT = prepared(
+    update(conversations).where(conversations.c.key == bindparam("conversation")).values(sent=bindparam("sum")),
+    "sum",
+    "conversation",
 )
 _DELETE = delete(conversations).where(conversations.c.id == bindparam("conversation_id"))
 
@@ -125,7 +175,8 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
 def _head_values(one: Advance) -> tuple[object, ...]:
     """Return the number and the link of the step, the other columns of its head, and the head that it follows."""
     (key, before, previous), (_, seq, chain) = one.before, one.after
-    return (seq, bytearray(chain), *one.encoded.head, key, before, bytearray(previous))
+    sent = deliveries_checksum((each.target, each.effect_id) for each in one.outgoing) if one.outgoing else 0
+    return (seq, bytearray(chain), *one.encoded.head, sent, key, before, bytearray(previous))
 
 
 def _step_values(one: Advance) -> tuple[object, ...]:
@@ -154,9 +205,22 @@ def note(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postpon
         else:
             failed.append((*postponement, *key))
     if delivered:
+        driver.executemany(_COUNT, [(delivery_checksum(key.target, key.effect_id), *key) for key in delivered])
         driver.executemany(_ACKNOWLEDGE, delivered)
     if failed:
         driver.executemany(_POSTPONE, failed)
+
+
+def begin_attempt(driver: sqlite3.Connection, key: OutboxKey, begun: int) -> None:
+    """Store in how many attempts to deliver this the process has died, if it dies in the one that begins now."""
+    driver.execute(_BEGIN, (begun, *key))
+
+
+def count_deliveries(driver: sqlite3.Connection, conversation: int) -> None:
+    """Let what is in the outbox of a conversation be what must be in it."""
+    rows = driver.execute(_DELIVERIES, (conversation,)).fetchall()
+    driver.execute(_FORGET_ACKNOWLEDGED, (conversation,))
+    driver.execute(_SET_SENT, (deliveries_checksum(rows), conversation))
 
 
 def remove(connection: Connection, conversation_id: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete, select, update
 
 from ...records.storage import (
+    CountDeliveries,
     DropDelivery,
     DropOrphanedDeliveries,
     RebuildIndex,
@@ -18,8 +19,18 @@ from ...records.storage import (
     StorageFault,
 )
 from ..file.transaction import driver_of
-from . import details_recorder, queries
-from .schema import conversations, details, events, forks, metadata_entries, outbox, text_positions, texts
+from . import details_recorder, queries, recorder
+from .schema import (
+    acknowledgements,
+    conversations,
+    details,
+    events,
+    forks,
+    metadata_entries,
+    outbox,
+    text_positions,
+    texts,
+)
 
 _FINDINGS_OF_SQLITE = 20
 """How many faults SQLite reports at most: enough to show what kind of damage it is."""
@@ -29,6 +40,7 @@ _CHECK = f"PRAGMA integrity_check({_FINDINGS_OF_SQLITE})"
 _ROWS = (
     (events, "steps"),
     (outbox, "deliveries that wait"),
+    (acknowledgements, "sums of receipts"),
     (forks, "origins"),
     (details, "titles"),
     (metadata_entries, "entries of metadata"),
@@ -49,7 +61,7 @@ _IS_DELIVERY = (
     outbox.c.effect_id == bindparam("effect"),
 )
 _DROP_DELIVERY = delete(outbox).where(*_IS_DELIVERY)
-_RESET_DELIVERY = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None)
+_RESET_DELIVERY = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None, begun=0)
 _IS_CONVERSATION = conversations.c.id == bindparam("conversation_id")
 _REPLACE = update(conversations).where(_IS_CONVERSATION)
 
@@ -72,6 +84,10 @@ def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
     """Make the repairs of tables; the index of texts is none."""
     for each in repairs:
         if isinstance(each, RebuildIndex):
+            continue
+        if isinstance(each, CountDeliveries):
+            key, _ = queries.found(connection, each.conversation_id)
+            recorder.count_deliveries(driver_of(connection), key)
             continue
         statement, parameters = _statement(each)
         connection.execute(statement, parameters)

@@ -41,6 +41,7 @@ conversations = Table(
     Column("updated_at", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
     Column("wakes_at", BigInteger),
+    Column("sent", BigInteger, nullable=False, server_default="0"),
 )
 """The head of each conversation: `seq` and `chain` are those of its newest step, `state` is the state in full.
 
@@ -49,6 +50,7 @@ conversations = Table(
 next scheduled wake-up, is NULL in most rows, which SQLite knows from the beginning of a row, and is found by its index.
 `owner` is the owner that the first step names; an imported log of an older version may have one that no step names.
 `parent` is what an export says of the parent, if it says anything; the one that the first step names is in `details`.
+`sent` is the sum of the checksums of all deliveries that were put into the outbox; see `acknowledgements`.
 """
 
 for _column in (conversations.c.owner, conversations.c.wakes_at):
@@ -98,10 +100,12 @@ forks = Table(
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
     Column("origin", Text, nullable=False),
     Column("seq", Integer, nullable=False),
+    Column("checksum", LargeBinary),
 )
 """Where copied conversations come from: the id of the original, which may have been deleted since, and the newest of
-its steps that was copied. This is a table of its own, because few conversations have such a row, and SQLite would have
-to read to the end of every long row to find a column behind `conversations.state`."""
+its steps that was copied. No step of the log says so; `checksum`, the digest of both and of the log up to there, shows
+whether one of them was changed. This is a table of its own, because few conversations have such a row, and SQLite would
+have to read to the end of every long row to find a column behind `conversations.state`."""
 
 details = Table(
     "details",
@@ -145,11 +149,23 @@ outbox = Table(
     Column("seq", Integer, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_attempt", BigInteger),
+    Column("begun", Integer, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
 """Deliveries that are not acknowledged: one row for each effect that is not awaited and each of its targets, in order
-for each target. The effect itself is stored with the step `seq`. The row is deleted when the delivery is
-acknowledged."""
+for each target. The effect itself is stored with the step `seq`. The row is deleted when the delivery is acknowledged.
+`begun` counts the attempts that a later process has begun and in which it died."""
+
+acknowledgements = Table(
+    "acknowledgements",
+    metadata,
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    Column("checksum", BigInteger, nullable=False),
+)
+"""The sum of the checksums of all deliveries of a conversation that were acknowledged. That of the rows in its outbox
+is `conversations.sent`, less this. The log does not say to which channels a text went, and a row that is gone leaves no
+gap, so that nobody would miss it without these sums. This is a table of its own, because `conversations.state` may be
+long, and would be written again with each receipt."""
 
 texts = Table(
     "texts",

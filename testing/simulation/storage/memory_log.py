@@ -16,6 +16,7 @@ from ....states.step import Step
 from ..environment.random_source import RandomSource
 from .disk import Disk, Row, identity
 from .memory_outbox import Receipt
+from .storage import Delivered
 
 if TYPE_CHECKING:
     from ....persistence.errors import StorageFailed, StoreConflict
@@ -43,6 +44,10 @@ class StoreOfProcess(Protocol):
 
     def note(self, receipt: Receipt) -> None:
         """Store a receipt soon."""
+        ...
+
+    def begin(self, delivered: Delivered, begun: int) -> None:
+        """Store that an attempt begins at what an earlier process has left."""
         ...
 
     def add(self, conversation_id: str, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> Row:
@@ -151,6 +156,12 @@ class MemoryLog:
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that an attempt has failed, soon."""
         self._store.note(Receipt((self._id, target, effect_id), attempts, next_attempt))
+
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Store that an attempt begins at what an earlier process has left."""
+        await disk_time(self._disk.chance)
+        self._store.check_alive()
+        self._store.begin((self._id, target, effect_id), begun)
 
 
 async def disk_time(chance: RandomSource) -> None:

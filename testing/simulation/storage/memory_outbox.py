@@ -25,6 +25,7 @@ class OutboxEntry:
     writer: str
     attempts: int = 0
     next_attempt: datetime | None = None
+    begun: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,14 @@ class MemoryOutbox:
                 self.settled.add(receipt.delivered)
             else:
                 self.entries[receipt.delivered] = replace(
-                    entry, attempts=receipt.attempts, next_attempt=receipt.next_attempt
+                    entry, attempts=receipt.attempts, next_attempt=receipt.next_attempt, begun=0
                 )
         receipts.clear()
+
+    def begin(self, delivered: Delivered, begun: int) -> None:
+        """Store that an attempt begins at what an earlier process has left."""
+        if (entry := self.entries.get(delivered)) is not None:
+            self.entries[delivered] = replace(entry, begun=begun)
 
     def drop(self, conversation_id: str) -> None:
         """Remove what belongs to a conversation that was deleted."""
@@ -78,7 +84,7 @@ class MemoryOutbox:
 
         wanted = set(conversation_ids)
         found = [
-            Undelivered(*delivered, entry.seq, entry.attempts, entry.next_attempt)
+            Undelivered(*delivered, entry.seq, entry.attempts, entry.next_attempt, entry.begun)
             for delivered, entry in self.entries.items()
             if delivered[0] in wanted
         ]

@@ -81,6 +81,11 @@ class MemoryStore:
         self.receipts.append(receipt)
         asyncio.get_running_loop().call_later(self.disk.chance.pick(LATEST_RECEIPTS), self._store_receipts)
 
+    def begin(self, delivered: Delivered, begun: int) -> None:
+        """Store that an attempt begins at what an earlier process has left, behind the receipts so far."""
+        self._storage.waiting.store_receipts(self.receipts)
+        self._storage.waiting.begin(delivered, begun)
+
     def _store_receipts(self) -> None:
         if self.is_open and not self.is_dead:
             self._storage.waiting.store_receipts(self.receipts)

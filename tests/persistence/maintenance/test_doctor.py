@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine
-from turnwise.persistence.maintenance.doctor import Examination, Finding, examine, repair
+from turnwise.persistence.maintenance.doctor import LOST_DELIVERY, OTHER_ORIGIN, Examination, Finding, examine, repair
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
@@ -33,7 +33,7 @@ def change(path: Path, sql: str) -> None:
 def everything(path: Path) -> list[Any]:
     """All that is in the tables."""
     with closing(sqlite3.connect(path)) as other:
-        tables = ("conversations", "events", "outbox", "forks", "details", "metadata_entries")
+        tables = ("conversations", "events", "outbox", "acknowledgements", "forks", "details", "metadata_entries")
         return [other.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 
@@ -151,9 +151,9 @@ class TestWhatIsFound:
             ("UPDATE conversations SET next_timer = 'x'", 5, "The column next_timer does not agree with the state"),
             ("UPDATE conversations SET state_type = 'failed'", 5, "The column state_type does not agree"),
             ("UPDATE conversations SET updated_at = 1", 5, "The column updated_at does not agree with the state"),
-            ("INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)", 5, "A delivery waits for the effect 99, which"),
-            ("INSERT INTO outbox VALUES (1, 'voice', 1, 2, 0, NULL)", 2, "A delivery waits for the effect 1, which"),
-            ("INSERT INTO outbox VALUES (1, 'voice', 2, 70, 0, NULL)", 70, "A delivery waits for the effect 2, which"),
+            ("INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL, 0)", 5, "A delivery waits for the effect 99"),
+            ("INSERT INTO outbox VALUES (1, 'voice', 1, 2, 0, NULL, 0)", 2, "A delivery waits for the effect 1, which"),
+            ("INSERT INTO outbox VALUES (1, 'voice', 2, 70, 0, NULL, 0)", 70, "A delivery waits for the effect 2"),
         ],
     )
     async def test_in_a_conversation(
@@ -186,6 +186,49 @@ class TestWhatIsFound:
 
         assert await findings(store) == []
 
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "DELETE FROM outbox WHERE target = 'voice'",
+            "UPDATE outbox SET target = 'paper' WHERE target = 'voice'",
+            "UPDATE conversations SET sent = sent + 1",
+            "UPDATE acknowledgements SET checksum = 'x'",
+            "DELETE FROM acknowledgements",
+        ],
+    )
+    async def test_a_delivery_that_was_lost(self, damage: str, store: SqliteStore, database: Path) -> None:
+        """Or that goes to another target, or of which it is not known: what was put into the outbox and what was
+        acknowledged must add up. A second look behind the repair finds nothing."""
+        walk = Walk().say("hello")
+        log = await walk.into(store)
+        walk.answer(LlmResponse, content="Hello.")
+        effect_id = delivered_by(walk)
+        await log.append(*walk.steps[-1], targets=[(effect_id, each) for each in ("screen", "voice", "radio")])
+        log.acknowledge(effect_id, "radio")
+        log.acknowledge(effect_id, "radio")
+        log.acknowledge(99, "screen")
+        await store.outbox(["walk"])  # the receipts are stored
+        assert await findings(store) == []
+        change(database, damage)
+
+        (found,) = await findings(store)
+        await repair(store, (await examine(store)).findings)
+
+        assert found == ("walk", 3, LOST_DELIVERY)
+        assert await findings(store) == []
+
+    @pytest.mark.parametrize("damage", ["origin = 'another'", "seq = seq - 1", "seq = 99", "seq = 'x'"])
+    async def test_another_origin(self, damage: str, store: SqliteStore, database: Path) -> None:
+        """No step of a copy says where it comes from."""
+        await Walk().turn("tonight").turn("tomorrow").into(store)
+        await fork(store, "walk", "copy", 7, datetime.now(NOON.tzinfo))
+        assert await findings(store) == []
+        change(database, f"UPDATE forks SET {damage}")
+
+        found = await findings(store)
+
+        assert found == [("copy", 1, OTHER_ORIGIN)]
+
     async def test_a_change_of_the_rules(self, store: SqliteStore) -> None:
         """A log that an older turnwise wrote, whose machine did something else, and in which nothing is damaged."""
         walk = Walk().turn("tonight")
@@ -209,9 +252,9 @@ class TestWhatIsFound:
     async def test_rows_of_nobody(self, store: SqliteStore, database: Path) -> None:
         """Steps and deliveries whose conversation is gone."""
         await Walk().turn("tonight").into(store)
-        change(database, "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)")
+        change(database, "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL, 0)")
         change(database, "UPDATE events SET conversation = 8 WHERE seq = 5")
-        change(database, "INSERT INTO forks VALUES (9, 'walk', 1)")
+        change(database, "INSERT INTO forks VALUES (9, 'walk', 1, NULL)")
         change(database, "INSERT INTO details (conversation) VALUES (9)")
         change(database, "INSERT INTO metadata_entries VALUES (zeroblob(16), 9)")
 
@@ -285,8 +328,8 @@ class TestMending:
             "UPDATE conversations SET state = json_set(state, '$.book.turn', 9)",
             "UPDATE conversations SET waits = 1, next_timer = 7, state_type = 'x', updated_at = 1",
             "UPDATE conversations SET next_timer = 'noon'",
-            "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)",
-            "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)",
+            "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL, 0)",
+            "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL, 0)",
         ],
     )
     async def test_makes_it_as_it_was(self, sql: str, store: SqliteStore, database: Path) -> None:
@@ -376,20 +419,23 @@ class TestMending:
         assert await store.claim(10) == ("walk",)
         assert (await replay_conversation(store, "walk")).divergence is None
 
-    @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "next_attempt = 1 << 62", "attempts = 'x'"])
+    @pytest.mark.parametrize(
+        "damage", ["next_attempt = 'soon'", "next_attempt = 1 << 62", "attempts = 'x'", "begun = 'x'"]
+    )
     async def test_makes_a_delivery_due_at_once(self, damage: str, store: SqliteStore, database: Path) -> None:
         """Of which nobody can read how often it was tried, or when it is tried next; an engine refuses the file."""
-        walk = Walk().turn("tonight")
-        await walk.into(store)
+        walk = Walk().say("tonight")
+        log = await walk.into(store)
+        walk.answer(LlmResponse, content="Hello.")
         effect_id = delivered_by(walk)
-        change(database, f"INSERT INTO outbox VALUES (1, 'voice', {effect_id}, {len(walk.steps)}, 3, 1)")
+        await log.append(*walk.steps[-1], targets=[(effect_id, "voice")])
         assert await findings(store) == []
         change(database, f"UPDATE outbox SET {damage}")
 
         (mended,) = await repair(store, (await examine(store)).findings)
 
         assert mended.sentence == f"The attempts to deliver the effect {effect_id} cannot be read."
-        assert everything(database)[2] == [(1, "voice", effect_id, len(walk.steps), 0, None)]
+        assert everything(database)[2] == [(1, "voice", effect_id, len(walk.steps), 0, None, 0)]
 
     async def test_spares_a_delivery_that_is_due(self, store: SqliteStore, database: Path) -> None:
         """Only rows that point nowhere go."""
@@ -397,7 +443,7 @@ class TestMending:
         log = await walk.into(store)
         walk.answer(LlmResponse, content="Hello.")
         await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
-        change(database, "INSERT INTO outbox VALUES (1, 'voice', 99, 3, 0, NULL)")
+        change(database, "INSERT INTO outbox VALUES (1, 'voice', 99, 3, 0, NULL, 0)")
 
         await repair(store, (await examine(store)).findings)
 

@@ -151,7 +151,7 @@ class TestTheCopy:
     async def test_takes_no_delivery_along(self, store: SqliteStore, database: Path) -> None:
         """What is still to be said to the user is said once, by the original."""
         await Walk().turn("tonight").into(store)
-        change(database, "INSERT INTO outbox VALUES (1, 'voice', 3, 5, 0, NULL)")
+        change(database, "INSERT INTO outbox VALUES (1, 'voice', 3, 5, 0, NULL, 0)")
 
         await fork(store, "walk", "copy", None, LATER)
 

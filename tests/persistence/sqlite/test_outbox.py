@@ -109,6 +109,7 @@ class TestReceipts:
             "UPDATE conversations",
             "INSERT INTO events",
             "INSERT INTO details",
+            "INSERT INTO acknowledgements",
             "DELETE FROM outbox",
             "UPDATE outbox",
             "COMMIT",

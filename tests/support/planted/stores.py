@@ -44,6 +44,10 @@ class WrappedLog:
         """A delivery has failed."""
         self.log.postpone(effect_id, target, attempts, next_attempt)
 
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """An attempt at a delivery that an earlier process has left begins."""
+        await self.log.begin(effect_id, target, begun)
+
 
 class WrappedStore:
     """A store that passes everything on, and wraps each log; a fault overrides a method."""

@@ -65,7 +65,7 @@ class TestDoctor:
         """The exit code is 0 if everything could be repaired, else 1."""
         path = database_with(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
         execute_sql(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
-        execute_sql(path, "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)")
+        execute_sql(path, "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL, 0)")
         repaired = in_process("doctor", "--fix")
         execute_sql(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
         execute_sql(path, "DELETE FROM events WHERE conversation = 1 AND seq = 4")
