@@ -22,7 +22,7 @@ from .problems import install_problems, problems
 from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
 from .routes.methods import HeadAnswers, name_methods
 from .schemas.document import completed
-from .security.limits import HttpLimits
+from .security.limits import HttpLimits, WrongTokens
 from .security.middleware import check_login_url, middleware_of
 
 PUBLIC = (session.router, health.router)
@@ -68,6 +68,7 @@ def create_app(
     """
     check_login_url(login_url)
     limits = HttpLimits() if limits is None else limits
+    wrong_tokens = WrongTokens(limits.wrong_tokens)
     bound = token is not None or owner is not None
     app = HostApplication(
         title="turnwise",
@@ -79,16 +80,18 @@ def create_app(
         redoc_url=None,
         openapi_url=None,  # FastAPI would show it to everybody; `_document` does not
         redirect_slashes=False,
-        middleware=middleware_of(token=token, hosts=hosts, origins=origins, bound=bound, limits=limits),
+        middleware=middleware_of(
+            token=token, hosts=hosts, origins=origins, bound=bound, limits=limits, wrong_tokens=wrong_tokens
+        ),
     )
     app.openapi_version = "3.1.0"  # the newest that most generators of clients read
-    app.state.host = HostState(engine, owner, token, limits, login_url)
+    app.state.host = HostState(engine, owner, token, limits, wrong_tokens, login_url)
     install_problems(app)
     name_methods(app)
     known = [Depends(current_caller)]
     for router in ROUTERS:
         guards = [] if router in PUBLIC else known
-        app.include_router(router, responses=problems(401, 403, 503), dependencies=guards)
+        app.include_router(router, responses=problems(401, 403, 429, 503), dependencies=guards)
     for router in (*DOORS, _document):
         app.include_router(router, dependencies=known)
     app.add_middleware(OpenAiErrors)  # it rewrites what all that are inside of it answer

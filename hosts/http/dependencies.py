@@ -17,7 +17,7 @@ from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...states.errors import InvalidInput, UnknownConversation
 from .problems import UnknownCaller
-from .security.limits import HttpLimits
+from .security.limits import HttpLimits, WrongTokens
 
 FindOwner: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
 """Says whose conversations a caller sees. It raises `PermissionError`, or returns None or "", for a caller that it does
@@ -33,6 +33,7 @@ class HostState:
     find_owner: FindOwner | None
     token: str | None
     limits: HttpLimits
+    wrong_tokens: WrongTokens
     login_url: str | None = None
     reading_markdown: asyncio.Lock = field(default_factory=asyncio.Lock)
 

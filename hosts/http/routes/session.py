@@ -23,7 +23,7 @@ router = APIRouter(tags=["server"])
 )
 async def open_session(body: GivenToken, request: Request, response: Response, host: CurrentHost) -> None:
     """Exchange the token for a cookie that no script can read."""
-    set_session(response, request, body.token, host.token)
+    set_session(response, request, body.token, host.token, host.wrong_tokens)
 
 
 @router.delete("/session", status_code=204, operation_id="closeSession", openapi_extra=NEEDS_NO_TOKEN)

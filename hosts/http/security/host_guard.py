@@ -13,7 +13,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..problems import HttpCode
+from ..problems import HttpCode, HttpError
 from .refusal import refuse
 
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
@@ -37,7 +37,7 @@ class HostGuard:
         if code is None:
             await self._app(scope, receive, send)
         else:
-            await refuse(code, scope, receive, send)
+            await refuse(HttpError(code), scope, receive, send)
 
     def _fault(self, scope: Scope) -> HttpCode | None:
         headers = Headers(scope=scope)

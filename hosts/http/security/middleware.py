@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ....states.errors import ConfigurationError
 from .body_limit import BodyLimit
 from .host_guard import HostGuard
-from .limits import HttpLimits
+from .limits import HttpLimits, WrongTokens
 from .response_headers import ResponseHeaders
 from .tokens import TokenGuard
 from .unexpected_errors import UnexpectedErrors
@@ -27,7 +27,13 @@ _ADDRESS = re.compile(r"[!-\[\]-~]+")
 
 
 def middleware_of(
-    *, token: str | None, hosts: Sequence[str] | None, origins: Sequence[str], bound: bool, limits: HttpLimits
+    *,
+    token: str | None,
+    hosts: Sequence[str] | None,
+    origins: Sequence[str],
+    bound: bool,
+    limits: HttpLimits,
+    wrong_tokens: WrongTokens,
 ) -> list[Middleware]:
     """Return the middleware of an application, the outermost first.
 
@@ -53,7 +59,7 @@ def middleware_of(
         Middleware(HostGuard, known, origins),
         *([cors] if origins else []),
         Middleware(UnexpectedErrors),
-        *([] if token is None else [Middleware(TokenGuard, token)]),
+        *([] if token is None else [Middleware(TokenGuard, token, wrong_tokens)]),
         Middleware(BodyLimit, limits),
     ]
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from ..problems import HttpError
+from .limits import WrongTokens
 
 COOKIE = "turnwise_session"
 
@@ -24,13 +24,13 @@ LIFETIME = 30 * 24 * 3600
 """Seconds until a browser has to send the token again."""
 
 
-def set_session(response: Response, request: Request, given: str, token: str | None) -> None:
+def set_session(response: Response, request: Request, given: str, token: str | None, wrong: WrongTokens) -> None:
     """Let a response begin a session for a caller that has `given` the token. Without a token there are no sessions,
     and nothing is set. Raises `HttpError` for a token that is wrong."""
     if token is None:
         return
     if not is_token(given, token):
-        raise HttpError("unauthorized", "This is not the token of the server.")
+        raise wrong.refusal(request)
     expires = int(time.time()) + LIFETIME
     _set_cookie(response, request, f"{expires}.{_signature(token, expires)}", LIFETIME)
 

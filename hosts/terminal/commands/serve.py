@@ -11,6 +11,7 @@ from ....states.errors import ConfigurationError
 from ...http.app import create_app
 from ...http.demo.engine import demo_engine
 from ...http.security.middleware import LOCAL_HOSTS
+from ...http.security.tokens import check_hard_to_guess
 from ...http.server.limits import ServerLimits
 from ...http.server.server import end_process_in_time
 from ...http.server.server import serve as serve_app
@@ -26,11 +27,13 @@ async def serve(settings: Settings, *, demo: bool) -> int:
     """Serve until a signal comes, and return the exit code. The address is printed once connections are taken.
 
     Raises `ConfigurationError` for an address at which it cannot listen, or that other machines can reach and that has
-    no token, and `StoreError`.
+    no token, or one that is easy to guess, and `StoreError`.
     """
-    if not (settings.token or is_loopback(settings.host)):
-        sentence = "A server that other machines can reach needs a token: give --token, or set TURNWISE_TOKEN."
-        raise ConfigurationError(sentence)
+    if not is_loopback(settings.host):
+        if not settings.token:
+            sentence = "A server that other machines can reach needs a token: give --token, or set TURNWISE_TOKEN."
+            raise ConfigurationError(sentence)
+        check_hard_to_guess(settings.token)
     if not settings.debug:
         logging.getLogger("turnwise.http").addHandler(NoticeHandler(logging.WARNING))
     limits = ServerLimits()

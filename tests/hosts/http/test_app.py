@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from turnwise import Engine
-from turnwise.hosts.http import create_app
+from turnwise.hosts.http import HttpLimits, create_app
 
 from ...support.http.documented_client import DocumentedClient, api_document, calling, operations_of
 from ...support.http.event_stream import EventStreamParser
@@ -136,7 +136,7 @@ class TestEveryOperation:
 
     async def test_needs_the_token_unless_it_says_otherwise(self, engine: Engine) -> None:
         """H6: without the token, and with a wrong one, the answer is 401; the document says which need none."""
-        app = create_app(engine, token="secret")
+        app = create_app(engine, token="secret", limits=HttpLimits(wrong_tokens=1000))
         document = app.openapi()
         async with calling(app) as api:
             for name, (method, path, operation) in operations_of(document).items():

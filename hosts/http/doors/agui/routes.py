@@ -37,7 +37,7 @@ class RunBody(Body):
     "/agui",
     operation_id="runAgent",
     response_class=Response,
-    responses={**_STREAM, **problems(400, 401, 403, 408, 413, 415, 422, 503)},
+    responses={**_STREAM, **problems(400, 401, 403, 408, 413, 415, 422, 429, 503)},
 )
 async def run_agent(body: RunBody, engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost) -> Response:
     """Run the agent once: answer the last message, or go on after an interrupt.

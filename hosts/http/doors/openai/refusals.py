@@ -17,7 +17,7 @@ RETRIED = frozenset({"busy", "storage", "store_error", "engine_closed", "server_
 """The codes of refusals that may pass by themselves. Clients of the OpenAI API send every 409 and 5xx again unless the
 header `x-should-retry` says otherwise."""
 
-_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 class ErrorBody(BaseModel):

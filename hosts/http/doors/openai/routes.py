@@ -51,7 +51,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     "/chat/completions",
     operation_id="createChatCompletion",
     response_model=Completion,
-    responses={**_STREAM, **refusals(400, 401, 403, 404, 408, 409, 413, 415, 502, 503)},
+    responses={**_STREAM, **refusals(400, 401, 403, 404, 408, 409, 413, 415, 429, 502, 503)},
 )
 async def create_chat_completion(
     body: CompletionBody,
@@ -85,13 +85,13 @@ async def create_chat_completion(
             return Response(status_code=CLIENT_CLOSED)
 
 
-@router.get("/models", operation_id="listChatModels", responses=refusals(401, 403, 503))
+@router.get("/models", operation_id="listChatModels", responses=refusals(401, 403, 429, 503))
 async def list_chat_models(engine: CurrentEngine) -> ModelList:
     """List the models that the engine was opened with."""
     return ModelList(data=[ModelEntry(id=name) for name in engine.model_names])
 
 
-@router.get("/models/{model:path}", operation_id="getChatModel", responses=refusals(401, 403, 404, 503))
+@router.get("/models/{model:path}", operation_id="getChatModel", responses=refusals(401, 403, 404, 429, 503))
 async def get_chat_model(model: str, engine: CurrentEngine) -> ModelEntry:
     """Show one of them."""
     _check_model(engine, model)

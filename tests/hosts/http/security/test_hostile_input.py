@@ -138,7 +138,8 @@ def running() -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def bound(running: Target) -> Target:
     """The same conversations, for callers with a token."""
-    return running._replace(app=create_app(running.engine, token="correct-horse"))
+    limits = HttpLimits(wrong_tokens=1000)
+    return running._replace(app=create_app(running.engine, token="correct-horse", limits=limits))
 
 
 @pytest.fixture

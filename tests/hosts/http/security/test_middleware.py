@@ -6,18 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
+from starlette.requests import HTTPConnection
 from starlette.types import Message
 
 from turnwise import ConfigurationError
 from turnwise.hosts.http.problems import Problem, install_problems
 from turnwise.hosts.http.security import session_cookie
-from turnwise.hosts.http.security.limits import HttpLimits
+from turnwise.hosts.http.security.limits import MOST_CLIENTS, HttpLimits, WrongTokens
 from turnwise.hosts.http.security.middleware import middleware_of
 from turnwise.hosts.http.security.session_cookie import clear_session, set_session
 
@@ -42,7 +43,11 @@ class Guarded:
     def __init__(self, *, token: str | None = None, limits: HttpLimits | None = None, **options: Any) -> None:
         self.taken: list[str] = []
         chosen = {"hosts": None, "origins": (), "bound": token is not None, **options}
-        self.app = FastAPI(middleware=middleware_of(token=token, limits=limits or HttpLimits(), **chosen))
+        self.now = 0.0
+        self._wrong = WrongTokens(3, lambda: self.now)
+        self.app = FastAPI(
+            middleware=middleware_of(token=token, limits=limits or HttpLimits(), wrong_tokens=self._wrong, **chosen)
+        )
         install_problems(self.app)
         self.app.post("/texts")(self.take)
         self.app.get("/texts")(self.show)
@@ -67,7 +72,7 @@ class Guarded:
 
     async def begin(self, body: TokenBody, request: Request, response: Response) -> None:
         """Begin a session."""
-        set_session(response, request, body.token, self._token)
+        set_session(response, request, body.token, self._token, self._wrong)
 
     async def end(self, request: Request, response: Response) -> None:
         """End a session."""
@@ -75,8 +80,8 @@ class Guarded:
 
     def client(self, base_url: str = "http://localhost", **options: Any) -> httpx.AsyncClient:
         """A client of the application."""
-        root_path = options.pop("root_path", "")
-        transport = httpx.ASGITransport(self.app, root_path=root_path)
+        root_path, address = options.pop("root_path", ""), options.pop("address", "192.0.2.1")
+        transport = httpx.ASGITransport(self.app, root_path=root_path, client=(address, 1))
         return httpx.AsyncClient(transport=transport, base_url=base_url, **options)
 
 
@@ -220,6 +225,86 @@ class TestTokens:
         """A token that no client could send is an error of the configuration."""
         with pytest.raises(ConfigurationError):
             Guarded(token=token)
+
+
+class TestWrongTokens:
+    """Callers who try one token after the other."""
+
+    WRONG: ClassVar = {"authorization": "Bearer guess-4711"}
+    RIGHT: ClassVar = {"authorization": f"Bearer {TOKEN}"}
+
+    async def test_are_limited_for_each_client(self) -> None:
+        """After some wrong tokens a client gets 429 and is told when to come back, by whichever door it tries; another
+        client is not affected, and after a minute the count begins anew."""
+        guarded = Guarded(token=TOKEN)
+        async with guarded.client() as client, guarded.client(address="192.0.2.2") as other:
+            for _ in range(3):
+                assert_problem(await client.get("/texts", headers=self.WRONG), 401, "unauthorized")
+            refused = await client.get("/texts", headers=self.WRONG)
+            session = await client.post("/session", json={"token": "guess-4711"})
+            assert_problem(await other.get("/texts", headers=self.WRONG), 401, "unauthorized")
+            guarded.now += 60
+            assert_problem(await client.get("/texts", headers=self.WRONG), 401, "unauthorized")
+
+        assert_problem(refused, 429, "too_many_attempts")
+        assert_problem(session, 429, "too_many_attempts")
+        assert refused.headers["retry-after"] == "60"
+
+    async def test_lock_nobody_out(self) -> None:
+        """The right token and a session are taken from the very address that has sent too many wrong ones, which may be
+        that of a proxy or an office; who sends none at all is told that one is needed."""
+        guarded = Guarded(token=TOKEN)
+        async with guarded.client() as client:
+            for _ in range(20):
+                await client.get("/texts", headers=self.WRONG)
+            assert (await client.get("/texts", headers=self.RIGHT)).status_code == 200
+            assert (await client.post("/session", json={"token": TOKEN})).status_code == 204
+            assert (await client.get("/texts")).status_code == 200
+            client.cookies.clear()
+            assert_problem(await client.get("/texts"), 401, "unauthorized")
+
+    async def test_are_logged_once_for_each_burst(self, caplog: pytest.LogCaptureFixture) -> None:
+        """With the address, and without the token."""
+        guarded = Guarded(token=TOKEN)
+        async with guarded.client() as client:
+            await client.get("/texts")
+            for _ in range(20):
+                await client.get("/texts", headers=self.WRONG)
+            guarded.now += 61
+            await client.post("/session", json={"token": "guess-4711"})
+
+        assert caplog.messages == ["A wrong token came from 192.0.2.1."] * 2
+        assert "4711" not in caplog.text
+
+    async def test_of_many_addresses_take_no_memory(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Clients beyond a number are counted together, and so are the addresses of one IPv6 network, which one client
+        has. The log does not grow with them either."""
+        wrong = WrongTokens(3, lambda: 0.0)
+        networks = [f"2001:db8:{n:x}::{m}" for n in range(MOST_CLIENTS) for m in (1, 2)]
+        strangers = [f"10.1.{n // 250}.{n % 250}" for n in range(1000)]
+
+        codes = [wrong.refusal(_from(address)).problem.status for address in (*networks, *strangers)]
+
+        assert codes == [401] * (2 * MOST_CLIENTS + 3) + [429] * 997
+        assert len(caplog.messages) == MOST_CLIENTS + 1
+        assert wrong.refusal(_from("2001:db8::77")).problem.status == 401
+        assert wrong.refusal(_from("2001:db8::78")).problem.status == 429
+
+    def test_come_from_what_a_server_calls_a_client(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A proxy may hand on any text, and a socket may have no address; an IPv4 address may be written as IPv6."""
+        wrong = WrongTokens(1, lambda: 0.0)
+        for address in ("fake\nline", None, "::ffff:192.0.2.1", "192.0.2.1"):
+            wrong.refusal(_from(address))
+
+        assert [message.removeprefix("A wrong token came from ") for message in caplog.messages] == [
+            "'fake\\nline'.",
+            "an unknown address.",
+            "192.0.2.1.",
+        ]
+
+
+def _from(address: str | None) -> HTTPConnection:
+    return HTTPConnection({"type": "http", "headers": [], "client": address and (address, 1)})
 
 
 class TestSessions:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from turnwise.hosts.http.problems import install_problems
-from turnwise.hosts.http.security.limits import HttpLimits
+from turnwise.hosts.http.security.limits import HttpLimits, WrongTokens
 from turnwise.hosts.http.security.middleware import middleware_of
 from turnwise.hosts.http.server.limits import ServerLimits
 from turnwise.hosts.http.server.protocol import SURPLUS
@@ -29,7 +29,10 @@ class Text(BaseModel):
 
 def _app(body_seconds: float = 30.0) -> FastAPI:
     limits = HttpLimits(body_bytes=1_000_000, body_seconds=body_seconds)
-    app = FastAPI(middleware=middleware_of(token=None, hosts=None, origins=(), bound=False, limits=limits))
+    wrong = WrongTokens(limits.wrong_tokens)
+    app = FastAPI(
+        middleware=middleware_of(token=None, hosts=None, origins=(), bound=False, limits=limits, wrong_tokens=wrong)
+    )
     install_problems(app)
     taken: list[str] = []
 

@@ -13,6 +13,9 @@ from ....support.http.live_server import PATIENCE
 from ....support.http.server_process import started
 from ....support.terminal import COMMAND, InProcessRun, assert_one_sentence
 
+HARD = "9f86d081884c7d659a2feaa0c55ad015"
+"""A token as it should be."""
+
 
 class TestRefusals:
     """What does not start: each is one sentence and exit code 2."""
@@ -24,11 +27,25 @@ class TestRefusals:
 
         assert_one_sentence(done, "A server that other machines can reach needs a token: give --token, or set")
 
+    @pytest.mark.parametrize("token", ["a", "correct-horse", "a" * 40, "0123456789" * 4, "ab12cd" * 5, "x" + "y" * 30])
+    def test_a_token_that_is_easy_to_guess_is_refused(self, in_process: InProcessRun, token: str) -> None:
+        """A server that others can reach wants a token that nobody finds by trying, wherever it was given."""
+        given = in_process("serve", "--port", "0", "--host", "0.0.0.0", "--token", token)
+
+        assert_one_sentence(given, "A token that others must not guess is random and has at least 20 characters")
+        assert len(token) == 1 or token not in given.stderr
+
+    def test_on_this_machine_any_token_will_do(self, tmp_path: Path) -> None:
+        """Who can reach the server can read the files of its owner as well."""
+        with started([*COMMAND, "serve", "--port", "0", "--token", "a"], tmp_path, {}) as server:
+            headers = {"authorization": "Bearer a"}
+            assert httpx.get(f"{server.url}/conversations", headers=headers, timeout=PATIENCE).status_code == 200
+
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
             (["--host", "nonesuch.invalid"], "The host nonesuch.invalid is not known."),
-            (["--host", "192.0.2.1", "--token", "x"], "this machine does not have the address"),
+            (["--host", "192.0.2.1", "--token", HARD], "this machine does not have the address"),
             (["--port", "70000"], "The setting port is not valid"),
             (["--port", "0", "--token", "two words"], "A token consists of visible ASCII characters"),
             (["--port", "0", "--origin", "example.org"], "An origin reads like https://example.org"),
