@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from .persistence.records.outbox import Undelivered
     from .persistence.records.summary import Summary
     from .states.errors import (
+        CannotForkThere,
         CompactionFailed,
         ConfigurationError,
         EngineClosed,
@@ -226,6 +227,7 @@ _HOMES = {
     "persistence.records.outbox": ("Undelivered",),
     "persistence.records.summary": ("Summary",),
     "states.errors": (
+        "CannotForkThere",
         "CompactionFailed",
         "ConfigurationError",
         "EngineClosed",
@@ -264,7 +266,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["Agent", "AgentMail", "Agents", "Answers", "AnyTool", "AnyTreeUpdate", "Approval", "Arguments", "Asking"]
 __all__ += ["BlockingConversation", "BlockingEngine"]
-__all__ += ["Cancelled", "CancelledTurn", "Channel", "Clock", "CompactionFailed", "CompletedTurn", "ConfigurationError"]
+__all__ += ["Cancelled", "CancelledTurn", "CannotForkThere", "Channel", "Clock", "CompactionFailed", "CompletedTurn"]
+__all__ += ["ConfigurationError"]
 __all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "ConversationOpenedUpdate"]
 __all__ += ["ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]

@@ -110,13 +110,16 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         return await replay_conversation(self._host.store, self.id)
 
     async def fork(self, at: int | None = None) -> Conversation:
-        """Return a new conversation that begins as a copy of this one, up to its last rest at or before the step `at`;
-        None means the newest step. The step on which it landed is its `.state.book.seq`.
+        """Return a new conversation that begins as a copy of this one up to the step `at`; None stands for the newest
+        step, without a turn that is under way.
 
-        A rest is a state in which nothing is under way, so a turn that goes on, or waits for a person, is left out.
+        A copy ends at a rest, a state in which nothing is under way, or between two turns of which one ended and a
+        message that waited began the other; the messages that waited there are withdrawn from the copy. Within a turn
+        it cannot end, because something would be lost: raises `CannotForkThere`, whose `steps` are the nearest ones
+        that are possible. `InvalidInput` is raised if there is no such step.
+
         This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
-        its schedule, which one step more takes away from the copy. Deleting it does not delete the copy. Raises
-        `InvalidInput` if there is no such step.
+        its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
         """
         from ..persistence.maintenance.fork import fork
 

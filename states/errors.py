@@ -3,6 +3,7 @@
 TurnwiseError
 ├── Refused              the conversation does not take this request now; nothing happened, nothing is stored
 ├── InvalidInput         the request is not valid; nothing happened
+│   └── CannotForkThere  a copy up to this step would lose something; it names the nearest steps that are possible
 ├── UnknownConversation  there is no conversation with this id
 ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
 ├── CompactionFailed     the history could not be compacted and is unchanged
@@ -14,6 +15,7 @@ TurnwiseError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from .values.failures import FailureKind
@@ -98,6 +100,18 @@ class InvalidInput(TurnwiseError):
     def __init__(self, sentence: str, subject: str = "") -> None:
         super().__init__(sentence)
         self.subject = subject
+
+
+class CannotForkThere(InvalidInput):
+    """A copy up to this step would lose something that was said by then. `steps` are the nearest steps before and after
+    it up to which the conversation can be copied."""
+
+    def __init__(self, step: int, steps: Iterable[int]) -> None:
+        self.steps = tuple(steps)
+        possible = " or ".join(f"step {each}" for each in self.steps)
+        super().__init__(
+            f"A copy up to step {step} would lose a turn or a message: fork the conversation at {possible}.", "at"
+        )
 
 
 class UnknownConversation(TurnwiseError):

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...states.errors import (
+    CannotForkThere,
     CompactionFailed,
     ConfigurationError,
     EngineClosed,
@@ -85,6 +86,7 @@ _REFUSED: dict[RefusalCode, int] = {
 """The statuses of refusals that are not about the state of the conversation. All others are 409."""
 
 _STATUSES: tuple[tuple[type[TurnwiseError], int, str], ...] = (
+    (CannotForkThere, 422, "cannot_fork_there"),
     (InvalidInput, 422, "invalid_input"),
     (UnknownConversation, 404, "unknown_conversation"),
     (ConfigurationError, 422, "configuration"),
@@ -119,6 +121,9 @@ class Problem(BaseModel):
     detail: str = Field(description="One sentence for people.")
     code: str = Field(description="A stable code for programs.")
     subject: str | None = Field(default=None, description="What the refusal is about, where there is such a thing.")
+    steps: tuple[int, ...] | None = Field(
+        default=None, description="The nearest steps that are possible, where the step of the request is not."
+    )
     sign_in: SignIn | None = Field(
         default=None, description="By what a caller becomes known, with the status 401: the token, or the application."
     )
@@ -180,7 +185,9 @@ def _problem_of_engine(error: TurnwiseError) -> Problem:
     subject = error.subject if isinstance(error, InvalidInput) else ""
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return _problem(status, code, error.sentence, subject or None)
+            problem = _problem(status, code, error.sentence, subject or None)
+            steps = error.steps if isinstance(error, CannotForkThere) else None
+            return problem.model_copy(update={"steps": steps})
     return http_problem("internal_error")
 
 

@@ -1,24 +1,33 @@
 """Forks a conversation: copies it up to one of its steps, so that it can go on from there in another way.
 
-A copy ends where nothing is under way. A question that is open, or a tool that runs, belongs to the original, because
-two conversations must not both take its answer. Deliveries that are not acknowledged are not copied either, so nothing
-is said to a user twice. A copy wakes up by no schedule, so nothing is done twice either: if the original has one, the
-copy has one step more, which takes it away. The other steps and their chain are those of the original, byte for byte,
-so a replay of the copy has the same result as a replay of the original.
+A copy ends where nothing is under way, and holds everything that was said by then. A question that is open, or a tool
+that runs, belongs to the original, because two conversations must not both take its answer. Where a turn ended and a
+message that waited began the next one in the same step, there is no rest between them; the copy ends with the turn, as
+if that message and all behind it had been withdrawn. Anywhere else within a turn it cannot end.
+
+Deliveries that are not acknowledged are not copied, so nothing is said to a user twice. A copy wakes up by no schedule,
+so nothing is done twice either. What that takes are steps of its own; the steps before them and their chain are those
+of the original, byte for byte, so a replay of the copy has the same result as a replay of the original.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...states.errors import InvalidInput, StoreError
-from ...states.events import ScheduleChanged
+from ...states.context import Context
+from ...states.errors import CannotForkThere, InvalidInput, Refused, StoreError
+from ...states.events import Event, MessageWithdrawn, ScheduleChanged
 from ...states.machine import transition
+from ...states.state import Busy
 from ...states.states import Failed, Idle, State
+from ...states.step import Step
+from ..errors import Damaged
 from ..ports import Store
-from ..records.codec import head_row, to_microseconds
+from ..records.codec import decode_event, encode, head_row, to_microseconds
+from ..records.conversation_record import ConversationRecord
 from ..records.details import is_of_host
 from ..records.origin import Origin
 from ..records.rows import EventRow
@@ -31,48 +40,30 @@ ends before it was closed."""
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """Where a copy ends: the step `seq`, and the state after it."""
+    """Where a copy ends: with what the original had said by the step `seq`, in this state. `withdrawn` are the ids of
+    the messages that waited there and that the copy leaves out."""
 
     seq: int
     state: State
+    withdrawn: tuple[str, ...] = ()
 
 
 async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, now: datetime) -> ForkPoint:
-    """Copy a conversation under the id `new_id`, up to the last state of `RESTS` at or before the step `at`.
-
-    Without `at` it is copied up to the last such state of all.
+    """Copy a conversation under the id `new_id`, up to the step `at`; without `at`, up to the last step that a copy can
+    end with, so that a turn under way is left out.
 
     The original is not changed, and may be busy meanwhile. Raises `UnknownConversation`; `InvalidInput` if there is no
-    such step, and for a conversation that a host made for itself; `Damaged` for a damaged log; `StoreError` for a log
-    that the machine does not follow today, so that its state is not known; `StoreConflict` if `new_id` is taken.
+    such step, for a conversation that a host made for itself, and as `CannotForkThere` if a copy would lose something
+    of what was said by then; `Damaged` for a damaged log; `StoreError` for a log that the machine does not follow
+    today, so that its state is not known; `StoreConflict` if `new_id` is taken.
     """
     original = await store.read_record(conversation_id)
     _check_step(at, len(original.steps))
-    landing = await asyncio.to_thread(last_rest, original.steps[:at])
+    cut = await asyncio.to_thread(find_cut, original.steps, at)
     if is_of_host(original.steps[0]):
         raise InvalidInput("The conversation cannot be forked: a host made it for itself and removes it.")
-    steps = original.steps[: landing.seq]
-    copy = original._replace(
-        id=new_id,
-        created_at=to_microseconds(now),
-        head=head_row(landing.state, landing.state.to_json(), steps[-1]),
-        steps=steps,
-        origin=Origin(conversation_id, landing.seq),
-        outbox=(),
-        details=None,
-        outbox_checksum=None,
-        origin_checksum=None,
-    )
-    await store.copy(conversation_id, copy)
-    if landing.state.book.wake is not None:
-        await _take_schedule_away(store, new_id, now)
-    return landing
-
-
-async def _take_schedule_away(store: Store, conversation_id: str, now: datetime) -> None:
-    copy = await store.load(conversation_id)
-    event = ScheduleChanged(event_id=f"forked-{conversation_id}", at=now)
-    await copy.log.append(event, transition(copy.state, event, copy.context))
+    await store.copy(conversation_id, cut.copy_of(original, new_id, now))
+    return ForkPoint(cut.seq, cut.state, cut.withdrawn)
 
 
 async def origin_of(store: Store, conversation_id: str) -> Origin | None:
@@ -80,22 +71,131 @@ async def origin_of(store: Store, conversation_id: str) -> Origin | None:
     return (await store.read_record(conversation_id)).origin
 
 
-def last_rest(steps: tuple[EventRow, ...]) -> ForkPoint:
-    """Return the last state of `RESTS` in a log and its step; the first step leads to one. `Pure.`
+@dataclass(frozen=True)
+class Cut:
+    """Where a log can be cut: behind its step `seq`, in this state and context.
 
-    Raises `StoreError` and `Damaged` like `fork`.
+    `own` are the steps that a copy has in place of the step `seq`, if that one ended a turn and began the next.
     """
-    fold = Fold()
-    landing: ForkPoint | None = None
-    for row in steps:
-        divergence = fold.take_rows((row,))
+
+    seq: int
+    state: State
+    context: Context
+    own: tuple[tuple[Event, Step], ...] = ()
+
+    @property
+    def withdrawn(self) -> tuple[str, ...]:
+        """The ids of the messages that waited and that a copy leaves out."""
+        return tuple(event.message_id for event, _ in self.own if isinstance(event, MessageWithdrawn))
+
+    def copy_of(self, original: ConversationRecord, new_id: str, now: datetime) -> ConversationRecord:
+        """Return a copy of the record up to this cut. `Pure.`"""
+        shared = original.steps[: self.seq - 1 if self.own else self.seq]
+        steps, head = list(shared), head_row(self.state, self.state.to_json(), shared[-1])
+        for event, step in (*self.own, *self._without_schedule(original.id, now)):
+            row, head = encode(event, step, steps[-1].chain)
+            steps.append(row)
+        return original._replace(
+            id=new_id,
+            created_at=to_microseconds(now),
+            head=head,
+            steps=tuple(steps),
+            origin=Origin(original.id, len(shared)),
+            outbox=(),
+            details=None,
+            outbox_checksum=None,
+            origin_checksum=None,
+        )
+
+    def _without_schedule(self, conversation_id: str, now: datetime) -> Iterator[tuple[Event, Step]]:
+        if self.state.book.wake is not None:
+            event = ScheduleChanged(event_id=f"forked-{conversation_id}", at=now)
+            yield event, transition(self.state, event, self.context)
+
+
+def find_cut(steps: tuple[EventRow, ...], at: int | None) -> Cut:
+    """Return the cut of a log at the step `at`; without it, the last one. The first step leads to a rest. `Pure.`
+
+    Steps that said nothing may be left out: those of a compaction at rest, or a close. Raises `CannotForkThere`,
+    `StoreError` and `Damaged` like `fork`.
+    """
+    cuts = _Cuts()
+    for row in steps[:at]:
+        cuts.take(row)
+    if cuts.last is None:
+        raise StoreError("The conversation cannot be forked: it has no step.")
+    if cuts.loses_something(newest=at is None):
+        before = cuts.last.seq
+        raise CannotForkThere(cuts.seq, (before, *cuts.next_after(steps[cuts.seq :])))
+    return cuts.last
+
+
+class _Cuts:
+    """Finds the cuts of a log, step by step."""
+
+    def __init__(self) -> None:
+        self.last: Cut | None = None
+        self._fold = Fold()
+
+    @property
+    def seq(self) -> int:
+        """The newest step that was taken."""
+        return self._fold.seq
+
+    def take(self, row: EventRow) -> None:
+        """Take the next step. Raises `StoreError`, and `Damaged`."""
+        before, context = self._fold.state, self._fold.context
+        divergence = self._fold.take_rows((row,))
         if divergence is not None:
             raise StoreError(f"The conversation cannot be forked there: {divergence.reason}")
-        if isinstance(fold.state, RESTS):
-            landing = ForkPoint(fold.seq, fold.state)
-    if landing is None:
-        raise StoreError("The conversation cannot be forked: it has no step.")
-    return landing
+        state = self._fold.state
+        assert state is not None, "a step that was taken leads to a state"
+        if isinstance(state, RESTS):
+            self.last = Cut(row.seq, state, self._fold.context)
+        elif isinstance(before, Busy) and state.book.turn > before.book.turn:
+            self.last = _between_turns(before, decode_event(row), context, row.seq) or self.last
+
+    def loses_something(self, *, newest: bool) -> bool:
+        """Whether a copy up to the last cut would lose something that was said behind it. A turn that is under way at
+        the `newest` step stays with the original."""
+        state, cut = self._fold.state, self.last
+        if state is None or cut is None or cut.seq == self.seq:
+            return False
+        begun = state.book.turn - cut.state.book.turn
+        if not isinstance(state, Busy):
+            return begun > 0
+        return begun > 1 if newest else begun > 0 or bool(state.inbox)
+
+    def next_after(self, rows: tuple[EventRow, ...]) -> Iterator[int]:
+        """Yield the step of the first cut in the rows that follow, if there is one that can be read."""
+        before = self.last
+        try:
+            for row in rows:
+                self.take(row)
+                if self.last is not None and self.last is not before:
+                    yield self.last.seq
+                    return
+        except (StoreError, Damaged):
+            return
+
+
+def _between_turns(before: Busy, event: Event, context: Context, seq: int) -> Cut | None:
+    """Return the cut between two turns of which this event ended one and began the other: the messages that waited are
+    withdrawn before it. None if that leads to no rest. `Pure.`"""
+    own: list[tuple[Event, Step]] = []
+    state: State = before
+    waiting = [one for one in before.inbox if not one.silent]
+    withdrawals = [
+        MessageWithdrawn(event_id=f"forked-{one.seq}", at=event.at, message_id=one.event_id) for one in waiting
+    ]
+    try:
+        for each in (*withdrawals, event):
+            step = transition(state, each, context)
+            own.append((each, step))
+            state = step.state
+    except Refused:
+        return None
+    return Cut(seq, state, context, tuple(own)) if isinstance(state, RESTS) else None
 
 
 def _check_step(at: int | None, newest: int) -> None:

@@ -24,6 +24,7 @@ from turnwise.states import (
     ToolResult,
     UserMessage,
     UserQuestion,
+    WhenBusy,
     begin,
     pending,
     transition,
@@ -68,9 +69,13 @@ class Walk:
     def _now(self) -> datetime:
         return NOON + timedelta(seconds=len(self.steps))
 
-    def say(self, text: str = "A table for two?") -> Walk:
+    def say(self, text: str = "A table for two?", when_busy: WhenBusy | None = None) -> Walk:
         """A person says something; the model is asked."""
-        return self.request(UserMessage, text=text)
+        return self.request(UserMessage, text=text, when_busy=when_busy)
+
+    def reply(self, text: str) -> Walk:
+        """The model answers."""
+        return self.answer(LlmResponse, content=text)
 
     def call(self, name: str) -> Walk:
         """The model wants a tool, which starts to run."""

@@ -153,6 +153,6 @@ async def list_children(conversation: TheConversation) -> Children:
     responses=problems(*BODY_REFUSALS, 404),
 )
 async def fork_conversation(conversation: TheConversation, body: ForkPoint | None = None) -> Copy:
-    """Copy a conversation up to its last rest at or before a step. The conversation itself is not changed."""
+    """Copy a conversation up to a step. The conversation itself is not changed."""
     copy: Conversation = await conversation.fork(None if body is None else body.at)
     return Copy(conversation=await ShownConversation.of(copy), landed_on=copy.state.book.seq)

@@ -61,7 +61,7 @@ class Changes(Body):
 
 
 class ForkPoint(Body):
-    """The step up to which a copy is made; null stands for the newest one."""
+    """The step up to which a copy is made: a rest, or the end of a turn. null stands for the newest one."""
 
     at: Annotated[int, Field(ge=1, le=LARGEST_NUMBER)] | None = None
 
@@ -145,7 +145,7 @@ class Children(Answer):
 
 
 class Copy(Answer):
-    """A copy of a conversation, and the step up to which it was copied."""
+    """A copy of a conversation, and the number of its newest step."""
 
     conversation: ShownConversation
     landed_on: int

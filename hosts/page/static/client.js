@@ -4,15 +4,16 @@
 import { parseExactly } from "./exact_json.js";
 import { Stream } from "./stream.js";
 
-/** A request that was refused, or that did not reach the server (`status` 0, code "unreachable"). A caller who is not
- * known becomes known by `signIn`, the "token" of the server or the "application", whose users sign in at `loginUrl`. */
+/** A request that was refused, or that did not reach the server (`status` 0, code "unreachable"). `steps` are those that
+ * are possible, where the one of the request is not. A caller who is not known becomes known by `signIn`, the "token" of the server or the "application", whose users sign in at `loginUrl`. */
 export class Problem extends Error {
-  constructor({ status = 0, code = "internal_error", title = "", detail = "", subject = null, sign_in: signIn = null, login_url: loginUrl = null }) {
+  constructor({ status = 0, code = "internal_error", title = "", detail = "", subject = null, steps = [], sign_in: signIn = null, login_url: loginUrl = null }) {
     super(detail || title || "The request failed.");
     this.name = "Problem";
     this.status = status;
     this.code = code;
     this.subject = subject;
+    this.steps = steps;
     this.signIn = signIn;
     this.loginUrl = loginUrl;
   }

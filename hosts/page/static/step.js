@@ -95,12 +95,23 @@ class TurnwiseStep extends HTMLElement {
   async #fork(seq, button) {
     button.disabled = true;
     try {
-      const { conversation } = await this.client.forkConversation(this.conversationId, seq);
+      const { conversation } = await this.#copyUpTo(seq);
       emit(this, "forked", { conversationId: conversation.id });
     } catch (problem) {
       emit(this, "problem", { problem });
     }
     button.disabled = false;
+  }
+
+  /** Copy the conversation up to a step, or, as the button says, to the nearest possible one before it. */
+  async #copyUpTo(seq) {
+    try {
+      return await this.client.forkConversation(this.conversationId, seq);
+    } catch (problem) {
+      const before = problem.steps?.find((step) => step < seq);
+      if (before === undefined) throw problem;
+      return await this.client.forkConversation(this.conversationId, before);
+    }
   }
 }
 

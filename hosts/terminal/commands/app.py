@@ -220,8 +220,8 @@ def fork(
 ) -> None:
     """Copy a conversation, and print the id of the copy.
 
-    The copy ends with the last resting state at or before the step, and continues from there. The original does not
-    change.
+    The copy ends with the step, at a rest or at the end of a turn, and continues from there; within a turn it cannot
+    end, and the nearest steps are named. Without a step it ends with the newest rest. The original does not change.
     """
     settings = _settings(db=db, debug=debug)
     from .fork import fork

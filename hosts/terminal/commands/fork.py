@@ -11,16 +11,19 @@ from ....states.values.value import MAX_QUOTED, shortened
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_writing
 from ..configuration.settings import Settings
+from ..output.printable import counted
 
 
 async def fork(settings: Settings, given_id: str, at: str | None) -> int:
-    """Copy a conversation up to its last resting state at or before the step `at`, and print the id of the copy."""
+    """Copy a conversation up to the step `at`, or up to its newest rest, and print the id of the copy."""
     step = None if at is None else _step_number(at)
     new_id = str(uuid.uuid4())
     async with open_for_writing(settings) as store:
         conversation_id = await resolve_id(store, given_id)
         landing = await fork_in(store, conversation_id, new_id, step, datetime.now(UTC))
-    print(f"{new_id}  forked from {conversation_id} at step {landing.seq}, {landing.state.type}")
+    left_out = len(landing.withdrawn)
+    without = f", without {counted(left_out, 'message')} that waited there" if left_out else ""
+    print(f"{new_id}  forked from {conversation_id} at step {landing.seq}, {landing.state.type}{without}")
     return 0
 
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, InvalidInput, Refused, UnknownConversation
+from turnwise import CannotForkThere, Engine, InvalidInput, Refused, UnknownConversation
 from turnwise.persistence.errors import Damaged, StoreConflict
 from turnwise.persistence.maintenance import fork as forking
-from turnwise.persistence.maintenance.fork import ForkPoint, fork
+from turnwise.persistence.maintenance.fork import Cut, ForkPoint, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records.origin import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError
+from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError, transcript
+from turnwise.testing.channel import RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
-from ...support.engine_scenarios import QUESTION, Gate, answers_after
+from ...support.engine_scenarios import QUESTION, Gate, answers_after, until
 from ...support.store_internals import take_back
 from ...support.walks import NOON, Walk
 
@@ -43,15 +44,11 @@ def change(path: Path, sql: str) -> None:
 
 
 class TestWhereItLands:
-    """On the last rest at or before the step asked for: a state in which nothing is under way."""
+    """On a rest, a state in which nothing is under way, or between two turns."""
 
-    @pytest.mark.parametrize(
-        ("at", "seq"), [(1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (8, 5), (9, 9), (11, 9), (None, 9)]
-    )
-    async def test_in_the_middle_of_a_turn_it_is_the_rest_before(
-        self, at: int | None, seq: int, store: SqliteStore
-    ) -> None:
-        """Two turns are over, and a third one is under way."""
+    @pytest.mark.parametrize(("at", "seq"), [(1, 1), (5, 5), (9, 9), (None, 9)])
+    async def test_a_rest(self, at: int | None, seq: int, store: SqliteStore) -> None:
+        """Two turns are over, and a third one, which stays with the original, is under way."""
         await Walk().turn("tonight").turn("tomorrow").say("And on Sunday?").call("find_table").into(store)
 
         landing = await fork(store, "walk", "copy", at, LATER)
@@ -59,6 +56,61 @@ class TestWhereItLands:
         assert landing.seq == seq
         assert isinstance(landing.state, Idle)
         assert (await store.load("copy")).state == landing.state
+
+    @pytest.mark.parametrize(("at", "steps"), [(2, (1, 5)), (4, (1, 5)), (6, (5, 9)), (8, (5, 9)), (11, (9,))])
+    async def test_within_a_turn_it_is_refused(self, at: int, steps: tuple[int, ...], store: SqliteStore) -> None:
+        """The copy would lose the message of the turn; the nearest steps that are possible are named, and nothing is
+        stored."""
+        await Walk().turn("tonight").turn("tomorrow").say("And on Sunday?").call("find_table").into(store)
+
+        with pytest.raises(CannotForkThere) as refused:
+            await fork(store, "walk", "copy", at, LATER)
+
+        assert refused.value.steps == steps
+        assert all(f"step {step}" in refused.value.sentence for step in (at, *steps))
+        assert [summary.id for summary in await store.list()] == ["walk"]
+
+    async def test_between_two_turns(self, store: SqliteStore) -> None:
+        """A message waited, and its turn began in the step that ended the one before. The copy has that turn, to the
+        step, and not the message; both replay as they were stored."""
+        walk = Walk().say("tonight").say("tomorrow", "queue").say("sunday", "queue")
+        walk.reply("At eight.")
+        between = walk.state.book.seq
+        await walk.reply("At nine.").into(store)
+
+        landing = await fork(store, "walk", "copy", between, LATER)
+
+        original, copy = await store.load("walk"), await store.load("copy")
+        record = await store.read_record("copy")
+        assert (landing.seq, len(landing.withdrawn), landing.state) == (between, 2, copy.state)
+        assert isinstance(copy.state, Idle)
+        assert [message.text for message in transcript(await store.entries("copy"))] == ["tonight", "At eight."]
+        assert record.steps[: between - 1] == (await store.read_record("walk")).steps[: between - 1]
+        assert (record.origin, record.outbox) == (Origin("walk", between - 1), ())
+        assert original.state == walk.state
+        for name in ("walk", "copy"):
+            assert (await replay_conversation(store, name)).divergence is None
+
+    async def test_no_turn_that_has_ended_is_lost_while_the_next_one_is_under_way(self, store: SqliteStore) -> None:
+        """Without a step the copy ends with the newest turn that has ended, though there was no rest behind it."""
+        walk = Walk().say("tonight").say("tomorrow", "queue").reply("At eight.")
+        await walk.into(store)
+
+        landing = await fork(store, "walk", "copy", None, LATER)
+
+        assert (landing.seq, landing.state.book.turn) == (walk.state.book.seq, 1)
+        with pytest.raises(CannotForkThere):
+            await fork(store, "walk", "before", 3, LATER)
+
+    async def test_a_close_that_ended_a_turn_leaves_only_what_was_before(self, store: SqliteStore) -> None:
+        """The turn that it cancelled cannot be copied, so whoever asks for it is told."""
+        await Walk().turn("tonight").say("tomorrow").request(CloseRequested).into(store)
+
+        with pytest.raises(CannotForkThere) as refused:
+            await fork(store, "walk", "copy", None, LATER)
+
+        assert refused.value.steps == (5,)
+        assert (await fork(store, "walk", "copy", 5, LATER)).seq == 5
 
     async def test_a_wait_for_a_person_is_no_rest(self, store: SqliteStore) -> None:
         """P19: the question belongs to the original, and so does its answer."""
@@ -112,7 +164,7 @@ class TestTheCopy:
         """A replay of the copy gives what a replay of the original gave, and it rests in the state of its last step."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
 
-        await fork(store, "walk", "copy", 7, LATER)
+        await fork(store, "walk", "copy", 5, LATER)
 
         original, copy = await store.read_record("walk"), await store.read_record("copy")
         report = await replay_conversation(store, "copy")
@@ -141,7 +193,7 @@ class TestTheCopy:
     async def test_remembers_where_it_came_from(self, store: SqliteStore) -> None:
         """A copy of a copy names the copy; the original names nobody."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
-        await fork(store, "walk", "copy", 7, LATER)
+        await fork(store, "walk", "copy", 5, LATER)
         await fork(store, "copy", "copy of the copy", 1, LATER)
 
         origins = {summary.id: summary.origin for summary in await store.list()}
@@ -245,13 +297,13 @@ class TestWhatCannotBeCopied:
     async def test_is_what_was_deleted_meanwhile(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """What somebody deleted while it was being read does not come back as a copy."""
         await Walk().turn("tonight").into(store)
-        find_rest, loop = forking.last_rest, asyncio.get_running_loop()
+        find_cut, loop = forking.find_cut, asyncio.get_running_loop()
 
-        def delete_first(steps: Any) -> ForkPoint:
+        def delete_first(steps: Any, at: int | None) -> Cut:
             asyncio.run_coroutine_threadsafe(store.delete("walk"), loop).result()
-            return find_rest(steps)
+            return find_cut(steps, at)
 
-        monkeypatch.setattr(forking, "last_rest", delete_first)
+        monkeypatch.setattr(forking, "find_cut", delete_first)
 
         with pytest.raises(UnknownConversation):
             await fork(store, "walk", "copy", None, LATER)
@@ -273,7 +325,7 @@ class TestInAnEngine:
             original = await engine.create()
             await original.send("One")
             await original.send("Two")
-            copy = await original.fork(at=4)
+            copy = await original.fork(at=3)
             await copy.send("Another two")
             await original.send("Three")
             said = [message.text for message in await copy.transcript()]
@@ -289,10 +341,37 @@ class TestInAnEngine:
             original = await engine.create(system="You book tables.")
             await original.send("One")
 
-            copy = await original.fork(at=2)
+            copy = await original.fork(at=1)
 
         assert copy.id != original.id
         assert copy.state.book.seq == 1
+
+    async def test_before_a_message_that_waited(self, database: Path) -> None:
+        """The copy has the turn before it whole, delivers nothing a second time, and takes another message instead."""
+        gate, channel = Gate(), RecordingChannel()
+        answers: list[Any] = [answers_after(gate, "First."), *[lambda _: "Second."] * 2]
+        llm = FunctionLlm(lambda request: answers.pop(0)(request))
+        async with Engine.open(database, model=llm, channels=[channel]) as engine:
+            original = await engine.create()
+            sending = asyncio.ensure_future(original.send("One"))
+            await gate.arrived.wait()
+            waiting = asyncio.ensure_future(original.send("Two", when_busy="queue"))
+            await until(lambda: bool(original.state.inbox))
+            gate.opened.set()
+            turns = await asyncio.gather(sending, waiting)
+            ends = [entry.seq for entry in await original.events() if entry.ended is not None]
+            with pytest.raises(CannotForkThere) as refused:
+                await original.fork(at=ends[0] - 1)
+            copy = await original.fork(at=ends[0])
+            await copy.send("Another two")
+            said = [message.text for message in await copy.transcript()]
+            reports = [await one.replay() for one in (original, copy)]
+
+        assert [turn.number for turn in turns] == [1, 2]
+        assert refused.value.steps == (1, ends[0])
+        assert said == ["One", "First.", "Another two", "Second."]
+        assert channel.texts == ["First.", "Second.", "Second."]
+        assert [report.divergence for report in reports] == [None, None]
 
     async def test_the_original_may_be_busy(self, database: Path) -> None:
         """Its turn goes on and ends as if nothing had happened; the copy has the turns before."""

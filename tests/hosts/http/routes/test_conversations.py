@@ -157,6 +157,17 @@ class TestChanging:
 class TestCopying:
     """POST /conversations/{id}/fork."""
 
+    async def test_within_a_turn_the_problem_names_the_steps_that_are_possible(self) -> None:
+        """A client can offer them instead, and nothing was copied."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await Conversations(engine).idle()
+            rest = conversation.state.book.seq
+            refused = await api.call("forkConversation", {"at": 2}, conversation_id=conversation.id)
+
+        problem = refused.json()
+        assert (refused.status_code, problem["code"], problem["steps"]) == (422, "cannot_fork_there", [1, rest])
+
     async def test_a_copy_ends_at_a_rest(self) -> None:
         """The step on which the copy landed is that of the last rest; the conversation itself is as before."""
         engine = obedient_engine()

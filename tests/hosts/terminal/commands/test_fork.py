@@ -18,7 +18,7 @@ class TestFork:
         """The id of the copy comes first, for scripts. Lists and transcripts show the origin of a copy."""
         database_with(tmp_path, Walk("walk").turn("tonight").turn("tomorrow"))
 
-        done = in_process("fork", "walk", "--at", "7")
+        done = in_process("fork", "walk", "--at", "5")
 
         new_id = done.stdout.split()[0]
         assert (done.returncode, done.stderr) == (0, "")
@@ -27,12 +27,26 @@ class TestFork:
         assert in_process("show", new_id).stdout.startswith("(forked from walk at step 5)\nuser:\ntonight\n")
         assert in_process("replay", new_id).stdout == f"{new_id}  5 events replayed, no divergence.\n"
 
+    def test_between_two_turns(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """The line says that a message that waited there is not in the copy."""
+        database_with(tmp_path, Walk("walk").say("tonight").say("tomorrow", "queue").reply("At eight."))
+
+        done = in_process("fork", "walk", "--at", "4")
+
+        copied = in_process("show", done.stdout.split()[0]).stdout
+        assert done.stdout.endswith("forked from walk at step 4, idle, without 1 message that waited there\n")
+        assert ("At eight." in copied, "tomorrow" in copied) == (True, False)
+
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
             (["walk", "--at", "0"], "counted from 1"),
             (["walk", "--at", "-1"], "counted from 1"),
             (["walk", "--at", "9"], "cannot be forked at step 9: its newest is 5"),
+            (
+                ["walk", "--at", "3"],
+                "A copy up to step 3 would lose a turn or a message: fork the conversation at",
+            ),
             (["walk", "--at", "9" * 5_000], "--at takes the number of a step, not 999"),
             (["walk", "--at", "last"], "--at takes the number of a step, not last."),
             (["nobody"], "There is no conversation with the id nobody."),
