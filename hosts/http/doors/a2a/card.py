@@ -14,6 +14,7 @@ from a2a.types.a2a_pb2 import (
 )
 
 from .....effects.version import __version__
+from .messages import IMAGES
 
 PATH = "/a2a"
 """The path of the JSON-RPC endpoint."""
@@ -36,7 +37,7 @@ def agent_card(address: str, *, needs_token: bool) -> AgentCard:
             AgentInterface(url=f"{address}{PATH}", protocol_binding="JSONRPC", protocol_version="1.0")
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
-        default_input_modes=["text/plain", "application/json", "image/png", "image/jpeg", "image/gif", "image/webp"],
+        default_input_modes=["text/plain", "text/markdown", "application/json", *IMAGES],
         default_output_modes=["text/plain"],
         skills=[skill],
         security_schemes={"bearer": bearer} if needs_token else None,

@@ -9,11 +9,18 @@ from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn
 
 from a2a.server.context import ServerCallContext
-from a2a.server.request_handlers.request_handler import RequestHandler
-from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, Message, SendMessageRequest, Task
+from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
+from a2a.types.a2a_pb2 import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+)
 from a2a.utils.errors import (
     A2AError,
-    ExtendedAgentCardNotConfiguredError,
+    ContentTypeNotSupportedError,
     InternalError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
@@ -26,7 +33,7 @@ from .....engine.conversation import Conversation
 from .....engine.engine import Engine
 from .....engine.projections.turn import RunningTurn, Turn
 from .....engine.projections.updates.stored import MessageUpdate
-from .....states.errors import InvalidInput, TurnwiseError, UnknownConversation
+from .....states.errors import InvalidInput, Refused, TurnwiseError, UnknownConversation
 from ...dependencies import Caller
 from ...problems import problem_of
 from ..turns.acts import awaited_by
@@ -43,10 +50,14 @@ logger = logging.getLogger("turnwise.http")
 CALLER = "caller"
 """Where the context of a call has the caller."""
 
+_TAKES_NOTHING = frozenset({"closed", "busy", "wrong_state", "not_waiting"})
+"""The codes of refusals of a conversation that takes no such message now, whatever it says."""
+
 
 @contextmanager
 def _as_protocol_errors() -> Iterator[None]:
-    """Turn errors into those of the protocol. What the program did not raise on purpose says nothing of itself."""
+    """Turn errors into those of the protocol (section 3.3.2 of its specification). What the program did not raise on
+    purpose says nothing of itself."""
     try:
         yield
     except A2AError:
@@ -55,8 +66,10 @@ def _as_protocol_errors() -> Iterator[None]:
         raise TaskNotFoundError from None
     except TurnwiseError as error:
         problem = problem_of(error)
-        fault = InternalError if problem.status >= 500 else InvalidParamsError
-        raise fault(message=error.sentence, data={"code": problem.code}) from None
+        fault: type[A2AError] = InternalError if problem.status >= 500 else InvalidParamsError
+        if isinstance(error, Refused) and error.code in _TAKES_NOTHING:
+            fault = UnsupportedOperationError
+        raise fault(message=problem.detail, data={"code": problem.code}) from None
     except Exception:
         logger.exception("A request of an A2A client failed.")
         raise InternalError from None
@@ -68,6 +81,7 @@ class TurnTasks(RequestHandler):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @validate_request_params
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
         """Send a message, or a reply to a task that waits for one; return the task when it has stopped."""
         with _as_protocol_errors():
@@ -83,6 +97,7 @@ class TurnTasks(RequestHandler):
                     texts.append(piece)
             raise AssertionError("a spoken turn ends with the turn")
 
+    @validate_request_params
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any, None]:
@@ -100,6 +115,7 @@ class TurnTasks(RequestHandler):
                         yield text_event(conversation_id, number, piece, first=first)
                         first = False
 
+    @validate_request_params
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
         """Return a turn as it is now, with what was delivered in it."""
         with _as_protocol_errors():
@@ -107,6 +123,7 @@ class TurnTasks(RequestHandler):
             turn = await self._turn(conversation, number)
             return task_of(conversation.id, turn, "\n\n".join(turn.deliveries))
 
+    @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
         """Cancel a turn."""
         with _as_protocol_errors():
@@ -122,8 +139,13 @@ class TurnTasks(RequestHandler):
         """Refuse."""
         raise UnsupportedOperationError
 
-    async def on_subscribe_to_task(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
-        """Refuse."""
+    @validate_request_params
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any, None]:
+        """Refuse; a task that is not there is not found."""
+        with _as_protocol_errors():
+            await self._named(params.id, context)
         raise UnsupportedOperationError
         yield
 
@@ -145,15 +167,13 @@ class TurnTasks(RequestHandler):
 
     async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> NoReturn:
         """Refuse."""
-        raise ExtendedAgentCardNotConfiguredError
+        raise UnsupportedOperationError
 
     # --- requests
 
     async def _requested(self, message: Message, context: ServerCallContext) -> tuple[RequestedTurn, int]:
         """Hand a message to its conversation; return the turn and its number."""
         read = read_message(message)
-        if not message.message_id:
-            raise InvalidInput("A message needs a message id.")
         if message.task_id:
             return await self._replied(message, read, context)
         if read.payload is not None:
@@ -171,7 +191,7 @@ class TurnTasks(RequestHandler):
         if message.context_id not in ("", conversation.id):
             raise InvalidInput("The task belongs to another context.")
         if read.said.images:
-            raise InvalidInput("A reply has no images.")
+            raise ContentTypeNotSupportedError("A reply has no images.")
         earlier = await earlier_request(conversation, message.message_id)
         awaited = None
         if earlier is not None:
@@ -179,7 +199,7 @@ class TurnTasks(RequestHandler):
         elif number == conversation.state.book.turn:
             awaited = awaited_by(conversation.state)
         if awaited is None:
-            raise InvalidInput("The task waits for nothing.")
+            raise UnsupportedOperationError("The task has ended, or waits for nothing.")
         payload = read.said.text if read.payload is None else read.payload
         return await stored(ActTurn(conversation, message.message_id, act_of_payload(payload, awaited))), number
 

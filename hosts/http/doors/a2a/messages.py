@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from a2a.types.a2a_pb2 import Message, Part
+from a2a.utils.errors import ContentTypeNotSupportedError
 from google.protobuf.json_format import MessageToDict
 
 from .....states.errors import InvalidInput
 from ..turns.requested_turn import Said
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The media types of images that models are sent."""
+
+_MEDIA_TYPES: Mapping[str, tuple[str, ...]] = {
+    "text": ("", "text/plain", "text/markdown"),
+    "data": ("", "application/json"),
+    "raw": IMAGES,
+    "url": IMAGES,
+}
+"""The media types that each kind of part may have; that of a text or of data may be left out."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +35,26 @@ class ReadMessage:
 
 
 def read_message(message: Message) -> ReadMessage:
-    """Return a message, read. Raises `InvalidInput` for parts that are neither text, images nor one reply as data."""
+    """Return a message, read. Raises `ContentTypeNotSupportedError` for parts that are neither text, images nor data,
+    and `InvalidInput` for more than one part of data, and for a part that has nothing."""
     texts: list[str] = []
     images: list[str] = []
     payloads: list[Any] = []
     for part in message.parts:
-        match part.WhichOneof("content"):
+        kind = part.WhichOneof("content")
+        if kind is None:
+            raise InvalidInput("A part has a text, data, bytes or an address.")
+        if part.media_type.partition(";")[0].strip().lower() not in _MEDIA_TYPES[kind]:
+            raise ContentTypeNotSupportedError(
+                "A message can have texts, images, and data that replies to what a task waits for."
+            )
+        match kind:
             case "text":
                 texts.append(part.text)
             case "data":
                 payloads.append(MessageToDict(part.data))
-            case "raw" | "url" if part.media_type.startswith("image/"):
-                images.append(_url(part))
             case _:
-                raise InvalidInput("A message can have texts, images, and data that replies to what a task waits for.")
+                images.append(_url(part))
     if len(payloads) > 1:
         raise InvalidInput("A message replies with one part of data at most.")
     return ReadMessage(Said("\n\n".join(texts), tuple(images)), payloads[0] if payloads else None)

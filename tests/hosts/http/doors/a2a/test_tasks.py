@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -14,6 +14,7 @@ from turnwise import Engine
 from turnwise.hosts.http import create_app
 
 from .....support.doors.commanded_model import CommandedLlm, book
+from .....support.http.live_server import serving
 
 pytest.importorskip("a2a", reason="the extra `a2a` is not installed")
 
@@ -29,7 +30,13 @@ from a2a.types.a2a_pb2 import (
     SendMessageRequest,
     TaskState,
 )
-from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
+from a2a.utils.errors import (
+    A2AError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
@@ -161,7 +168,7 @@ class TestInputRequired:
         first = await peer.task("1", task_id=asked.id, message_id="r1")
 
         assert await peer.task("1", task_id=asked.id, message_id="r1") == first
-        with pytest.raises(InvalidParamsError, match="waits for nothing"):
+        with pytest.raises(UnsupportedOperationError, match="waits for nothing"):
             await peer.task("2", task_id=asked.id, message_id="r2")
 
     async def test_an_approval(self, peer: Peer) -> None:
@@ -222,3 +229,130 @@ class TestRefusals:
                 assert card["supportedInterfaces"][0]["url"] == "http://localhost/a2a"
                 assert (await client.post("/a2a", json={})).status_code == 401
                 assert (await client.post("/a2a", json={}, headers=headers)).json()["error"]["code"] == -32600
+
+
+class Wire:
+    """Calls in JSON-RPC over a real connection, as they stand in the specification."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Make a call, and return the whole answer."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer = self._client.post("/a2a", json=body, headers={"a2a-version": "1.0"})
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json"), answer.text
+        return dict(answer.json())
+
+    def send(self, *parts: Any, method: str = "SendMessage", **members: Any) -> dict[str, Any]:
+        """Send a message of these parts."""
+        message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": list(parts), **members}
+        return self.call(method, message=message)
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    """A server on a socket."""
+    engine = Engine.open("sqlite://", model=CommandedLlm(), tools=["ask_user_question", book])
+    with serving(engine) as server, server.client() as client:
+        yield Wire(client)
+
+
+def code_of(answer: dict[str, Any]) -> int:
+    """The code of an error, which has a sentence."""
+    assert answer["error"]["message"].endswith((".", "found", "supported", "canceled")), answer
+    return int(answer["error"]["code"])
+
+
+class TestErrorCodes:
+    """The codes of the specification (section 5.4), on the wire."""
+
+    NOT_FOUND, NOT_CANCELABLE, NO_PUSH, UNSUPPORTED, CONTENT_TYPE = -32001, -32002, -32003, -32004, -32005
+
+    @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+    def test_a_message_to_a_task(self, wire: Wire, method: str) -> None:
+        """A task that has ended takes none, one that is not there is not found, and one that waits takes what fits."""
+        done = wire.send({"text": "say done"})["result"]["task"]
+        asked = wire.send({"text": "ask"})["result"]["task"]
+        to = lambda **members: code_of(wire.send({"text": "1"}, method=method, **members))  # noqa: E731
+
+        assert to(taskId=done["id"]) == self.UNSUPPORTED
+        assert to(taskId=done["id"], contextId=done["contextId"]) == self.UNSUPPORTED
+        assert to(taskId="nonesuch.1") == to(taskId="nonesuch") == self.NOT_FOUND
+        assert to(taskId=f"{done['contextId']}.2") == self.NOT_FOUND
+        assert to(taskId=asked["id"], contextId="other") == -32602
+        image = {"raw": "iVBORw0KGgo=", "mediaType": "image/png"}
+        assert code_of(wire.send(image, method=method, taskId=asked["id"])) == self.CONTENT_TYPE
+        assert (
+            wire.send({"text": "1"}, taskId=asked["id"])["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        )
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"raw": "AAAA", "mediaType": "audio/wav"},
+            {"raw": "AAAA"},
+            {"url": "https://example.org/a.pdf", "mediaType": "application/pdf"},
+            {"url": "https://example.org/a.svg", "mediaType": "image/svg+xml"},
+            {"text": "<p>", "mediaType": "text/html"},
+            {"data": {"approved": True}, "mediaType": "application/cbor"},
+        ],
+    )
+    def test_content_of_an_unknown_type(self, wire: Wire, part: dict[str, Any]) -> None:
+        """What is neither text, an image nor JSON is refused by its media type."""
+        assert code_of(wire.send({"text": "look"}, part)) == self.CONTENT_TYPE
+
+    def test_content_of_a_known_type(self, wire: Wire) -> None:
+        """The type may be written with parameters."""
+        sent = wire.send({"text": "say typed", "mediaType": "Text/Plain; charset=utf-8"})
+
+        assert sent["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    def test_what_is_no_message(self, wire: Wire) -> None:
+        """Parameters that are missing, or that are of another form, are invalid."""
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "say x"}]}
+        without = [{name: value for name, value in message.items() if name != left} for left in message]
+
+        for broken in (
+            *without,
+            {**message, "parts": [{}]},
+            {**message, "parts": "x"},
+            {**message, "contextId": "a/b"},
+        ):
+            assert wire.call("SendMessage", message=broken)["error"]["code"] == -32602, broken
+        assert wire.call("SendMessage")["error"]["code"] == -32602
+        assert wire.call("GetTask")["error"]["code"] == -32602
+        assert wire.call("DoSomething")["error"]["code"] == -32601
+
+    @pytest.mark.parametrize("method", ["GetTask", "CancelTask", "SubscribeToTask"])
+    @pytest.mark.parametrize(
+        "task_id", ["nonesuch.1", "nonesuch", "x.0", "x.99999999999999999999", "../x.1", "\U0001f648"]
+    )
+    def test_a_task_that_is_not_there(self, wire: Wire, method: str, task_id: str) -> None:
+        """Whatever is asked of it, it is not found, and in time for an answer that is no stream."""
+        assert code_of(wire.call(method, id=task_id)) == self.NOT_FOUND
+
+    def test_what_the_agent_does_not_do(self, wire: Wire) -> None:
+        """A task that has ended is not cancelled or followed; there are no lists, push notifications and cards for
+        callers who are known."""
+        done = wire.send({"text": "say done"})["result"]["task"]["id"]
+        of_task = {"taskId": done, "id": "c"}
+
+        assert code_of(wire.call("CancelTask", id=done)) == self.NOT_CANCELABLE
+        assert code_of(wire.call("SubscribeToTask", id=done)) == self.UNSUPPORTED
+        assert code_of(wire.call("ListTasks")) == code_of(wire.call("GetExtendedAgentCard")) == self.UNSUPPORTED
+        for method in ("CreateTask", "GetTask", "DeleteTask"):
+            refused = wire.call(f"{method}PushNotificationConfig", **of_task, url="https://example.org")
+            assert code_of(refused) == self.NO_PUSH
+        assert code_of(wire.call("ListTaskPushNotificationConfigs", taskId=done)) == self.NO_PUSH
+
+    def test_a_context_that_is_closed(self) -> None:
+        """It takes no message any more."""
+        engine = Engine.open("sqlite://", model=CommandedLlm())
+        with serving(engine) as server, server.client() as client:
+            client.post("/conversations", json={"id": "over"})
+            client.post("/conversations/over/close")
+            refused = Wire(client).send({"text": "say x"}, contextId="over")
+
+        assert code_of(refused) == self.UNSUPPORTED
+        assert refused["error"]["data"][0]["metadata"] == {"code": "closed"}
