@@ -112,7 +112,8 @@ class Settings(BaseSettings):
     """Profiles by name, beside those given to `Engine.open`, which replace these where the names are the same."""
 
     profile_allowed_tools: dict[str, tuple[str, ...]] = {}
-    """For each profile the names of the tools that it may use at most; profiles that are not named keep theirs."""
+    """For each profile the names of the tools that it may use at most; profiles that are not named keep theirs. Without
+    `recall_conversation` among them nothing is recalled in turns with the profile, neither by the model nor for it."""
 
     mcps: dict[str, McpServer] = {}
     """MCP servers by name, beside those given to `Engine.open`, which replace these where the names are the same."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from ...effects.tools.builtin.catalogue import RECALL_CONVERSATION, names_of
 from ...effects.tools.registry import ToolRegistry
 from ...states.policy.models import named_models
 from ...states.policy.policy import Policy, Profile, Recent
@@ -93,7 +94,10 @@ class RuleChecks:
         not speak."""
         chosen, of = (None, "") if profile is None else (profile.tools, f" of the profile {profile.name}")
         for name in chosen or ():
-            if self.tools.find(name) is None and not self.tools.comes_from_source(name):
+            searches = RECALL_CONVERSATION in names_of(
+                name
+            )  # it also stands for the search of each turn, which needs no tool
+            if self.tools.find(name) is None and not self.tools.comes_from_source(name) and not searches:
                 yield f"{self.tools.describe_unknown(name)} The list of tools{of} names it."
         caller = Caller(role, rules=policy.sub_agents)
         acts = self.tools.acts_of(self.tools.allowed(tools, chosen, caller))

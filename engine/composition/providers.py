@@ -12,6 +12,7 @@ from ...effects.mcp.server import McpServer
 from ...effects.recall.documents import DocumentSource
 from ...effects.recall.vectors import Embed
 from ...effects.redaction.redaction import Redaction
+from ...effects.tools.builtin.catalogue import RECALL_CONVERSATION, names_of
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import ModelSpec, Profile
 
@@ -88,13 +89,16 @@ def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ..
     if unknown := next((name for name in allowed if name not in known), None):
         raise ConfigurationError(f"The setting profile_allowed_tools names the profile {unknown}, which is not known.")
     return tuple(
-        profile.replace(tools=_allowed(profile.tools, allowed[profile.name])) if profile.name in allowed else profile
-        for profile in profiles
+        _with_at_most(profile, allowed[profile.name]) if profile.name in allowed else profile for profile in profiles
     )
 
 
-def _allowed(tools: tuple[str, ...] | None, most: tuple[str, ...]) -> tuple[str, ...]:
-    return most if tools is None else tuple(name for name in tools if name in most)
+def _with_at_most(profile: Profile, allowed: tuple[str, ...]) -> Profile:
+    """The profile with no other tools than these. To recall counts as one of them, by whom it is asked for: a model
+    that calls the tool, or the turn that begins."""
+    tools = allowed if profile.tools is None else tuple(name for name in profile.tools if name in allowed)
+    may_recall = any(RECALL_CONVERSATION in names_of(name) for name in allowed)
+    return profile.replace(tools=tools, recall=profile.recall and may_recall)
 
 
 def _fixed(location: Location | str) -> LocationSource:

@@ -1,9 +1,9 @@
 """Normalizes the chunks of a provider's stream before litellm reads them.
 
-Some providers extend OpenAI's protocol: the text of a chunk may be a list of parts, and the arguments of a call may be
-an object instead of JSON text. litellm silently drops what it does not expect, and the answer would be empty. So each
-chunk is read here first. Known variants are rewritten in the usual form. A chunk that cannot be read is remembered, so
-that the request fails instead of returning an empty answer.
+Some providers extend OpenAI's protocol: the text of a chunk may be a list of parts, its thinking may stand in a field
+of another name, and the arguments of a call may be an object instead of JSON text. litellm silently drops what it does
+not expect, and the answer would be empty. So each chunk is read here first. Known variants are rewritten in the usual
+form. A chunk that cannot be read is remembered, so that the request fails instead of returning an empty answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from ..answer_content import UnreadableContent, read_content
+from ..answer_content import THOUGHTS, UnreadableContent, read_content, read_thinking
 
 
 class MalformedChunk(Exception):
@@ -54,18 +54,29 @@ class NormalizedChunks:
 
 
 def _normalize(delta: Any) -> None:
-    """Rewrite content as text and arguments as JSON, in place. Raises `MalformedChunk`."""
+    """Rewrite content as text, thinking as `reasoning_content` and arguments as JSON, in place. Raises
+    `MalformedChunk`."""
+    thinking = _take_thinking(getattr(delta, "model_extra", None) or {})
     content = getattr(delta, "content", None)
     if content is not None and not isinstance(content, str):
         try:
-            text, thinking = read_content(content)
+            text, thought = read_content(content)
         except (UnreadableContent, RecursionError):
             raise MalformedChunk from None
-        delta.content = text
-        if thinking:
-            delta.reasoning_content = thinking
+        delta.content, thinking = text, f"{thinking}{thought}"
+    if thinking:
+        delta.reasoning_content = thinking
     for call in _list_of(getattr(delta, "tool_calls", None)):
         _normalize_call(call)
+
+
+def _take_thinking(fields: dict[str, Any]) -> str:
+    """Take the thinking out of the fields that are no part of OpenAI's protocol, with whatever else has such a name:
+    litellm expects a text there."""
+    thinking = read_thinking(fields)
+    for name in THOUGHTS:
+        fields.pop(name, None)
+    return thinking
 
 
 def _normalize_call(call: Any) -> None:

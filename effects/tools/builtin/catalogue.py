@@ -59,6 +59,11 @@ BUILT_IN = Catalogue()
 """An application chooses the tools that it wants by these names."""
 
 
+RECALL_CONVERSATION = "recall_conversation"
+"""The tool by which a model searches older conversations. In a list of what is allowed its name stands for that search,
+also for the one at the beginning of a turn."""
+
+
 def bare_name(name: str) -> str:
     """The name without the server in front of it: `x:respond_to_user` is `respond_to_user`. `Pure.`"""
     return name.rpartition(":")[2]

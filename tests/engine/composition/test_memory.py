@@ -36,6 +36,12 @@ RECENT = Policy(dialogue=Recent())
 RECALL = Policy(dialogue=Recent(), recall=True)
 
 
+@tool
+async def look() -> str:
+    """Look around."""
+    return "A bird"
+
+
 class Model(FunctionLlm):
     """A model that says "Yes.", and names these keywords when it is asked for the terms of a search."""
 
@@ -189,6 +195,30 @@ class TestRecall:
             await talk(engine, "Is my cat called Miuku?", "And now?", policy=policy)
 
         assert set(model.asked) == {"converse"}
+
+    @pytest.mark.parametrize(
+        ("allowed", "tools", "recalls"),
+        [
+            (["look"], ["recall_conversation"], False),
+            ([], [], False),
+            (["recall_conversation"], ["recall_conversation"], True),
+            (["look", "x:recall_conversation"], [], True),
+        ],
+    )
+    async def test_a_list_of_allowed_tools_without_recall_allows_none(
+        self, allowed: list[str], tools: list[str], recalls: bool
+    ) -> None:
+        """J4, J19: neither by the tool nor at the beginning of a turn; its name allows both, also without the tool."""
+        clock, model = ManualClock(), Model("cat")
+        settings, profiles = Settings(profile_allowed_tools={"guide": allowed}), [Profile(name="guide")]
+        options: dict[str, Any] = {"tools": [look, *tools], "profiles": profiles, "settings": settings}
+        async with Engine.open("sqlite://", model=model, clock=clock, **options) as engine:
+            await self.earlier(engine, clock)
+            await talk(engine, "What is my cat called?", policy=RECALL)
+
+        offered = [one["function"]["name"] for one in model.requests[-1].tools]
+        assert ("enrich" in model.asked, MEMORY_TITLE in system_of(model)) == (recalls, recalls)
+        assert ("recall_conversation" in offered) == (recalls and bool(tools))
 
     async def test_the_settings_choose_the_model_and_the_maximum(self) -> None:
         """J4, J19: `llm_tools_model` and `memory_enrichment_max_results`."""

@@ -113,6 +113,35 @@ class TestAnswers:
         assert (answer.thinking, answer.content) == ("Hm, is it?", "Yes.")
         assert shown == [Token("Hm, is it?", "thinking"), Token("Yes.")]
 
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"reasoning_content": "Hm."},
+            {"reasoning": "Hm."},
+            {"thinking": "Hm."},
+            {"reasoning_text": "Hm."},
+            {"thought": "Hm."},
+            {"thinking": "Hm.", "reasoning": "Hm.", "reasoning_content": None},
+            {"thinking": [{"type": "text", "text": "Hm."}]},
+            {"reasoning": None, "thinking": {"type": "thinking", "thinking": "Hm."}},
+            {"thinking": "Hm.", "content": [{"type": "text", "text": ""}]},
+        ],
+    )
+    async def test_thinking_is_read_whatever_its_field_is_called(self, fields: dict[str, Any]) -> None:
+        """J10: servers name it as they like; it is never lost, never text, and told twice it is read once."""
+        answer, shown = await ask(streams(fields, {"content": "Yes."}))
+
+        assert (answer.thinking, answer.content) == ("Hm.", "Yes.")
+        assert shown == [Token("Hm.", "thinking"), Token("Yes.")]
+
+    async def test_a_field_of_such_a_name_may_be_something_else(self) -> None:
+        """A switch, a number or an object without text is no thinking, and nothing fails."""
+        answer, _ = await ask(
+            streams({"thinking": True}, {"reasoning": {"effort": 3}}, {"thought": 7, "content": "Yes."})
+        )
+
+        assert (answer.thinking, answer.content) == ("", "Yes.")
+
     async def test_sealed_thinking_blocks_come_through_unchanged(self) -> None:
         """The provider wants back exactly what it signed, although litellm repeats the text beside the signature."""
         first, second = ({"type": "thinking", "thinking": text} for text in ("Hm, ", "is it?"))
