@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...states.effects import DeliverToUser
-from ...states.replies.reply_text import text_of_reply
+from ...states.replies.reply_text import text_of_delivery
 from ..context import EffectContext
 from .delivery_dispatcher import DeliveryDispatcher, PendingDelivery
 from .port import Delivery
@@ -45,7 +45,7 @@ async def make_pending_delivery(
     """The delivery for this channel. `attempts` are those that have failed, and the next one is made when it is `due`;
     None means at once."""
     delivery = Delivery(
-        text=text_of_reply(await context.words(effect.said), context.policy),
+        text=text_of_delivery(await context.words(effect.said), context.policy, relayed=effect.relayed),
         conversation_id=context.conversation_id,
         turn=effect.turn,
         ordinal=effect.ordinal,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeGuard, get_args
 from ...states.policy.policy import Policy
 from ...states.projections.transcript import Transcript
 from ...states.replies.delivery_rules import spoken_and_delivered
-from ...states.replies.reply_text import text_of_reply
+from ...states.replies.reply_text import text_of_delivery, text_of_reply
 from ...states.states import STATES, AwaitingApproval, AwaitingPerson, AwaitingSubAgents, InDoubt, State
 from ...states.values.messages import Said
 from ...states.values.turn import Delivered, TurnEnded
@@ -84,7 +84,7 @@ def _received_texts(
 ) -> dict[str, Any]:
     """Return the fields that hold what the user received of a turn."""
     by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
-    deliveries = tuple(text_of_reply(transcript.words(one.said), policy) for one in delivered)
+    deliveries = tuple(text_of_delivery(transcript.words(one.said), policy, relayed=one.relayed) for one in delivered)
     return {
         "reply": "\n\n".join(by_tool or deliveries),
         "user_response": "\n\n".join(by_tool) if by_tool else None,

@@ -22,7 +22,7 @@ from ...states.errors import Refused
 from ...states.events import Event, Opened
 from ...states.machine import begin, transition
 from ...states.projections.heard_texts import HeardTexts
-from ...states.replies.reply_text import text_of_reply
+from ...states.replies.reply_text import text_of_delivery
 from ...states.states import Idle, State
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
@@ -188,7 +188,8 @@ class Fold:
         self._heard.note(self.seq, event)
         for effect in step.effects:
             if type(effect) is DeliverToUser:
-                self.deliveries.append(text_of_reply(self._heard.words(effect.said), self.context.policy))
+                words, policy = self._heard.words(effect.said), self.context.policy
+                self.deliveries.append(text_of_delivery(words, policy, relayed=effect.relayed))
         if type(step.state) is Idle:
             self._heard = HeardTexts()
 

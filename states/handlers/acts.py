@@ -15,6 +15,7 @@ from ..states import Cancelling
 from ..step_builder import StepBuilder
 from ..values.acts import Act, AgentMail, Speech, SubAgents, Transfer, WorkComplete, with_indexes
 from ..values.messages import ToolResult
+from ..values.revision import ANSWERS_OR_SAYS_WHY
 from ..values.round import RoundCall
 from ..values.turn import Spoken
 
@@ -48,9 +49,20 @@ def _fault_of_act(step: StepBuilder[InRound], call: RoundCall, act: Act, at: dat
         fault = texts.act_not_exclusive
     elif isinstance(act, Transfer) and not policy.has_profile(act.profile):
         fault = texts.unknown_profile
-    elif isinstance(act, Speech) and policy.speech.empty == "error" and not text_of_reply(act.text, policy).strip():
-        fault = texts.nothing_said
+    else:
+        fault = _fault_of_text(act, context)
     return fault
+
+
+def _fault_of_text(act: Act, context: Context) -> str | None:
+    """What is missing in an act that says nothing to people. A claim's summary is the reply of a turn without any other
+    text."""
+    policy, text = context.policy, None
+    if isinstance(act, Speech) and policy.speech.empty == "error":
+        text = act.text
+    elif isinstance(act, WorkComplete) and context.revision >= ANSWERS_OR_SAYS_WHY:
+        text = act.summary
+    return None if text is None or text_of_reply(text, policy).strip() else policy.texts.nothing_said
 
 
 def _must_be_alone(act: Act) -> bool:

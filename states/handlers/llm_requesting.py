@@ -6,7 +6,7 @@ from ..context import Context
 from ..events import EffectFailed, LlmFailed, LlmResponse
 from ..guards.budgets import is_full
 from ..guards.responses import is_nudge_due, may_compact_for
-from ..junctions.asking import compact_up_to, conclude_with, name_limit, send
+from ..junctions.asking import compact_up_to, conclude_with, limit_sentence, name_limit, send
 from ..replies.nudges import due_nudge
 from ..replies.reply_text import text_of_reply
 from ..states import Compacting, LlmRequesting, RetryWaiting
@@ -77,7 +77,7 @@ def refuse_late_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, cont
     if text_of_reply(event.content, context.policy).strip():
         step.conclude("incomplete", step.heard())
     else:
-        conclude_with(step, context.policy.texts.limit)
+        conclude_with(step, limit_sentence(context))
 
 
 def compact_first(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> Compacting:
@@ -134,9 +134,10 @@ def keep_thinking(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
 
 
 def take_empty(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """The response has no text for people."""
+    """The response has no text for people. It may be one of several that hold only thinking."""
     take_response(step, event, context)
-    step.change_turn(empties=step.turn.empties + 1)
+    only_thought = context.policy.empty.until_limit and bool(event.thinking.strip()) and not event.content.strip()
+    step.change_turn(empties=step.turn.empties + 1, only_thought=only_thought)
 
 
 # --- failures

@@ -18,7 +18,7 @@ from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.messages import Joined, Made, Reminder
 from ..values.part import make_part
-from ..values.revision import NAMES_LIMITS
+from ..values.revision import ANSWERS_OR_SAYS_WHY, NAMES_LIMITS
 from ..values.turn import TurnRecord
 from .again import asked_again
 from .human_input import take_human_input
@@ -114,7 +114,14 @@ def _compact_again(state: Compacting, effect_id: int, at: datetime, context: Con
 def stop_at_limit(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn may not ask the model again and ends with the policy's sentence for that."""
     name_limit(step, event, context)
-    conclude_with(step, context.policy.texts.limit)
+    conclude_with(step, limit_sentence(context))
+
+
+def limit_sentence(context: Context) -> str:
+    """The policy's sentence for a turn that ends at its limit; without one, that for a turn without an answer.
+    `Pure.`"""
+    texts = context.policy.texts
+    return texts.limit if texts.limit.strip() or context.revision < ANSWERS_OR_SAYS_WHY else texts.ending
 
 
 def name_limit(step: StepBuilder[State], event: Event, context: Context) -> None:

@@ -13,7 +13,7 @@ from ..state import State
 from ..states import MemoryRecalling, ProfileSelecting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard
-from ..values.revision import AGENTS
+from ..values.revision import AGENTS, ANSWERS_OR_SAYS_WHY
 from ..values.turn import TurnRecord
 from .again import asked_again
 
@@ -31,7 +31,8 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     relay = tuple(Heard(seq=one.seq) for one in mail if one.audience == "user")
     if relay and context.role == "foreground":
         step.change_turn(relay=relay)
-    if context.revision >= AGENTS and any(one.audience == "agent" for one in mail):
+    owes_nothing = context.policy.relay == "prompt_only" and context.revision >= ANSWERS_OR_SAYS_WHY
+    if context.revision >= AGENTS and (owes_nothing or any(one.audience == "agent" for one in mail)):
         step.change_turn(internal=True)
 
 

@@ -16,9 +16,9 @@ from ..state import State
 from ..states import Failed, Summarizing
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Made
-from ..values.revision import NAMES_PROFILES
+from ..values.revision import ANSWERS_OR_SAYS_WHY, NAMES_PROFILES
 from ..values.turn import TurnEnded
-from .asking import conclude_with, name_limit
+from .asking import conclude_with, limit_sentence, name_limit
 
 
 def summarize(step: StepBuilder[State], event: Event, context: Context) -> Summarizing:
@@ -36,12 +36,15 @@ def end_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
 
 
 def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The model said nothing. The turn ends with the policy's sentence for that, unless it is empty or the user
-    receives something else: speech, or a message that is passed on."""
+    """The model said nothing. The turn ends with the policy's sentence for that, or for the limit because of which the
+    model is not asked again, unless it is empty or the user receives something else: speech, or a message that is
+    passed on."""
+    sentence = context.policy.texts.ending
     if after_empty(step.turn, context) is not None:
         name_limit(step, event, context)
+        sentence = limit_sentence(context) if context.revision >= ANSWERS_OR_SAYS_WHY else sentence
     receives = step.turn.deliveries or outstanding(step.turn, None, context)
-    conclude_with(step, "" if receives else context.policy.texts.ending)
+    conclude_with(step, "" if receives else sentence)
 
 
 def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
@@ -55,9 +58,15 @@ def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -
     """The turn ends with a reply that says why there is no other."""
     failure = step.failure
     assert failure is not None, "a handler that gives up has called `fail`"
-    reply = Made(text=f"{context.policy.texts.error} {failure.sentence}".strip())
-    step.persist(reply)
-    step.conclude("failed", reply, failure=failure)
+    texts = context.policy.texts
+    reply = f"{texts.error} {failure.sentence}".strip()
+    if not reply and context.revision >= ANSWERS_OR_SAYS_WHY:
+        reply = texts.ending.strip()
+    if reply or context.revision < ANSWERS_OR_SAYS_WHY:
+        step.persist(Made(text=reply))
+        step.conclude("failed", Made(text=reply), failure=failure)
+    else:
+        step.conclude("failed", failure=failure)
 
 
 def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:

@@ -133,9 +133,15 @@ class Repeats(Rules):
 class Empty(Rules):
     """What happens after a response without text and calls."""
 
+    ADDED: ClassVar = ("until_limit",)
+
     in_a_row: int = Field(default=1, ge=1)
     """After tool results: how many empty responses in a row before the model is given the fallback prompt, once. Where
     a claim ends the turn, the model is reminded of the claim at once."""
+
+    until_limit: bool = False
+    """Whether a model that only thinks, or has said and done nothing in the turn yet, is asked again until a limit of
+    the turn is reached. Otherwise the turn ends with the policy's sentence for that."""
 
 
 class Recovery(Rules):

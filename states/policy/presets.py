@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .policy import Limits, Policy, Recent, Repeats, SpeechRules
-from .texts import Texts
+from .policy import Empty, Limits, Policy, Recent, Repeats, SpeechRules
 
 
 def assistant() -> Policy:
@@ -34,8 +33,8 @@ def reply_flow(
         describe_tools=True,
         redact=True,
         marker=tool_marker,
+        empty=Empty(until_limit=True),
         plain_retry=1,
-        texts=Texts(ending=""),
     )
 
 

@@ -19,7 +19,7 @@ from ..context import Context
 from ..effects import DeliverToUser, PersistMessage
 from ..events import Event, Opened, UserMessage, UserQuestionResponse
 from ..log import LogEntry
-from ..replies.reply_text import text_of_reply
+from ..replies.reply_text import text_of_delivery
 from ..values.messages import Heard, Joined, Made, Outcomes, Said
 from .given_messages import given_messages
 
@@ -101,16 +101,16 @@ class _Step:
                     event = self._event(seq)
                     if isinstance(event, UserMessage):
                         yield SaidText(self._entry.turn, event.at, "user", event.text, said)
-                case DeliverToUser(said=said, turn=turn):
-                    yield from self._delivered(said, turn)
+                case DeliverToUser(said=said, turn=turn, relayed=relayed):
+                    yield from self._delivered(said, turn, relayed)
                 case _:
                     pass
 
-    def _delivered(self, said: Said, turn: int) -> Iterator[SaidText]:
+    def _delivered(self, said: Said, turn: int, relayed: bool) -> Iterator[SaidText]:
         """A text that was delivered, without what the rules remove from it."""
         text = self._words(said)
         if text is not None:
-            shown = text_of_reply(text, self._policy)
+            shown = text_of_delivery(text, self._policy, relayed=relayed)
             source = said if isinstance(said, Heard) and shown == text else None
             yield SaidText(turn, self._entry.event.at, "assistant", shown, source)
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from ..context import Context
 from ..values.messages import Made
-from ..values.revision import AGENTS
+from ..values.revision import AGENTS, ANSWERS_OR_SAYS_WHY
 from ..values.turn import TurnRecord
-from .delivery_rules import may_show_text
+from .delivery_rules import may_show_text, outstanding
 from .reply_text import text_of_reply
 
 
 def owes_answer(turn: TurnRecord, context: Context) -> bool:
-    """Whether a user waits for what the turn says. Nobody does if the agent has no user, or if only an internal message
-    of another agent began the turn. In logs that began before there were agents, a user always counts as waiting.
-    `Pure.`"""
+    """Whether a user waits for what the turn says. Nobody does if the agent has no user, or if another agent began the
+    turn and no message of it must be passed on. In logs that began before there were agents, a user always counts as
+    waiting. `Pure.`"""
     if context.revision < AGENTS:
         return True
-    return context.role == "foreground" and (not turn.internal or bool(turn.relay))
+    is_left_to_prompt = context.policy.relay == "prompt_only" and context.revision >= ANSWERS_OR_SAYS_WHY
+    return context.role == "foreground" and (not turn.internal or (bool(turn.relay) and not is_left_to_prompt))
 
 
 def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
@@ -67,8 +68,18 @@ def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
         return {"nudge": Made(text=words), "fell_back": True}
     if turn.fell_back and turn.plain_retries < policy.plain_retry:
         return {"plain": True, "plain_retries": turn.plain_retries + 1}
-    nudge = due_nudge(turn, context, text="")
-    return None if nudge is None else {"nudge": Made(text=nudge), "nudges": turn.nudges + 1}
+    if (nudge := due_nudge(turn, context, text="")) is not None:
+        return {"nudge": Made(text=nudge), "nudges": turn.nudges + 1}
+    return {} if _may_answer_yet(turn, context) else None
+
+
+def _may_answer_yet(turn: TurnRecord, context: Context) -> bool:
+    """Whether the policy wants the model asked in the same words once more: it thinks, or has done nothing yet, and
+    nothing else would reach the user. Not if it was cut off while it thought, which would only happen again."""
+    policy = context.policy
+    if not policy.empty.until_limit or policy.ends_on != "text" or turn.cut_off or turn.claim is not None:
+        return False
+    return (turn.only_thought or not turn.worked) and not turn.deliveries and not outstanding(turn, None, context)
 
 
 def _fallback(turn: TurnRecord, context: Context) -> str:

@@ -11,6 +11,12 @@ import re
 from ..policy.policy import Policy
 
 
+def text_of_delivery(content: str, policy: Policy, *, relayed: bool) -> str:
+    """The text as the user receives it. A message that is relayed from another agent is passed on unchanged: no line of
+    it is a part of this model's tool protocol. `Pure.`"""
+    return content if relayed else text_of_reply(content, policy)
+
+
 def text_of_reply(content: str, policy: Policy) -> str:
     """The text without the lines that begin with the policy's marker. A marker inside a line stays, and so does a line
     that begins with a longer word. `Pure.`"""

@@ -12,6 +12,8 @@ behaviour.
   conversation closes, the agents whose messages still wait are told.
 - 5: after a crash only the effects that the report of the resume names are asked for again.
 - 6: what a conversation owes is kept. Each behaviour that came with it has a name below.
+  - `ANSWERS_OR_SAYS_WHY`: no text that ends a turn is blank where the policy has a sentence for that, and a message
+    that is passed on by the prompt alone is owed no answer.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ NAMES_LIMITS = 2
 NAMES_PROFILES = 3
 AGENTS = 4
 NAMES_WHAT_WAS_LEFT = 5
+ANSWERS_OR_SAYS_WHY = 6
 CURRENT_REVISION = 6
 """The revision of new conversations."""
 

@@ -93,7 +93,8 @@ class TurnRecord(Part):
     """Messages to pass on to the user: those that began this turn, or that a failed turn left to it."""
 
     internal: bool = False
-    """Whether a message of another agent, for this agent alone, began the turn, and no person has steered it since."""
+    """Whether no user waits for an answer: a message of another agent began the turn, for this agent alone or to be
+    passed on by its prompt only, and no person has steered it since."""
 
     cut_off: bool = False
     """Whether the provider cut off the newest response."""

@@ -133,7 +133,7 @@ CHANGES: tuple[Change, ...] = (
     _made("limits", tight_limits),
     _picked("repeats", Repeats(window=1), Repeats(window=3)),
     _picked("plain_retry", 1, 2),
-    _picked("empty", Empty(in_a_row=2)),
+    _picked("empty", Empty(in_a_row=2), Empty(until_limit=True)),
     _picked("retry", *_RETRIES),
     _picked("recovery", Recovery(resumes=1), Recovery(resumes=0)),
     _picked("questions", *_QUESTIONS),

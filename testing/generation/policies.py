@@ -58,7 +58,11 @@ PLAIN_CHANGES: tuple[Change, ...] = (
         {"limits": Limits(tool_calls=1)},
         {"limits": Limits(tokens=40)},
     ),
-    some_of({"empty": Empty(in_a_row=2)}, {"plain_retry": 1}, {"texts": Texts(ending="", limit="")}),
+    some_of(
+        {"empty": Empty(in_a_row=2)},
+        {"plain_retry": 1},
+        {"texts": Texts(ending="", limit="")},
+    ),
     some_of({"when_busy": "queue"}, {"when_busy": "steer"}),
     some_of({"retry": Retry(attempts=1)}, {"retry": Retry(attempts=2)}),
     some_of({"on_failure": "reply"}),

@@ -31,6 +31,7 @@ from .steps import (
 from .sub_agents import loses_no_sub_agent, passes_questions_of_sub_agents_on, shares_limits_with_sub_agents
 from .turns import (
     checks_what_is_delivered,
+    delivers_no_blank_text,
     delivers_what_was_chosen,
     ends_each_turn_once,
     keeps_within_limits,
@@ -50,6 +51,7 @@ __all__ = [
     "check_laws",
     "check_newest",
     "checks_what_is_delivered",
+    "delivers_no_blank_text",
     "delivers_what_was_chosen",
     "ends_each_turn_once",
     "hands_on_answers_exactly",
@@ -87,6 +89,7 @@ LAWS: tuple[Law, ...] = (
     stays_closed,
     ends_each_turn_once,
     delivers_what_was_chosen,
+    delivers_no_blank_text,
     checks_what_is_delivered,
     keeps_within_limits,
     names_limits_truly,

@@ -17,10 +17,13 @@ from ...states.effects import (
 )
 from ...states.events import ToolInterrupted, ToolReconciled
 from ...states.policy.policy import Limits
+from ...states.replies.delivery_rules import may_show_text
+from ...states.replies.nudges import owes_answer
+from ...states.replies.reply_text import text_of_delivery
 from ...states.states import Closed, Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Made, Said, Usage
-from ...states.values.revision import NAMES_LIMITS, NAMES_PROFILES
-from ...states.values.turn import Delivered, LimitKind, TurnEnded
+from ...states.values.revision import ANSWERS_OR_SAYS_WHY, NAMES_LIMITS, NAMES_PROFILES
+from ...states.values.turn import Delivered, LimitKind, TurnEnded, TurnRecord
 from ..history import History
 from ..law import require
 from ..ledgers.speech import TurnSpeech
@@ -90,6 +93,25 @@ def delivers_what_was_chosen(history: History) -> None:
     require([(one.said, one.relayed) for one in here] == wanted, "other deliveries than the policy chooses", history)
     if newest.step.ended is not None:
         _require_told(history, turn, newest.step.ended)
+
+
+def delivers_no_blank_text(history: History) -> None:
+    """Law 11: what is delivered says something. Only a speech may be blank, where the policy delivers such a speech. A
+    turn that a user waits for, and whose text they may see, does not end without any delivery, unless a person or a
+    failure has ended it, or the policy has no sentence for its end."""
+    newest, policy = history.newest, history.newest.context.policy
+    if newest.step is None or newest.context.revision < ANSWERS_OR_SAYS_WHY:
+        return
+    blank_speech = policy.speech.empty == "deliver"
+    spoken = {one.said for turn in history.speech.turns.values() for one in turn.spoken} if blank_speech else set()
+    for effect in (one for one in newest.effects if isinstance(one, DeliverToUser) and one.said not in spoken):
+        text = text_of_delivery(history.said.words(effect.said), policy, relayed=effect.relayed)
+        require(bool(text.strip()), "a blank text is delivered", history)
+    turn, ended = getattr(newest.before, "turn", None), newest.step.ended
+    if isinstance(turn, TurnRecord) and ended is not None and ended.status in ("completed", "incomplete"):
+        says_why = bool(policy.texts.ending.strip())
+        waits = owes_answer(turn, newest.context) and may_show_text(policy)
+        require(not (waits and says_why and ended.silent), "a turn ended without a word to who waits for it", history)
 
 
 def checks_what_is_delivered(history: History) -> None:

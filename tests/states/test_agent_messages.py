@@ -19,6 +19,7 @@ from turnwise.states import (
     Compacting,
     DeliverToUser,
     Effect,
+    Empty,
     ExecuteTool,
     Failed,
     Heard,
@@ -552,14 +553,29 @@ class TestRelay:
         assert flow.delivered() == ["Your build is ready!"]
 
     def test_left_to_the_prompt_nothing_is_relayed(self) -> None:
-        """D7: under the policy `prompt_only`, as in the seed."""
+        """D7: under the policy `prompt_only`, as in the seed. Nobody asked anything, so a model that says nothing is
+        not answered for."""
+        for thoughts in ([""], ["Hm.", ""], ["Hm.", "Hm."]):
+            flow = relaying(relay="prompt_only", empty=Empty(until_limit=True))
+
+            for thinking in thoughts:
+                flow.model_says("", thinking=thinking)
+
+            flow.rests_in(Idle)
+            assert flow.delivered() == []
+            assert len(flow.requests()) == len(thoughts)
+
+    def test_left_to_the_prompt_a_person_who_steers_is_answered(self) -> None:
+        """D7: whoever says something waits for an answer, also in a turn that a message began."""
         flow = relaying(relay="prompt_only")
+        flow.says("Well?", when_busy="steer")
+        flow.model_calls("look")
+        flow.tool_ends("look")
 
         flow.model_says("")
+        flow.model_says("")
 
-        flow.rests_in(Idle)
         assert flow.delivered() == [TEXTS.ending]
-        assert len(flow.requests()) == 1
 
     def test_without_reminders_the_text_is_delivered_at_once(self) -> None:
         """D7: a host that disables nudges still wants the message to arrive."""

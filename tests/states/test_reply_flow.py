@@ -540,15 +540,46 @@ class TestThinking:
         flow.begins("And tomorrow?")
         assert thoughts() == [None]
 
-    def test_a_model_that_only_thinks_ends(self) -> None:
-        """J10, J11: a model that only thinks a second time has said nothing, and the turn ends."""
+    def test_a_model_that_only_thinks_is_ended_by_the_limit(self) -> None:
+        """J10, J12: it has not said anything yet, so nothing but the limit ends the turn, with its sentence."""
         flow = begun()
 
+        for _ in range(8):
+            flow.rests_in(LlmRequesting)
+            flow.model_says("", thinking="Hm.")
+
+        flow.rests_in(Idle)
+        assert len(flow.requests()) == 8
+        assert (flow.ended.limit, flow.delivered()) == ("requests", [TEXTS.limit])
+
+    def test_a_model_that_only_thinks_after_results_is_prompted_as_well(self) -> None:
+        """J10, J11: the fallback prompt, then the plain request, then as before, up to the limit."""
+        flow = worked()
+
+        while isinstance(flow.state, LlmRequesting):
+            flow.model_says("", thinking="Hm.")
+
+        nudges = [(request.nudge is not None, request.plain) for request in flow.requests()[2:]]
+        assert nudges == [(False, False), (True, False), (False, True), *[(False, False)] * 3]
+        assert flow.delivered() == [TEXTS.limit]
+
+    def test_a_model_that_is_cut_off_while_it_thinks_is_not_asked_again(self) -> None:
+        """It would only think up to the same limit of its output."""
+        flow = begun()
+
+        flow.model_says("", thinking="Hm", finish_reason="length")
+
+        assert (flow.ended.truncated, flow.delivered()) == (True, [TEXTS.ending])
+
+    def test_elsewhere_the_turn_ends_after_the_second_thought(self) -> None:
+        """P30: with the policy's sentence, unless `Empty.until_limit` is chosen."""
+        flow = Flow()
+        flow.says()
+
         flow.model_says("", thinking="Hm.")
         flow.model_says("", thinking="Hm.")
 
-        flow.rests_in(Idle)
-        assert flow.delivered() == []
+        assert flow.delivered() == [TEXTS.ending]
 
 
 class TestEmptyResponses:
@@ -556,16 +587,28 @@ class TestEmptyResponses:
     the turn."""
 
     @pytest.mark.parametrize("content", ["", " \n", "TOOL search weather"])
-    def test_an_empty_first_response_ends_with_no_reply(self, content: str) -> None:
-        """J11: an empty response to the first request, before any tool, ends the turn without a reply."""
+    def test_an_empty_first_response_is_asked_for_again(self, content: str) -> None:
+        """J12: nothing but the limit of eight requests ends such a turn, with a sentence."""
         flow = begun()
 
-        flow.model_says(content)
+        for number in range(1, 9):
+            assert len(flow.requests()) == number
+            flow.model_says(content)
 
         flow.rests_in(Idle)
-        assert (flow.ended.status, flow.ended.silent) == ("incomplete", True)
-        assert flow.delivered() == []
-        assert len(flow.requests()) == 1
+        assert (flow.ended.status, flow.ended.limit) == ("incomplete", "requests")
+        assert flow.delivered() == [TEXTS.limit]
+
+    def test_a_text_after_empty_responses_is_the_reply(self) -> None:
+        """The next request is like the first."""
+        flow = begun()
+        flow.model_says("")
+        flow.model_says("", thinking="Hm.")
+
+        flow.model_says("Sunny.")
+
+        assert (flow.ended.status, flow.delivered()) == ("completed", ["Sunny."])
+        assert {(request.nudge, request.plain) for request in flow.requests()} == {(None, False)}
 
     def test_after_results_the_fallback_prompt_is_given_once(self) -> None:
         """J11: an empty response after tool results leads to the fallback prompt; a second one ends the turn."""
@@ -634,17 +677,17 @@ class TestEmptyResponses:
         assert len(flow.requests()) == 2
 
     def test_a_defined_ending_may_be_a_sentence(self) -> None:
-        """J11: the policy decides whether the turn ends with a sentence: the assistant's preset has one, the reply flow
-        has none."""
-        flow = Flow()
-        flow.says()
+        """J11: the policy decides whether the turn ends with a sentence; the presets have one."""
+        for sentence in ("I have nothing to say.", ""):
+            flow = Flow(texts=Texts(ending=sentence))
+            flow.says()
 
-        flow.model_says("")
+            flow.model_says("")
 
-        assert flow.delivered() == [TEXTS.ending]
+            assert flow.delivered() == ([sentence] if sentence else [])
 
     def test_what_was_said_beside_a_call_is_no_reply(self) -> None:
-        """J20: a text beside an earlier call is no reply: the turn ends without one."""
+        """J20: a text beside an earlier call is no reply: the turn ends with the policy's sentence."""
         flow = begun()
         flow.model_calls("search", content="Let me look.")
         flow.tool_ends("search")
@@ -652,8 +695,7 @@ class TestEmptyResponses:
         while not isinstance(flow.state, Idle):
             flow.model_says("")
 
-        assert flow.delivered() == []
-        assert flow.ended.final_content is None
+        assert flow.delivered() == [TEXTS.ending]
 
     def test_the_plain_retry_comes_after_the_fallback_prompt(self) -> None:
         """J20: an empty response to the fallback prompt leads to one plain request, with only the system prompt and the
@@ -666,9 +708,11 @@ class TestEmptyResponses:
         request = flow.requests()[-1]
         assert (request.plain, request.tool_choice, request.nudge) == (True, "none", None)
 
-    @pytest.mark.parametrize(("content", "reply"), [("It is sunny.", ["It is sunny."]), ("", []), ("TOOL x", [])])
+    @pytest.mark.parametrize(
+        ("content", "reply"), [("It is sunny.", ["It is sunny."]), ("", [TEXTS.ending]), ("TOOL x", [TEXTS.ending])]
+    )
     def test_the_plain_retry_is_the_last_word(self, content: str, reply: list[str]) -> None:
-        """J20: a text in response to the plain request is the reply; an empty response ends the turn without one."""
+        """J20: a text in response to the plain request is the reply; without one the turn ends with a sentence."""
         flow = worked()
         flow.model_says("")
         flow.model_says("")

@@ -161,6 +161,16 @@ class TestWhatCountsAsAClaim:
         with pytest.raises(ValidationError, match="must not be empty"):
             WorkComplete(summary=summary)
 
+    def test_a_summary_of_marked_lines_says_nothing(self) -> None:
+        """S9: people would read nothing of it, so it counts as blank and the tool gives an error result."""
+        conversation = Conversation(ends_on="work_complete", marker="TOOL")
+        conversation.says()
+        conversation.model_calls(call("finish", acts=("work_complete",)))
+        conversation.tool_ends("finish", acts=(WorkComplete(summary="TOOL finish"),))
+
+        assert conversation.results() == {"finish": TEXTS.nothing_said}
+        assert conversation.rests_in(LlmRequesting).turn.claim is None
+
     @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan"), float("inf"), "sure"])
     def test_a_confidence_lies_between_0_and_1(self, confidence: Any) -> None:
         """S9: a claim whose confidence is not a number between 0 and 1 cannot be made."""

@@ -16,6 +16,7 @@ from turnwise.states import (
     Idle,
     Limits,
     LlmResponse,
+    Made,
     Opened,
     Outcomes,
     PersistToolResults,
@@ -49,6 +50,7 @@ from turnwise.testing.laws import (
     can_be_left,
     changes_settings_alone,
     checks_what_is_delivered,
+    delivers_no_blank_text,
     delivers_what_was_chosen,
     ends_each_turn_once,
     is_replayed_by_its_log,
@@ -155,6 +157,24 @@ def names_a_limit_too_early(state: State, event: Event, context: Context) -> Ste
     return step if step.ended is None else replace(step, ended=step.ended.replace(limit="tokens"))
 
 
+def says_nothing_at_the_end(state: State, event: Event, context: Context) -> Step:
+    """A turn without an answer ends without a sentence."""
+    step = transition(state, event, context)
+    if step.ended is None:
+        return step
+    kept = tuple(effect for effect in step.effects if not isinstance(effect, DeliverToUser))
+    return replace(step, effects=kept, ended=step.ended.replace(deliveries=(), silent=True))
+
+
+def delivers_a_blank(state: State, event: Event, context: Context) -> Step:
+    """What is delivered at the end has lost its words."""
+    step = transition(state, event, context)
+    blanked = [
+        effect.replace(said=Made(text=" ")) if isinstance(effect, DeliverToUser) else effect for effect in step.effects
+    ]
+    return replace(step, effects=tuple(blanked))
+
+
 def forgets_what_waits(state: State, event: Event, context: Context) -> Step:
     """A change of the tools empties the inbox."""
     step = transition(state, event, context)
@@ -249,6 +269,8 @@ def does_its_task(conversation: PlantedConversation) -> None:
     [
         pytest.param(ignores_cancels, queues, can_be_left, id="9"),
         pytest.param(delivers_twice, answers, delivers_what_was_chosen, id="11"),
+        pytest.param(says_nothing_at_the_end, answers, delivers_no_blank_text, id="11, nothing"),
+        pytest.param(delivers_a_blank, answers, delivers_no_blank_text, id="11, blank"),
         pytest.param(checks_the_claim_by_itself, claims, checks_what_is_delivered, id="11, before"),
         pytest.param(empties_the_inbox, queues, loses_no_message, id="13"),
         pytest.param(names_no_limit, runs_out, names_limits_truly, id="12, no name"),

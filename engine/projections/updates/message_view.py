@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....states.policy.policy import Policy
-from ....states.replies.reply_text import text_of_reply
+from ....states.replies.reply_text import text_of_delivery, text_of_reply
 from ....states.values.messages import Message, ToolCall
 from ....states.values.nesting import DEEPEST, is_nested_deeper
 from ....states.values.value import json_object
@@ -16,7 +16,8 @@ def message_view(message: Message, policy: Policy) -> Message:
     `Pure.`"""
     if not policy.marker:
         return message
-    deliveries = tuple(text_of_reply(text, policy) for text in message.deliveries)
+    is_mail = message.audience is not None
+    deliveries = tuple(text_of_delivery(text, policy, relayed=is_mail) for text in message.deliveries)
     text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
     return message.replace(text=text, deliveries=deliveries)
 

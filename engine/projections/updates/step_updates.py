@@ -11,7 +11,7 @@ from ....states.effects import DeliverToUser, ExecuteTool, PersistToolResults
 from ....states.log import LogEntry
 from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
-from ....states.replies.reply_text import text_of_reply
+from ....states.replies.reply_text import text_of_delivery
 from ....states.states import State
 from ....states.values.messages import Message
 from ..replayed_steps import replayed_steps
@@ -117,7 +117,7 @@ def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, 
             call = _call(transcript, effect.call.call_id)
             yield partial(ToolUpdate, **call, status="running", turn=entry.turn)
         elif isinstance(effect, DeliverToUser):
-            text = text_of_reply(transcript.words(effect.said), policy)
+            text = text_of_delivery(transcript.words(effect.said), policy, relayed=effect.relayed)
             yield partial(DeliveryUpdate, text=text, turn=effect.turn, ordinal=effect.ordinal, relayed=effect.relayed)
 
 

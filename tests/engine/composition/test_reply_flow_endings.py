@@ -10,11 +10,11 @@ import pytest
 
 from turnwise import Engine, LiteLlm, Settings, SpeechChannel, presets, tool
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import StoreError
+from turnwise.states import StoreError, Texts
 from turnwise.testing import ManualClock
 
 from ...support.reply_flow import ReplyFlowServer, dialogue_of
-from ...support.servers.openai_server import Body, calls, hangs, says
+from ...support.servers.openai_server import Body, calls, hangs, says, streams
 from ...support.speech.voices import BREAKS, WRITES
 
 
@@ -122,6 +122,18 @@ async def test_a_model_that_never_answers(
     assert len(server.conversing) <= policy.retry.attempts  # a busy machine may not send a request before its deadline
 
 
+@pytest.mark.parametrize("delta", [{"content": ""}, {"thinking": "Hm."}, {"reasoning": "Hm."}, {"content": "TOOL x"}])
+async def test_a_model_that_never_says_anything_is_ended_by_the_limit(database: Path, delta: dict[str, str]) -> None:
+    """J12: empty or thinking, from the first response on: after eight requests the user gets a sentence."""
+    async with ReplyFlowServer([streams(delta)] * 9) as server, engine_of(server, database) as engine:
+        conversation = await engine.create()
+        turn = await conversation.send("What is up there?")
+        assert (await conversation.replay()).divergence is None
+
+    assert (turn.status, turn.reply, turn.limit) == ("incomplete", Texts().limit, "requests")
+    assert len(server.conversing) == 8
+
+
 def is_plain(body: Body) -> bool:
     """Whether a request holds neither tools nor results of tools."""
     return "tools" not in body and [message["role"] for message in body["messages"]] == ["system", "user"]
@@ -130,13 +142,13 @@ def is_plain(body: Body) -> bool:
 @pytest.mark.parametrize(("last", "status"), [("A bird.", "completed"), ("", "incomplete")])
 async def test_the_last_try_is_plain(database: Path, last: str, status: str) -> None:
     """J20, J11: after two empty responses, the fallback prompt between them, one request has the system prompt and the
-    message alone. Its text is the reply; without a text the turn ends without one."""
+    message alone. Its text is the reply; without a text the turn ends with a sentence."""
     answers = [LOOK, says(), says(), says(last) if last else says()]
     async with ReplyFlowServer(answers) as server, engine_of(server, database) as engine:
         conversation = await engine.create(system="You look.")
         turn = await conversation.send("What is up there?")
 
-    assert (turn.status, turn.reply) == (status, last)
+    assert (turn.status, turn.reply) == (status, last or Texts().ending)
     assert [is_plain(body) for body in server.conversing] == [False, False, False, True]
     assert server.conversing[3]["messages"][0]["content"] == "You look."
     assert dialogue_of(server.conversing[3]) == [("user", "What is up there?")]

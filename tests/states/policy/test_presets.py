@@ -72,7 +72,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
         "transcription_note": True,
         "redact": True,
         "marker": "TOOL",
-        "texts.ending": "",
+        "empty.until_limit": True,
     },
     # Only what is said by tool is delivered, the last of it; text is the fallback; completion is claimed and verified.
     presets.explicit_response: {
