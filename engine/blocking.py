@@ -18,6 +18,7 @@ from ..states.errors import EngineClosed, EngineNotOpen
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
 from ..states.states import AnyState
+from ..states.values.messages import Approver
 from ..states.values.schedule import Schedule
 from .choices.offered_tools import OfferedTool
 from .conversation import Conversation
@@ -228,6 +229,12 @@ class BlockingConversation(_Blocking[Conversation]):
     def parent(self) -> str | None:
         """The id of the conversation whose turn started this sub-agent, or None."""
         return self._target.parent
+
+    @property
+    def approver(self) -> Approver | None:
+        """Who may decide about the call that waits for it, or None; see `Conversation.approver`."""
+        approver: Approver | None = self._portal.call(lambda: self._target.approver)
+        return approver
 
     @property
     def owner(self) -> str | None:

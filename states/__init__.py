@@ -151,6 +151,7 @@ from .values.images import Image
 from .values.inbox import Waiting
 from .values.memory import FoundText, MemoryQuery, MemoryScope
 from .values.messages import (
+    Approver,
     CrashContract,
     Heard,
     Joined,
@@ -196,7 +197,8 @@ def __dir__() -> list[str]:
 
 __all__ = ["MACHINE"]
 __all__ += ["Abort", "Act", "ActKind", "AgentMail", "AgentMessage", "Annotation", "Answer", "AnswerSubAgent"]
-__all__ += ["AnswerTypes", "Answers", "AnyEffect", "AnyEvent", "AnyState", "AskUserQuestionInput"]
+__all__ += ["AnswerTypes", "Answers", "AnyEffect", "AnyEvent", "AnyState", "Approver"]
+__all__ += ["AskUserQuestionInput"]
 __all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingApproval", "AwaitingSubAgents"]
 __all__ += ["AwaitingUserResponse"]
 __all__ += ["Book"]

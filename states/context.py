@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
@@ -114,3 +116,12 @@ class Context(Value):
             revision=event.revision,
             schedule=event.schedule,
         )
+
+
+def are_among(tools: Sequence[str] | None, of: Sequence[str] | None) -> bool:
+    """Whether whoever may use the tools `of` may use these. None stands for all tools, and `files:*` for every tool of
+    the server `files`. `Pure.`"""
+    if of is None:
+        return True
+    servers = tuple(name.removesuffix("*") for name in of if name.endswith(":*"))
+    return tools is not None and all(name in of or name.startswith(servers) for name in tools)

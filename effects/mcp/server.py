@@ -13,6 +13,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ...states.values.messages import Approver
+
 McpCrashContract = Literal["pure", "idempotent", "at_most_once"]
 """What may happen to a call that was running when the process died. A server cannot be asked what became of a call, so
 the contract `reconcile` is not among these."""
@@ -35,6 +37,7 @@ class McpTool(_McpSettings):
 
     crash: McpCrashContract | None = None
     approval: bool | None = None
+    approval_by: Approver | None = None
     timeout: Seconds | None = None
     exclusive: bool | None = None
     enabled: bool = True
@@ -60,7 +63,8 @@ class McpServer(_McpSettings):
       may a server ask the user in the middle of a call. `auto` is `legacy` where the server may ask and knows such a
       version, else `newest`.
     - `crash`: what may happen to a call that was running when the process died, as for other tools.
-    - `approval`: whether a person must approve each call.
+    - `approval`: whether a person must approve each call. `approval_by` says who may, as for other tools; where it is
+      given, each call needs approval unless `approval` of its tool says otherwise.
     - `tools`: what differs for single tools, by their names on the server.
     - `trusted`: the hints of the server count. A tool that it calls read-only is `pure`, and one that it calls
       idempotent is `idempotent`, unless `crash` or `tools` says otherwise. Its results are checked against its
@@ -81,6 +85,7 @@ class McpServer(_McpSettings):
     protocol: Literal["auto", "legacy", "newest"] = "auto"
     crash: McpCrashContract | None = None
     approval: bool = False
+    approval_by: Approver | None = None
     tools: Mapping[str, McpTool] = Field(default_factory=dict)
     trusted: bool = False
     elicitation: bool = True

@@ -53,7 +53,7 @@ NAMES: Mapping[type[Value], frozenset[str]] = {
     AgentMessage: frozenset({"origin"}),
     MessageWithdrawn: frozenset({"message_id"}),
     UserQuestionResponse: frozenset({"call_id"}),
-    ToolApproval: frozenset({"call_id"}),
+    ToolApproval: frozenset({"call_id", "by"}),
     UserCancel: frozenset({"call_id"}),
     ToolsChanged: frozenset({"tools"}),
     DetailsChanged: frozenset({"metadata"}),

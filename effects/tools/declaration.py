@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from ...states.errors import ConfigurationError
 from ...states.values.acts import ActKind
-from ...states.values.messages import CrashContract
+from ...states.values.messages import Approver, CrashContract
 from ...states.values.surrogates import encodable
 from ..application_functions import innermost
 from .approval import Approval
@@ -33,6 +33,7 @@ class ToolOptions(TypedDict, total=False):
 
     crash: CrashContract
     approval: Approval
+    approval_by: Approver
     exclusive: bool
     acts: Iterable[ActKind]
     timeout: float
@@ -74,6 +75,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `approval`: whether a person must approve each call; or a plain function that takes arguments of the call, by the
       names that they have in the tool, and returns true or false. It is asked once, when the call arrives, and must not
       wait for anything. If it fails, the call needs approval.
+    - `approval_by`: who may approve a call. With `"user"`, the default, whoever uses the conversation; with
+      `"operator"` only somebody who acts for the application, and not a user to whom a host has given no permission for
+      it (`create_app(allow={"approvals"})`). Without an `approval` every call needs one then.
     - `exclusive`: it runs alone in its round.
     - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
       (`AgentMail`), `"children"` (`SubAgents`), `"transfer"` (`Transfer`), `"question"` (`Question`). A tool that asks,
@@ -118,6 +122,8 @@ def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **option
     reconcile, name, description, schema = (options.pop(key, None) for key in _OF_ONE_TOOL)
     name = name_of(function) if name is None else name
     arguments, docstring = _arguments(function, schema, names, receives)
+    if "approval_by" in options:
+        options.setdefault("approval", True)
     if reconcile is not None:
         timeout = options.get("timeout", 60.0)
         reconcile = make_tool(reconcile, names=names, name=name, parameters=schema, timeout=timeout)

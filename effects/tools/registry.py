@@ -276,6 +276,7 @@ class ToolRegistry:
             provider_id=provider_id,
             fault=fault,
             approval=tool.needs_approval(arguments, policy),
+            approval_by=tool.approval_by,
             exclusive=tool.exclusive,
             crash=tool.crash,
             acts=tool.acts,

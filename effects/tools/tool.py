@@ -1,9 +1,9 @@
 """A function of an application that a model may call.
 
 What a model reads of it is its name, its description and its arguments. Everything else is declared: what may happen to
-a call if the process dies while it runs (`crash`), whether a person must approve it (`approval`), whether it must run
-alone (`exclusive`), what it may ask of the conversation (`acts`), how long it may take, and how much the model reads of
-its result.
+a call if the process dies while it runs (`crash`), whether a person must approve it (`approval`) and who
+(`approval_by`), whether it must run alone (`exclusive`), what it may ask of the conversation (`acts`), how long it may
+take, and how much the model reads of its result.
 
 The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as waiting
 for the user's answer or speaking to the user, and it may return only acts of the kinds that it declares.
@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, Type
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ...states.values.acts import ActKind
-from ...states.values.messages import CrashContract
+from ...states.values.messages import Approver, CrashContract
 from ..application_functions import is_coroutine_function
 from .approval import Approval, check_approval, needs_approval
 from .arguments.arguments import Arguments
@@ -61,6 +61,7 @@ class Tool(Generic[P, R]):
     function: Callable[P, R]
     crash: CrashContract = "at_most_once"
     approval: Approval = False
+    approval_by: Approver = "user"
     exclusive: bool = False
     acts: tuple[ActKind, ...] = ()
     timeout: float = 60.0
@@ -138,6 +139,12 @@ class Tool(Generic[P, R]):
         yield self.crash in contracts, f"The crash contract of {self.name} must be one of {', '.join(contracts)}."
         yield set(self.acts) <= set(kinds), f"The acts of {self.name} can only be a list of {', '.join(kinds)}."
         yield isinstance(self.exclusive, bool), f"Whether {self.name} is exclusive must be true or false."
+        approvers = get_args(Approver)
+        yield self.approval_by in approvers, f"The approval_by of {self.name} must be one of {', '.join(approvers)}."
+        yield (
+            self.approval is not False or self.approval_by == "user",
+            f"{self.name} is approved by the {self.approval_by}, so its approval cannot be false.",
+        )
         acts = ", ".join(sorted(EXCLUSIVE_ACTS.intersection(self.acts)))
         yield self.exclusive or not acts, f"{self.name} declares {acts}, so it must be declared with exclusive=True."
         yield (

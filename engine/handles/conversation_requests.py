@@ -57,26 +57,30 @@ class ConversationRequests(ScheduleRequests):
             chose_profiles=rules.chose_profiles,
         )
 
-    async def set_tools(self, tools: GivenTools | None, *, request_id: str | None = None) -> None:
+    async def set_tools(
+        self, tools: GivenTools | None, *, narrows: bool = False, request_id: str | None = None
+    ) -> None:
         """Let the conversation use these tools of the engine, and no others, from its next turn on; a turn under way
         keeps its own. None stands for all that the engine has. A tool is given by its name, or as it was given to
-        `Engine.open`.
+        `Engine.open`. With `narrows` they must be among those that the conversation has when the change arrives: so a
+        host lets a user take tools away and not bring others in.
 
         Raises `ConfigurationError` for a tool that the engine does not have, and if the rules of the conversation need
-        another one.
+        another one, and `Refused` with `wrong_state` for tools beyond those of the conversation, if it `narrows`.
         """
         given = list(tools) if isinstance(tools, Iterator) else tools
+        filled = {"from_turn"}
         try:
             names = self._host.choices.tools_after(self._loop.projection.context, given)
         except ConfigurationError:
             meant = self._host.choices.names_meant(given)
-            if await self._was_handled(ToolsChanged, request_id, {"from_turn"}, tools=meant, from_turn=1):
+            if await self._was_handled(ToolsChanged, request_id, filled, tools=meant, from_turn=1, narrows=narrows):
                 return
             raise
         for _ in range(MAX_ATTEMPTS):
             from_turn = self._loop.state.book.turn + 1
             try:
-                await self._request(ToolsChanged, request_id, {"from_turn"}, tools=names, from_turn=from_turn)
+                await self._request(ToolsChanged, request_id, filled, tools=names, from_turn=from_turn, narrows=narrows)
                 return
             except Refused as refused:
                 if refused.code != "wrong_state" or from_turn == self._loop.state.book.turn + 1:

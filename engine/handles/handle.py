@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...states.events import Event, Request
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
-from ...states.states import AnyState, Cancelling
+from ...states.states import AnyState, AwaitingApproval, Cancelling, InDoubt
+from ...states.values.messages import Approver
 from ..choices.choices import Choices
 from ..loop import Loop
 from ..projections.turn import Turn
@@ -128,6 +129,18 @@ class Handle:
     def metadata(self) -> Mapping[str, Any]:
         """What the application noted about the conversation: a copy of it."""
         return deepcopy(self._loop.projection.context.metadata)
+
+    @property
+    def approver(self) -> Approver | None:
+        """Who may decide about the call that waits for approval, or for word of whether it ran; None if none does. A
+        call is the operator's if it needs approval and its tool said so when it was made, or says so now."""
+        state = self._loop.state
+        if not isinstance(state, AwaitingApproval | InDoubt):
+            return None
+        call, context = state.call, self._loop.projection.context
+        tool, _ = self._host.choices.registry.find_in(context, state.book.turn, call.name)
+        is_operators = call.approval_by == "operator" or (tool is not None and tool.approval_by == "operator")
+        return "operator" if call.approval and is_operators else "user"
 
     async def _request(
         self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object

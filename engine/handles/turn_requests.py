@@ -133,17 +133,21 @@ class TurnRequests(Handle):
         note: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         *,
+        by: str | None = None,
         request_id: str | None = None,
         wait: bool = True,
     ) -> Turn:
         """Allow or deny the call that waits for approval, and wait as `send` does.
 
-        A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. Raises `Refused`
-        with `wrong_state` unless this call waits, and `InvalidInput`, naming the fields, for arguments that its tool
-        refuses: the call goes on waiting.
+        A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. `by` is who
+        decided, as the application names its users: it stands in the log. Whether they may decide is for the caller to
+        check: `conversation.approver` is `"operator"` where the tool leaves it to nobody else.
+
+        Raises `Refused` with `wrong_state` unless this call waits, and `InvalidInput`, naming the fields, for arguments
+        that its tool refuses: the call goes on waiting.
         """
         handled = await self._request(
-            ToolApproval, request_id, call_id=call_id, allowed=allowed, note=note or "", arguments=arguments
+            ToolApproval, request_id, call_id=call_id, allowed=allowed, note=note or "", arguments=arguments, by=by
         )
         return await self._turn(handled, wait=wait)
 

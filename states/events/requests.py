@@ -199,13 +199,15 @@ class UserQuestionResponse(Request):
 
 
 class ToolApproval(Request):
-    """A person allows or denies a call. `arguments`, if given, replace those that the model wrote."""
+    """A person allows or denies a call. `arguments`, if given, replace those that the model wrote. `by` is who decided,
+    as the application names its users; None if it did not say."""
 
     type: Literal["tool_approval"] = "tool_approval"
     call_id: Text
     allowed: bool
     note: Text = Field(default="", max_length=2000)
     arguments: Block | None = None
+    by: Owner | None = None
 
     @property
     def raw_arguments(self) -> str | None:
@@ -239,11 +241,12 @@ class PolicyChanged(_BringsRules):
 
 class ToolsChanged(Request):
     """The conversation may use other tools from its next turn on, whose number is `from_turn`. None stands for all
-    tools that the engine has."""
+    tools that the engine has. A change that `narrows` is refused unless the conversation has all of them."""
 
     type: Literal["tools_changed"] = "tools_changed"
     tools: tuple[Text, ...] | None
     from_turn: int = Field(ge=1)
+    narrows: bool = False
 
 
 class DetailsChanged(Request):

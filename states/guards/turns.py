@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..context import Context
+from ..context import Context, are_among
 from ..events import EffectFailed, Event, ProfileTransferred, Resumed, ToolsChanged
 from ..policy.policy import Policy, Recent
 from ..state import Busy, InFlight, State
@@ -30,8 +30,11 @@ def may_search(turn: TurnRecord, policy: Policy) -> bool:
 
 
 def starts_next_turn(step: StepBuilder[State], event: ToolsChanged, context: Context) -> bool:
-    """The change of tools begins with the turn after the newest one, so it leaves the turn under way alone."""
-    return event.from_turn == step.turns + 1
+    """The change of tools begins with the turn after the newest one, so it leaves the turn under way alone. One that
+    `narrows` brings no tool that the conversation does not have."""
+    if event.from_turn != step.turns + 1:
+        return False
+    return not event.narrows or are_among(event.tools, context.tools_in(event.from_turn))
 
 
 def knows_profile(step: StepBuilder[State], event: ProfileTransferred, context: Context) -> bool:

@@ -30,6 +30,9 @@ at_most_once: it never runs twice.
 REPEATABLE: frozenset[CrashContract] = frozenset({"pure", "idempotent"})
 """The contracts under which such a call runs again without a question."""
 
+Approver = Literal["user", "operator"]
+"""Who may allow a call: whoever uses the conversation, or only somebody who acts for the application."""
+
 Stopped = Literal["cancelled", "denied"]
 """Why a call has no result of its own although nothing failed: the turn was cancelled, or nobody allowed the call."""
 
@@ -130,7 +133,7 @@ class ToolCall(Value):
 
     `call_id` is unique in the conversation. `provider_id` is the id that the provider gave, which may repeat.
     `raw_arguments` is the JSON text as the model wrote it, which is stored as `arguments`. A call with a `fault` never
-    runs: the fault is its result. A call with `approval` runs only if a person allows it.
+    runs: the fault is its result. A call with `approval` runs only if a person allows it, and `approval_by` says who.
     """
 
     call_id: Text = Field(min_length=1)
@@ -139,6 +142,7 @@ class ToolCall(Value):
     provider_id: Text = ""
     fault: Text | None = None
     approval: bool = False
+    approval_by: Approver = "user"
     exclusive: bool = False
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()

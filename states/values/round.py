@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .acts import ActKind
 from .children import Child
-from .messages import CrashContract, Heard, Made, ToolCall
+from .messages import Approver, CrashContract, Heard, Made, ToolCall
 from .part import Part, changed, make_part
 
 
@@ -21,6 +21,7 @@ class RoundCall(Part):
     name: str
     seq: int
     approval: bool = False
+    approval_by: Approver = "user"
     exclusive: bool = False
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()
@@ -40,6 +41,7 @@ class RoundCall(Part):
                 "name": call.name,
                 "seq": seq,
                 "approval": call.approval,
+                "approval_by": call.approval_by,
                 "exclusive": call.exclusive,
                 "crash": call.crash,
                 "acts": call.acts,

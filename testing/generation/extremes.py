@@ -187,6 +187,7 @@ _ODD_TOOLS = tuple(
         fault=fault,
         crash=crash,
         approval=crash in ("at_most_once", "reconcile"),
+        approval_by="operator" if crash == "reconcile" else "user",
     )
     for alone, acts, fault, crash in product(
         (False, True), ((), ("question",), ACTS), (None, "", "There is no such tool"), get_args(CrashContract)

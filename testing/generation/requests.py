@@ -114,6 +114,7 @@ def _approval(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fi
         "allowed": chance.probably(0.7),
         "note": vocabulary.text(chance, ""),
         "arguments": vocabulary.arguments(chance),
+        "by": vocabulary.title(chance),
     }
 
 
@@ -138,7 +139,8 @@ def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fiel
 def _tools(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     newest = 0 if state is None else state.book.turn
     from_turn = 1 + newest + (chance.below(2) if vocabulary.odd(chance) else 0)
-    return {"tools": vocabulary.tools(chance), "from_turn": from_turn}
+    tools = vocabulary.tools(chance)
+    return {"tools": tools, "from_turn": from_turn, "narrows": bool(tools) and vocabulary.odd(chance)}
 
 
 def _details(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:

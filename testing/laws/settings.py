@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...states.context import are_among
 from ...states.effects import RequestLlm
 from ...states.events import (
     DetailsChanged,
@@ -43,9 +44,11 @@ def keeps_tools_of_turns(history: History) -> None:
     turn = newest.before.book.turn
     before, after = newest.context.tools_in(turn), history.context.tools_in(turn)
     require(before == after, "the tools of the newest turn changed", history)
+    had, has = newest.context.tools_in(turn + 1), history.context.tools_in(turn + 1)
     if not isinstance(newest.event, ToolsChanged):
-        kept = newest.context.tools_in(turn + 1) == history.context.tools_in(turn + 1)
-        require(kept, "the tools of the next turn changed without being asked to", history)
+        require(had == has, "the tools of the next turn changed without being asked to", history)
+    elif newest.event.narrows:
+        require(are_among(has, had), "a change that narrows brought in a tool", history)
 
 
 def wakes_by_its_schedule(history: History) -> None:

@@ -17,6 +17,7 @@ from ....states.states import (
     RetryWaiting,
     State,
 )
+from ....states.values.messages import Approver
 from ....states.values.questions import UserQuestion
 from .data import data_of
 from .message_view import arguments_data
@@ -53,8 +54,9 @@ class StateView:
     While a model is asked, `request` is the id of that request, `attempt` counts the requests to this `model`; while
     the next attempt is waited for, it is `due` at that moment (ISO 8601). `questions` and `call_id` are set while the
     turn waits for an answer, also to what a sub-agent asks; `call_id`, `name` and `arguments` while it waits for a
-    person to approve that call, or to say whether it ran. `raw_arguments` is set where the model did not write a JSON
-    object. A failure has a `kind` and a `sentence` for people.
+    person to approve that call, or to say whether it ran; `approval_by` is `operator` where nobody else may approve it.
+    `raw_arguments` is set where the model did not write a JSON object. A failure has a `kind` and a `sentence` for
+    people.
     """
 
     type: StateType
@@ -68,6 +70,7 @@ class StateView:
     name: str | None = None
     arguments: dict[str, Any] | None = None
     raw_arguments: str | None = None
+    approval_by: Approver = "user"
     kind: str | None = None
     sentence: str | None = None
     inbox: tuple[str, ...] = ()
@@ -116,5 +119,6 @@ def _asked_of_person(state: State, transcript: Transcript) -> dict[str, Any]:
         return {"questions": asked.questions, "call_id": asked.call_id}
     if isinstance(state, AwaitingApproval | InDoubt):
         call = state.call
-        return {"call_id": call.call_id, "name": call.name, **arguments_data(transcript.call(call.call_id))}
+        shown = {"call_id": call.call_id, "name": call.name, "approval_by": call.approval_by}
+        return shown | arguments_data(transcript.call(call.call_id))
     return {}

@@ -97,7 +97,9 @@ def _answers(event: UserQuestionResponse) -> str:
 
 
 def _approval(event: ToolApproval) -> str:
-    return "allowed" if event.allowed else f"denied: {event.note}" if event.note else "denied"
+    decision = "allowed" if event.allowed else "denied"
+    who = "" if event.by is None else f" by {event.by}"
+    return f"{decision}{who}: {event.note}" if event.note and not event.allowed else f"{decision}{who}"
 
 
 def _response(event: LlmResponse) -> str:

@@ -67,6 +67,19 @@ class TestOffering:
         }
         assert [tool.needs_approval("{}", Policy()) for tool in tools.values()] == [True, False]
 
+    def test_who_approves_is_in_the_settings(self) -> None:
+        """Where it is said who approves, each call needs approval, except those of a tool that is exempt."""
+        own = {"read": McpTool(approval=False), "rm": McpTool(approval_by="operator"), "ls": McpTool(approval=True)}
+        server = McpServer(command="x", tools=own)
+        strict = McpServer(command="x", tools=own, approval_by="operator")
+        listing = [listed(name) for name in ("read", "write", "rm", "ls")]
+
+        def approvals(of: McpServer) -> list[tuple[object, str]]:
+            return [(tool.approval, tool.approval_by) for tool in offered(*listing, server=of).values()]
+
+        assert approvals(server) == [(False, "user"), (False, "user"), (True, "operator"), (True, "user")]
+        assert approvals(strict) == [(False, "user"), *[(True, "operator")] * 3]
+
     def test_only_a_server_that_may_ask_has_exclusive_tools(self) -> None:
         """Other calls may run at the same time."""
         assert not offered(listed("read"), server=McpServer(command="x", elicitation=False))["files:read"].exclusive

@@ -565,8 +565,8 @@ class TestRefusals:
             ({"max_results": 3}, "tool has no option called max_results. Did you mean max_result?"),
             (
                 {"zzz": 1},
-                "tool has no option called zzz. Known: acts, approval, crash, description, errors, exclusive, "
-                "max_result, name, parameters, reconcile, timeout.",
+                "tool has no option called zzz. Known: acts, approval, approval_by, crash, description, errors, "
+                "exclusive, max_result, name, parameters, reconcile, timeout.",
             ),
             ({"description": 3}, "The description of text must be a text."),
             ({"exclusive": "no"}, "Whether text is exclusive must be true or false."),

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, InvalidInput, Policy, Refused, Turn, tool
+from turnwise import ConfigurationError, Conversation, Engine, InvalidInput, Policy, Refused, Turn, tool, tools_of
+from turnwise.states import ToolApproval
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Watcher, assert_paired, results, until
@@ -192,3 +194,107 @@ async def test_tools_run_side_by_side(database: Path) -> None:
 
         assert most == 3
         assert results(await conversation.transcript()) == ["done 0", "done 1", "done 2"]
+
+
+class TestWhoDecides:
+    """A tool may leave the approval of its calls to the operator."""
+
+    async def test_who_decided_is_in_the_log(self, held: tuple[Conversation, Turn]) -> None:
+        """As the application names its users; a decision that is sent again says the same."""
+        conversation, turn = held
+        call_id = turn.call_id or ""
+        await conversation.approve(call_id, True, by="ann@example.org", request_id="once")
+        again = await conversation.approve(call_id, True, by="ann@example.org", request_id="once")
+        with pytest.raises(Refused) as refused:
+            await conversation.approve(call_id, True, by="bob", request_id="once")
+
+        decisions = [entry.event.by for entry in await conversation.events() if isinstance(entry.event, ToolApproval)]
+        assert decisions == ["ann@example.org"]
+        assert (again.status, refused.value.code) == ("completed", "event_id_reused")
+
+    async def test_it_stays_with_secrets_removed(self, database: Path) -> None:
+        """It is a name, as that of the owner is, although it may look like an address."""
+        llm = ScriptedLlm([call("pay", amount=5), reply("Done.")])
+        async with Engine.open(database, model=llm, tools=[pay]) as engine:
+            conversation = await engine.create(policy=Policy(redact=True))
+            turn = await conversation.send("Pay")
+            await conversation.approve(turn.call_id or "", True, "Call 555-0100", by="ann@example.org")
+            (event,) = [one.event for one in await conversation.events() if isinstance(one.event, ToolApproval)]
+
+        assert (event.by, event.note == "Call 555-0100") == ("ann@example.org", False)
+
+    async def test_the_operators_call_is_known_as_such(self, database: Path) -> None:
+        """By the handle, the state that watchers see, the turn and the log; also after a restart with a tool that
+        declares it no longer. Any decision of the application counts."""
+        llm = ScriptedLlm([call("refund", amount=5)])
+        async with Engine.open(database, model=llm, tools=[tool(approval_by="operator")(refund)]) as engine:
+            conversation = await engine.create()
+            assert conversation.approver is None
+            turn = await conversation.send("Refund")
+            shown = (await conversation.view()).data["data"]["approval_by"]
+            assert (conversation.approver, shown, turn.data["call"]["approval_by"]) == ("operator",) * 3
+        async with Engine.open(
+            database, model=ScriptedLlm([reply("Done.")]), tools=[tool(approval=True)(refund)]
+        ) as engine:
+            conversation = await engine.get(conversation.id)
+            approver = conversation.approver
+            done = await conversation.approve(turn.call_id or "", True, by="clerk")
+            replayed = await conversation.replay()
+
+        assert (approver, done.reply, replayed.divergence) == ("operator", "Done.", None)
+
+    async def test_a_call_becomes_the_operators(self, database: Path) -> None:
+        """If its tool says so by now: of what was stored and what is declared, the stricter holds."""
+        llm = ScriptedLlm([call("refund", amount=5)])
+        async with Engine.open(database, model=llm, tools=[tool(approval=True)(refund)]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Refund")
+            assert conversation.approver == "user"
+        async with Engine.open(database, tools=[tool(approval_by="operator")(refund)]) as engine:
+            assert (await engine.get(conversation.id)).approver == "operator"
+
+    def test_every_way_of_declaring_a_tool_knows_it(self) -> None:
+        """Alone it means that every call needs approval; a function may still say which calls do."""
+
+        class Desk:
+            @tool(approval_by="operator")
+            def pay(self, amount: int) -> str:
+                """Pay."""
+                return "paid"
+
+            def refund(self, amount: int) -> str:
+                """Refund."""
+                return "refunded"
+
+        schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+        declared = [
+            tool(refund, approval_by="operator"),
+            tool(refund, parameters=schema, approval_by="operator"),
+            *tools_of(Desk(), approval_by="operator"),
+        ]
+        large = tool(refund, approval=lambda amount: amount > 100, approval_by="operator")
+
+        assert [(one.approval, one.approval_by) for one in declared] == [(True, "operator")] * 4
+        assert [large.needs_approval(f'{{"amount": {amount}}}', Policy()) for amount in (5, 500)] == [False, True]
+
+    @pytest.mark.parametrize(
+        ("options", "sentence"),
+        [
+            ({"approval_by": "owner"}, "The approval_by of refund must be one of user, operator."),
+            (
+                {"approval": False, "approval_by": "operator"},
+                "refund is approved by the operator, so its approval cannot be false.",
+            ),
+        ],
+    )
+    def test_a_contradiction_is_refused(self, options: Any, sentence: str) -> None:
+        """When the tool is declared."""
+        with pytest.raises(ConfigurationError) as refused:
+            tool(refund, **options)
+
+        assert refused.value.sentence == sentence
+
+
+def refund(amount: int) -> str:
+    """Refund."""
+    return f"refunded {amount}"

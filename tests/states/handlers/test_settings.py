@@ -61,6 +61,21 @@ class TestInEveryState:
 
         assert refused.value.code == "wrong_state"
 
+    def test_a_change_that_narrows_brings_no_tool(self, play: Callable[[], Conversation]) -> None:
+        """Whatever the conversation has when the change arrives: it may lose tools, also of a server, and win none."""
+        conversation = play()
+        following = conversation.state.book.turn + 1
+        narrowing: dict[str, Any] = {"from_turn": following, "narrows": True}
+
+        conversation.happens(ToolsChanged, tools=("look", "files:*"), **narrowing)
+        for tools in (None, ("look", "pay"), ("*",), ("other:*",), ("files",)):
+            with pytest.raises(Refused) as refused:
+                conversation.happens(ToolsChanged, tools=tools, **narrowing)
+            assert refused.value.code == "wrong_state"
+        conversation.happens(ToolsChanged, tools=("files:read",), **narrowing)
+
+        assert conversation.history.context.tools_in(following) == ("files:read",)
+
     def test_title_and_metadata_change_on_their_own(self, play: Callable[[], Conversation]) -> None:
         """What is not given stays as it was."""
         conversation = play()

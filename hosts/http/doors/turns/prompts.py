@@ -17,6 +17,8 @@ def prompt_of(turn: Turn) -> str | None:
             return "\n\n".join(map(question_text, questions))
         case WaitsForApproval(call=call):
             arguments = json.dumps(call.arguments, ensure_ascii=False)
+            if call.approval_by == "operator":
+                return f"An operator decides whether the tool {call.name} may run with {arguments}. [{call.call_id}]"
             return f'May the tool {call.name} run with {arguments}? Answer "yes" or "no". [{call.call_id}]'
         case WaitsForResolution(call=call):
             arguments = json.dumps(call.arguments, ensure_ascii=False)
