@@ -6,8 +6,10 @@ the user did, and waits again for the function to ask or to end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...states.policy.policy import Policy
 from ...states.values.messages import ToolResult
@@ -22,6 +24,10 @@ from .outcomes import ToolOutcome, error_result, outcome_of
 from .progress import Progress
 from .result_length import MAX_RESULT
 from .tool import AnyTool
+
+LONG_ARGUMENTS = 10_000
+"""The most characters of arguments that are checked in the event loop. Longer ones take up to a second, so they are
+checked in a thread, while other conversations go on."""
 
 _POLICY = Policy()
 _MAY_NOT_ASK = "may not ask the user while it runs: it must be declared with exclusive=True."
@@ -73,7 +79,7 @@ class ToolRun:
         """Run the tool with these arguments until it ends or asks the user. `context` makes the context of the call,
         which most functions do not take."""
         try:
-            arguments = self._read(arguments_json, context)
+            arguments = await self._read(arguments_json, context)
         except InvalidArguments as invalid:
             return error_result(invalid.sentence)
         except NothingToSay:
@@ -81,13 +87,15 @@ class ToolRun:
         self._function = FunctionCall(self._tool, arguments)
         return await self._advance()
 
-    def _read(self, arguments_json: str, context: Callable[[], ToolContext]) -> dict[str, object]:
+    async def _read(self, arguments_json: str, context: Callable[[], ToolContext]) -> dict[str, object]:
         declared = self._tool.arguments.under(self._policy)
-        if not declared.takes_context:
-            return declared.values(arguments_json)
-        given = context()
-        self._progress.show = given.progress
-        return declared.read(arguments_json, replace(given, progress=self._progress, asking=self._asking))
+        read = partial(declared.values, arguments_json)
+        if declared.takes_context:
+            given = context()
+            self._progress.show = given.progress
+            own = replace(given, progress=self._progress, asking=self._asking)
+            read = partial(declared.read, arguments_json, own)
+        return await asyncio.to_thread(read) if len(arguments_json) > LONG_ARGUMENTS else read()
 
     async def resume(self, answers: Answers, show: Callable[[str], None]) -> ToolOutcome | Suspended:
         """Pass on what the user did, and go on until the call ends or asks again. `show` shows its progress."""

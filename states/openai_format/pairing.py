@@ -15,12 +15,12 @@ from .writing import NO_RESULT
 
 @dataclass
 class Entry:
-    """A message, its place in the list that was given, and the results of its calls."""
+    """A message, its place in the list that was given, the results of its calls, and those that have none so far."""
 
     place: int
     fields: dict[str, Any]
     results: list[Entry] = field(default_factory=list)
-    unanswered: deque[_OpenCall] = field(default_factory=deque)
+    unanswered: _OpenCalls = field(default_factory=lambda: _OpenCalls())
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,46 @@ class _OpenCall:
     given_id: str
     call_id: str
     name: str
+
+
+class _OpenCalls:
+    """The calls of a message that have no result so far. Each is found and removed at a cost that does not grow with
+    their number, in whatever order the results come."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _OpenCall] = {}
+        """By the ids that they have now, in the order of the message."""
+        self._in_order: deque[_OpenCall] = deque()
+        self._with_id: dict[str, deque[_OpenCall]] = {}
+        self._with_name: dict[str, deque[_OpenCall]] = {}
+
+    def __iter__(self) -> Iterator[_OpenCall]:
+        return iter(self._calls.values())
+
+    def add(self, call: _OpenCall) -> None:
+        """Add a call behind the others."""
+        self._calls[call.call_id] = call
+        self._in_order.append(call)
+        self._with_id.setdefault(call.given_id, deque()).append(call)
+        self._with_name.setdefault(call.name, deque()).append(call)
+
+    def take_with_id(self, given_id: str) -> _OpenCall | None:
+        """Remove and return the first call that had this id, or None."""
+        return self._take(self._with_id.get(given_id))
+
+    def take_with_name(self, name: object) -> _OpenCall | None:
+        """Remove and return the first call of the tool with this name, or else the first of all; None if there is
+        none."""
+        named = self._with_name.get(name) if isinstance(name, str) else None
+        return self._take(named) or self._take(self._in_order)
+
+    def _take(self, candidates: deque[_OpenCall] | None) -> _OpenCall | None:
+        """Remove and return the first of the candidates that is open; those before it were taken by another way."""
+        while candidates:
+            call = candidates.popleft()
+            if self._calls.pop(call.call_id, None) is not None:
+                return call
+        return None
 
 
 def arranged(entries: Iterable[Entry], repairs: Repairs) -> Iterator[Entry]:
@@ -68,7 +108,7 @@ class _Rounds:
         for call in entry.fields.get("tool_calls") or ():
             given_id, name = id_in(call, "id", report), call["function"]["name"]
             call["id"] = self._ids.assign(given_id, entry.place, report)
-            entry.unanswered.append(_OpenCall(given_id, call["id"], name))
+            entry.unanswered.add(_OpenCall(given_id, call["id"], name))
             self._latest[given_id] = entry
             self.newest = entry
 
@@ -77,7 +117,7 @@ class _Rounds:
         report = partial(self._repairs.add, entry.place)
         given_id = id_in(entry.fields, "tool_call_id", report)
         caller = self._latest.get(given_id) if given_id else self.newest
-        call = None if caller is None else self._call_for(caller, given_id, entry.fields.get("name"))
+        call = None if caller is None else _take_call(caller, given_id, entry.fields.get("name"))
         if caller is None or call is None:
             what = f"the call {quoted(given_id)}" if given_id else "no call"
             report(f"A result of {what}, which waits for none, was left out.")
@@ -86,16 +126,8 @@ class _Rounds:
             report(f"A result without tool_call_id was taken as that of the call {quoted(call.call_id)}.")
         if not is_in_place or caller is not self.newest:
             report(f"The result of the call {quoted(call.call_id)} was moved behind the message with the call.")
-        caller.unanswered.remove(call)
         entry.fields["tool_call_id"] = call.call_id
         caller.results.append(entry)
-
-    def _call_for(self, caller: Entry, given_id: str, name: object) -> _OpenCall | None:
-        """Return the call to which a result belongs: the first with its id, or, if it has none, with its name."""
-        if given_id:
-            return next((call for call in caller.unanswered if call.given_id == given_id), None)
-        named = (call for call in caller.unanswered if call.name == name)
-        return next(named, None) or next(iter(caller.unanswered), None)
 
     def add_missing_results(self, entry: Entry) -> None:
         """Add a result that says so for each call that has none."""
@@ -106,4 +138,8 @@ class _Rounds:
             self._repairs.add(entry.place, sentence)
             fields = {"role": "tool", "tool_call_id": call.call_id, "content": NO_RESULT}
             entry.results.append(Entry(entry.place, fields))
-        entry.unanswered.clear()
+
+
+def _take_call(caller: Entry, given_id: str, name: object) -> _OpenCall | None:
+    """Take the call to which a result belongs: the first with its id, or, if it has none, with its name."""
+    return caller.unanswered.take_with_id(given_id) if given_id else caller.unanswered.take_with_name(name)

@@ -22,6 +22,11 @@ def ignore_token(token: Token) -> None:
     """Do nothing with the token."""
 
 
+MAX_CALLS = 1_000
+"""The most calls of one answer. More than any model makes; each step of a round stores what is left of it, so the cost of
+a round grows with the square of its calls."""
+
+
 class ModelCaller:
     """Asks the models of an engine. `find` returns the model of a name.
 
@@ -42,6 +47,8 @@ class ModelCaller:
             raise make_failure("timeout", request.model, f"no answer within {self._limit.seconds:g} s") from None
         if not isinstance(answer, ModelAnswer):
             raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
+        if len(answer.tool_calls) > MAX_CALLS:
+            raise make_failure("malformed_response", request.model, f"it makes more than {MAX_CALLS:,} calls at once")
         return answer
 
 

@@ -19,6 +19,9 @@ from .schema_validator import SchemaError, Validator
 _MAX_FAULTS = 5
 """How many faults a sentence tells. Chosen so that a model reads all of them."""
 
+_MAX_ERRORS = 50
+"""How many errors are looked at: each of ten thousand names may have the same fault."""
+
 _WANTED = {
     "type": "Input should be of the type {}",
     "enum": "Input should be one of {}",
@@ -59,7 +62,7 @@ def describe_schema_faults(validator: Validator, data: dict[str, Any]) -> str | 
 def _faults(validator: Validator, data: dict[str, Any]) -> Iterator[str]:
     """Yield each fault once, in the order of the schema."""
     told: set[str] = set()
-    for error in validator.iter_errors(data):
+    for error in islice(validator.iter_errors(data), _MAX_ERRORS):
         for fault in _describe(_deepest(error)):
             if fault not in told:
                 told.add(fault)
@@ -102,5 +105,5 @@ def _extra(error: SchemaError) -> list[str]:
 
 
 def _written(wanted: Any) -> str:
-    values = wanted if isinstance(wanted, list) else [wanted]
+    values = wanted[:MAX_QUOTED] if isinstance(wanted, list) else [wanted]  # each has at least one character
     return shortened(", ".join(json.dumps(value, ensure_ascii=False) for value in values), MAX_QUOTED)

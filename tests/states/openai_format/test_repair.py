@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,7 @@ from turnwise.states.openai_format.writing import NO_RESULT
 from turnwise.states.values.history import effects_taken
 from turnwise.states.values.images import MAX_IMAGES, MAX_TOGETHER
 
+from ...support.operations import LINEAR, growth
 from ...support.pictures import PNG, data_url, padded_png
 from ...support.scenarios.openai_histories import (
     Given,
@@ -538,3 +540,34 @@ class TestWhatIsHandedOver:
         messages[0]["tool_calls"][0]["id"] = "b"
 
         assert as_given(history.messages) == before
+
+
+def _with_reversed_results(count: int) -> list[Given]:
+    ids = [f"c{number}" for number in range(count)]
+    return [calling(*ids), *(result(call_id) for call_id in reversed(ids))]
+
+
+def _with_results_at_the_end(count: int) -> list[Given]:
+    ids = [f"c{number}" for number in range(count)]
+    return [*(calling(call_id) for call_id in ids), *(result(call_id) for call_id in ids)]
+
+
+def _with_results_by_name(count: int) -> list[Given]:
+    calls = [call for number in range(count) for call in calling("", name=f"t{number}")["tool_calls"]]
+    results = [{"role": "tool", "name": f"t{count - number}", "content": "Sakura"} for number in range(count)]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+
+
+def _with_one_id(count: int) -> list[Given]:
+    return [calling(*["c"] * count), *[result("c")] * count]
+
+
+class TestCost:
+    """A history comes from outside, so a longer one costs as much more as it is longer."""
+
+    @pytest.mark.parametrize(
+        "made", [_with_reversed_results, _with_results_at_the_end, _with_results_by_name, _with_one_id]
+    )
+    def test_it_grows_as_the_history_does(self, made: Callable[[int], list[Given]]) -> None:
+        """In whatever order the results stand, and however they name their calls."""
+        assert growth(made, repair_history, 150) < LINEAR

@@ -8,6 +8,7 @@ import functools
 import json
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import ConfigurationError, ToolContext, tool
+from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
 from turnwise.effects.tools.question import Question
 from turnwise.effects.tools.tool import AnyTool
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
+from ....support.operations import LINEAR, growth
 from ....support.tools import error, outcome_of, resolve_call
 
 SCHEMA: dict[str, Any] = {
@@ -145,7 +148,7 @@ class TestTheSchema:
         parts = {"$defs": {**doubling, "d40": {}}, "type": "object"}
         first = {"$ref": "#/$defs/d0"}
 
-        with pytest.raises(ConfigurationError, match="refers to itself without an end"):
+        with pytest.raises(ConfigurationError, match="takes too long to check"):
             made({**parts, "allOf": [first]})
         assert (
             fault({"a": 1}, {**parts, "properties": {"a": first}})
@@ -439,3 +442,83 @@ class TestFunctions:
         )
 
         assert await outcome_of(asks) == question
+
+
+def _anchored(count: int) -> dict[str, Any]:
+    """A schema whose parts have names, and refer to each other by them."""
+    parts = {f"d{number}": {"$anchor": f"a{number}"} for number in range(count)}
+    return {"type": "object", "$defs": parts, "properties": {f"p{n}": {"$ref": f"#a{n}"} for n in range(count)}}
+
+
+def _addressed(count: int) -> dict[str, Any]:
+    """A schema whose parts have addresses."""
+    address = "https://example.com/{}"
+    parts = {f"d{number}": {"$id": address.format(number)} for number in range(count)}
+    properties = {f"p{number}": {"$ref": address.format(number)} for number in range(count)}
+    return {"type": "object", "$defs": parts, "properties": properties}
+
+
+def _listing(count: int) -> dict[str, Any]:
+    """A schema of an older dialect, whose lists of values must not repeat one."""
+    values = [{"number": number} for number in range(count)]
+    dialect = "http://json-schema.org/draft-04/schema#"
+    return {"$schema": dialect, "type": "object", "properties": {"one": {"enum": values}}}
+
+
+def _nested(count: int) -> dict[str, Any]:
+    """A schema that looks for unevaluated properties at each of its levels."""
+    nested: dict[str, Any] = {"type": "object", "unevaluatedProperties": False}
+    for _ in range(count):
+        nested = {"type": "object", "unevaluatedProperties": False, "allOf": [nested]}
+    return nested
+
+
+_NAMES_OUT_OF_A_LIST = {"type": "object", "propertyNames": {"enum": [f"known{number}" for number in range(2_000)]}}
+
+
+class TestCost:
+    """Schemas and arguments come from outside, so what it costs to check them is bounded."""
+
+    @pytest.mark.parametrize("made", [_anchored, _addressed, _listing])
+    def test_that_of_a_schema_grows_as_the_schema_does(self, made: Callable[[int], dict[str, Any]]) -> None:
+        """Whatever its parts are called."""
+        assert growth(made, lambda schema: tool(everything, parameters=schema), 40) < LINEAR
+
+    def test_that_of_arguments_grows_as_they_do(self) -> None:
+        """Also where each of their names is looked for in a long list, and none is in it."""
+        arguments = tool(everything, parameters=_NAMES_OUT_OF_A_LIST).arguments
+
+        def refuse(text: str) -> None:
+            with pytest.raises(InvalidArguments, match="should be one of"):
+                arguments.values(text)
+
+        assert growth(lambda count: json.dumps(dict.fromkeys(map(str, range(count)))), refuse, 100) < LINEAR
+
+    def test_a_check_that_takes_too_long_is_given_up(self) -> None:
+        """The model is told that the arguments could not be checked, and the tool does not run."""
+        alternatives = {"anyOf": [{"type": "array"} for _ in range(500)]}
+        arguments = tool(everything, parameters={"type": "object", "propertyNames": alternatives}).arguments
+
+        with pytest.raises(InvalidArguments, match="could not be checked"):
+            arguments.values(json.dumps(dict.fromkeys(map(str, range(100)), 1)))
+
+    def test_a_schema_that_takes_too_long_is_refused(self) -> None:
+        """Each level looks once more at all those below it."""
+        with pytest.raises(ConfigurationError, match="takes too long to check"):
+            tool(everything, parameters=_nested(60))
+
+    def test_parts_in_another_dialect_are_counted_too(self) -> None:
+        """A part that names its dialect is checked as the whole is."""
+        doubling = {f"d{level}": {"allOf": 2 * [{"$ref": f"#/$defs/d{level + 1}"}]} for level in range(40)}
+        dialect = "https://json-schema.org/draft/2020-12/schema"
+        first = {"$schema": dialect, "$ref": "#/$defs/d0"}
+        parameters = {"type": "object", "$defs": {**doubling, "d40": {}}, "properties": {"deep": first}}
+        arguments = tool(everything, parameters=parameters).arguments
+
+        with pytest.raises(InvalidArguments, match="could not be checked"):
+            arguments.values('{"deep": 1}')
+
+    def test_an_address_that_is_none_is_a_fault_of_the_schema(self) -> None:
+        """It is refused in a sentence, like every other fault."""
+        with pytest.raises(ConfigurationError, match="The parts of the schema of everything cannot be looked up"):
+            tool(everything, parameters=schema(day={"$id": "http://[day"}))
