@@ -36,4 +36,4 @@ def growth(made: Callable[[int], T], function: Callable[[T], object], size: int)
 
 
 LINEAR = 5.5
-"""More than the growth of a linear function, whose sorting and hashing cost a little, and less than half of a square's."""
+"""More than the growth of a linear function, whose sorting costs a little, and less than half of that of a square."""

@@ -23,8 +23,8 @@ def ignore_token(token: Token) -> None:
 
 
 MAX_CALLS = 1_000
-"""The most calls of one answer. More than any model makes; each step of a round stores what is left of it, so the cost of
-a round grows with the square of its calls."""
+"""The most calls of one answer. More than any model makes; each step of a round stores what is left of it, so the cost
+of a round grows with the square of its calls."""
 
 
 class ModelCaller:
