@@ -129,7 +129,7 @@ def _check_valid(dialect: Any, schema: Schema, name: str) -> None:
 @cache
 def _checks_of_schemas(dialect: Any) -> _BoundedValidator:
     """The validator for schemas of this dialect, which is described by a schema itself."""
-    from jsonschema_specifications import REGISTRY
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
     checking = _bounded(dialect, ())
     described = {keyword: value for keyword, value in dialect.META_SCHEMA.items() if keyword != "$schema"}
