@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b32encode
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import count
@@ -32,6 +33,9 @@ LONGEST_ID = 200
 NEW_ID = r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}"
 """The pattern of the ids that an application may choose. They can stand in a URL as they are, and hold no slash: that
 is in the ids of sub-agents, which are longer than those of the conversations that start them."""
+
+OWNED_ID = rf"{NEW_ID}(?:~[a-z2-7]{{16}})?"
+"""The pattern of the ids that an engine takes: those, and what `owned_id` makes of them."""
 
 ID = "event_id"
 """The field that hosts know as `message_id` if it is that of a message, and otherwise as `request_id`."""
@@ -83,12 +87,34 @@ def checked_new_id(conversation_id: str) -> str:
     """Return an id that an application may choose for a new conversation. Raises `InvalidInput`."""
     if not isinstance(conversation_id, str):
         raise InvalidInput("The id of a conversation is a text.")
-    if re.fullmatch(NEW_ID, conversation_id) is None:
+    if re.fullmatch(OWNED_ID, conversation_id) is None:
         raise InvalidInput(
             "The id of a new conversation has 1 to 100 characters: letters, digits and . _ : @ ~ -, first a letter or a"
             " digit."
         )
     return conversation_id
+
+
+def owned_id(owner: str, chosen: str) -> str:
+    """Return the id under which the conversation is stored that this owner calls `chosen`, over HTTP with `owner=`.
+
+    Ids are unique in a store. If two owners could take each other's, one would learn from a refusal which ids the other
+    has, or keep the other from using them; so a mark of the owner follows the name: a digest of 80 bits. Nobody can
+    choose an id that ends in the mark of another one. An id that has the mark already is returned as it is. `Pure.`
+    """
+    name, slash, number = chosen.partition("/")  # a number of sub-agents follows the id of their conversation
+    return f"{name.removesuffix(_mark(owner))}{_mark(owner)}{slash}{number}"
+
+
+def chosen_id(owner: str, stored: str) -> str:
+    """Return what this owner calls the conversation that is stored under this id. `Pure.`"""
+    name, slash, number = stored.partition("/")
+    return f"{name.removesuffix(_mark(owner))}{slash}{number}"
+
+
+def _mark(owner: str) -> str:
+    digest = blake2b(owner.encode(errors="replace"), digest_size=10, person=b"turnwise owner").digest()
+    return f"~{b32encode(digest).decode().lower()}"
 
 
 def id_of_key(key: str) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...engine.requests import owned_id
+
 if TYPE_CHECKING:
     from .app import create_app
     from .security.limits import HttpLimits
 
-__all__ = ["HttpLimits", "create_app"]
+__all__ = ["HttpLimits", "create_app", "owned_id"]
 
 if not TYPE_CHECKING:
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import Depends, Path, Request
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
+from ...engine.requests import LONGEST_ID, chosen_id, owned_id
 from ...states.errors import InvalidInput, UnknownConversation
 from .problems import UnknownCaller
 from .security.limits import HttpLimits, WrongTokens
@@ -22,6 +24,9 @@ from .security.limits import HttpLimits, WrongTokens
 FindOwner: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
 """Says whose conversations a caller sees. It raises `PermissionError`, or returns None or "", for a caller that it does
 not know."""
+
+_MADE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/.*)?")
+"""An id that an engine has made, or that of a sub-agent of such a conversation."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,53 @@ class Caller:
         return wanted if self.owner is None else self.owner
 
     async def open(self, engine: Engine, conversation_id: str) -> Conversation:
-        """Return the conversation with this id. Raises `UnknownConversation` if there is none that the caller may
-        see."""
-        try:
-            conversation = await engine.get(conversation_id)
-        except InvalidInput:  # no conversation can have this id
-            raise UnknownConversation(conversation_id) from None
-        if not self.may_see(conversation.owner):
+        """Return the conversation that the caller calls by this id. Raises `UnknownConversation` if there is none that
+        the caller may see."""
+        conversation = await self.find(engine, conversation_id)
+        if conversation is None:
             raise UnknownConversation(conversation_id)
         return conversation
+
+    async def find(self, engine: Engine, conversation_id: str) -> Conversation | None:
+        """Return the conversation that the caller calls by this id, None if there is none that the caller may see.
+
+        First comes one whose id a caller with this owner has chosen, and then one that is stored under the id itself:
+        the engine or the application has made it, or a version that did not tell owners apart.
+        """
+        for stored in dict.fromkeys((self.new_id(conversation_id), conversation_id)):
+            try:
+                conversation = await engine.get(stored)
+            except (InvalidInput, UnknownConversation):  # no conversation has this id, or can have it
+                continue
+            if self.may_see(conversation.owner):
+                return conversation
+        return None
+
+    async def stored_id(self, engine: Engine, conversation_id: str) -> str:
+        """Return the id under which the conversation is stored that the caller calls by this one, which may have been
+        deleted."""
+        conversation = await self.find(engine, conversation_id)
+        if conversation is not None:
+            return conversation.id
+        return conversation_id if _MADE_ID.fullmatch(conversation_id) else self.new_id(conversation_id)
+
+    def new_id(self, chosen: str) -> str:
+        """Return the id under which a new conversation is stored whose id the caller has chosen."""
+        return chosen if self.owner is None else owned_id(self.owner, chosen)
+
+    def shown_id(self, stored: str) -> str:
+        """Return what the caller calls the conversation that is stored under this id."""
+        return stored if self.owner is None else chosen_id(self.owner, stored)
+
+    def shown(self, data: Any) -> Any:
+        """Return JSON in which ids of conversations stand as the caller calls them."""
+        if self.owner is None:
+            return data
+        if isinstance(data, str):
+            return self.shown_id(data) if len(data) <= LONGEST_ID and "~" in data else data
+        if isinstance(data, dict):
+            return {name: self.shown(value) for name, value in data.items()}
+        return [self.shown(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def host_state(request: Request) -> HostState:

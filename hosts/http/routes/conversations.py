@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from ....engine.conversation import Conversation
-from ....states.errors import InvalidInput, UnknownConversation
+from ....states.errors import InvalidInput
 from ....states.policy.roles import Role
-from ..dependencies import Caller, ConversationId, CurrentCaller, CurrentEngine, TheConversation
+from ..dependencies import ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from ..problems import problems
 from ..schemas.body import BODY_REFUSALS
 from ..schemas.conversations import (
@@ -50,14 +50,14 @@ async def create_conversation(
     """
     if body.preset is not None and body.policy is not None:
         raise InvalidInput("The rules are given either as a preset or as a policy.")
-    if body.works_for is not None:
-        await caller.open(engine, body.works_for)
-    if body.id is not None and await _exists(body.id, engine, caller):
+    works_for = None if body.works_for is None else await caller.open(engine, body.works_for)
+    known = None if body.id is None else await caller.find(engine, body.id)
+    if known is not None:
         response.status_code = 200
     conversation = await engine.create(
-        conversation_id=body.id,
+        conversation_id=body.id and (caller.new_id(body.id) if known is None else known.id),
         role=body.role,
-        works_for=body.works_for,
+        works_for=works_for,
         policy=PRESETS[body.preset]() if body.preset is not None else body.policy,
         system=body.system,
         model=body.model,
@@ -67,15 +67,7 @@ async def create_conversation(
         title=body.title,
         metadata=body.metadata,
     )
-    return await ShownConversation.of(conversation)
-
-
-async def _exists(conversation_id: str, engine: CurrentEngine, caller: Caller) -> bool:
-    try:
-        await caller.open(engine, conversation_id)
-    except UnknownConversation:
-        return False
-    return True
+    return await ShownConversation.of(conversation, caller.shown)
 
 
 @router.get("/conversations", operation_id="listConversations", responses=problems(404, 422))
@@ -91,29 +83,29 @@ async def list_conversations(
     before: str | None = None,
 ) -> ConversationPage:
     """List conversations, the one that changed last first."""
-    if before is not None:
-        await caller.open(engine, before)
     summaries = await engine.list(
         owner=caller.chosen_owner(owner),
         state=state,
         role=role,
-        parent=parent,
-        works_for=works_for,
+        parent=None if parent is None else await caller.stored_id(engine, parent),
+        works_for=None if works_for is None else await caller.stored_id(engine, works_for),
         limit=limit,
-        before=before,
+        before=None if before is None else (await caller.open(engine, before)).id,
     )
-    following = summaries[-1].id if len(summaries) == limit else None
-    return ConversationPage(conversations=[ListedConversation.of(one) for one in summaries], next=following)
+    following = caller.shown_id(summaries[-1].id) if len(summaries) == limit else None
+    return ConversationPage(
+        conversations=[ListedConversation.of(one, caller.shown) for one in summaries], next=following
+    )
 
 
 @router.get(CONVERSATION, operation_id="getConversation", responses=problems(404))
-async def get_conversation(conversation: TheConversation) -> ShownConversation:
+async def get_conversation(conversation: TheConversation, caller: CurrentCaller) -> ShownConversation:
     """Return a conversation as it is now."""
-    return await ShownConversation.of(conversation)
+    return await ShownConversation.of(conversation, caller.shown)
 
 
 @router.patch(CONVERSATION, operation_id="changeConversation", responses=problems(*BODY_REFUSALS, 404, 409))
-async def change_conversation(body: Changes, conversation: TheConversation) -> ShownConversation:
+async def change_conversation(body: Changes, conversation: TheConversation, caller: CurrentCaller) -> ShownConversation:
     """Change the title, the metadata, the tools or the profile of a conversation."""
     given = body.model_fields_set
 
@@ -129,21 +121,22 @@ async def change_conversation(body: Changes, conversation: TheConversation) -> S
         await conversation.set_metadata(body.metadata, request_id=request_id("metadata"))
     if "title" in given:
         await conversation.set_title(body.title, request_id=request_id("title"))
-    return await ShownConversation.of(conversation)
+    return await ShownConversation.of(conversation, caller.shown)
 
 
 @router.delete(CONVERSATION, status_code=204, operation_id="deleteConversation", responses=problems(404))
 async def delete_conversation(conversation_id: ConversationId, engine: CurrentEngine, caller: CurrentCaller) -> None:
     """Remove a conversation, its sub-agents and all that was said in them for good."""
-    if caller.owner is not None:  # otherwise it is deleted although its log may be damaged
-        await caller.open(engine, conversation_id)
-    await engine.delete(conversation_id)
+    stored = conversation_id  # it is deleted although its log may be damaged, unless that tells whose it is
+    if caller.owner is not None:
+        stored = (await caller.open(engine, conversation_id)).id
+    await engine.delete(stored)
 
 
 @router.get(f"{CONVERSATION}/children", operation_id="listChildren", responses=problems(404))
-async def list_children(conversation: TheConversation) -> Children:
+async def list_children(conversation: TheConversation, caller: CurrentCaller) -> Children:
     """List the sub-agents that the conversation has started, the first one first."""
-    return Children(conversations=[ListedConversation.of(one) for one in await conversation.children()])
+    return Children(conversations=[ListedConversation.of(one, caller.shown) for one in await conversation.children()])
 
 
 @router.post(
@@ -152,7 +145,9 @@ async def list_children(conversation: TheConversation) -> Children:
     operation_id="forkConversation",
     responses=problems(*BODY_REFUSALS, 404),
 )
-async def fork_conversation(conversation: TheConversation, body: ForkPoint | None = None) -> Copy:
+async def fork_conversation(
+    conversation: TheConversation, caller: CurrentCaller, body: ForkPoint | None = None
+) -> Copy:
     """Copy a conversation up to a step. The conversation itself is not changed."""
     copy: Conversation = await conversation.fork(None if body is None else body.at)
-    return Copy(conversation=await ShownConversation.of(copy), landed_on=copy.state.book.seq)
+    return Copy(conversation=await ShownConversation.of(copy, caller.shown), landed_on=copy.state.book.seq)

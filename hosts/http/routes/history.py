@@ -7,7 +7,7 @@ from contextlib import aclosing
 from fastapi import APIRouter
 
 from ....states.values.messages import Usage
-from ..dependencies import TheConversation
+from ..dependencies import CurrentCaller, TheConversation
 from ..problems import problems
 from ..schemas.history import MessagesAnswer, TranscriptAnswer, TurnsAnswer
 from .paths import CONVERSATION
@@ -16,11 +16,11 @@ router = APIRouter(tags=["history"], prefix=CONVERSATION, responses=problems(404
 
 
 @router.get("/transcript", operation_id="getTranscript")
-async def get_transcript(conversation: TheConversation) -> TranscriptAnswer:
+async def get_transcript(conversation: TheConversation, caller: CurrentCaller) -> TranscriptAnswer:
     """Return what was said, oldest first, as a snapshot of the updates has it."""
     async with aclosing(conversation.updates()) as updates:
         snapshot = await anext(updates)
-    return TranscriptAnswer(messages=snapshot.data["transcript"])
+    return TranscriptAnswer(messages=caller.shown(snapshot.data["transcript"]))
 
 
 @router.get("/messages", operation_id="getMessages")

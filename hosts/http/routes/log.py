@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from ..dependencies import TheConversation
+from ..dependencies import CurrentCaller, TheConversation
 from ..problems import problems
 from ..schemas.body import LARGEST_NUMBER
 from ..schemas.log import AskedModelRequest, LogPage, OutboxAnswer, ReplayAnswer, WaitingDelivery
@@ -21,13 +21,14 @@ router = APIRouter(tags=["log"], prefix=CONVERSATION, responses=problems(404))
 @router.get("/log", operation_id="getLog", responses=problems(422))
 async def get_log(
     conversation: TheConversation,
+    caller: CurrentCaller,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 200,
 ) -> LogPage:
     """Return the steps that follow the step `after`, in order."""
     steps = await conversation.steps(after, limit)
     following = steps[-1].seq if len(steps) == limit else None
-    return LogPage(steps=[step.data for step in steps], next=following)
+    return LogPage(steps=[caller.shown(step.data) for step in steps], next=following)
 
 
 @router.get("/log/{seq}/request", operation_id="getModelRequest", responses=problems(422))
@@ -39,12 +40,12 @@ async def get_model_request(
 
 
 @router.get("/replay", operation_id="replayConversation")
-async def replay_conversation(conversation: TheConversation) -> ReplayAnswer:
+async def replay_conversation(conversation: TheConversation, caller: CurrentCaller) -> ReplayAnswer:
     """Replay the log, and compare every step with what was stored."""
-    return ReplayAnswer.of(await conversation.replay())
+    return ReplayAnswer.of(await conversation.replay(), caller.shown)
 
 
 @router.get("/outbox", operation_id="getOutbox")
-async def get_outbox(conversation: TheConversation) -> OutboxAnswer:
+async def get_outbox(conversation: TheConversation, caller: CurrentCaller) -> OutboxAnswer:
     """Return the deliveries that are not acknowledged."""
-    return OutboxAnswer(deliveries=[WaitingDelivery.of(one) for one in await conversation.outbox()])
+    return OutboxAnswer(deliveries=[WaitingDelivery.of(one, caller.shown) for one in await conversation.outbox()])

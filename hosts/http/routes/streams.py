@@ -34,6 +34,7 @@ LastEventIdOfQuery = Annotated[
 async def follow_conversation(
     conversation: TheConversation,
     engine: CurrentEngine,
+    caller: CurrentCaller,
     host: CurrentHost,
     from_header: LastEventId = None,
     from_query: LastEventIdOfQuery = None,
@@ -44,7 +45,7 @@ async def follow_conversation(
     The event `end` is the last one, where it can still be sent; its `data` has the reason.
     """
     last_event_id = from_header or from_query or None  # a browser that reconnects repeats the query of the first time
-    return await update_stream(engine, conversation, last_event_id, host.limits)
+    return await update_stream(engine, conversation, last_event_id, host.limits, caller.shown)
 
 
 @router.get(
@@ -58,4 +59,4 @@ async def follow_conversations(
     engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost, owner: str | None = None
 ) -> Response:
     """Follow the updates of all conversations of an owner, or of all that the caller may see."""
-    return tree_stream(engine, caller.chosen_owner(owner), host.limits)
+    return tree_stream(engine, caller.chosen_owner(owner), host.limits, caller.shown)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from collections.abc import Callable
+from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -16,6 +17,9 @@ BODY_REFUSALS = (400, 408, 413, 415, 422)
 
 LARGEST_NUMBER = 2**53 - 1
 """The largest number that every JSON reader takes exactly."""
+
+Shown: TypeAlias = Callable[[Any], Any]
+"""Returns JSON in which ids of conversations stand as the caller calls them."""
 
 RequestId = Annotated[
     str,

@@ -10,7 +10,7 @@ from ....engine.conversation import Conversation
 from ....engine.requests import NEW_ID
 from ....states.policy.policy import Policy
 from ....states.policy.roles import Role
-from .body import LARGEST_NUMBER, Answer, Body, RequestId
+from .body import LARGEST_NUMBER, Answer, Body, RequestId, Shown
 from .described import DescribedBy
 from .rules import GivenPolicy, Preset
 from .states import StateJson
@@ -86,18 +86,18 @@ class ShownConversation(Answer):
     updated_at: AwareDatetime
 
     @classmethod
-    async def of(cls, conversation: Conversation) -> Self:
-        """Return what is shown of a conversation."""
+    async def of(cls, conversation: Conversation, shown: Shown) -> Self:
+        """Return what a caller is shown of a conversation."""
         view = await conversation.view()
         tools = conversation.tools
         return cls(
-            id=conversation.id,
+            id=shown(conversation.id),
             title=conversation.title,
             owner=conversation.owner,
             metadata=dict(conversation.metadata),
             role=conversation.role,
-            parent=conversation.parent,
-            works_for=conversation.works_for,
+            parent=shown(conversation.parent),
+            works_for=shown(conversation.works_for),
             system=conversation.system,
             profile=conversation.profile,
             tools=None if tools is None else list(tools),
@@ -126,9 +126,11 @@ class ListedConversation(Answer):
     seq: int
 
     @classmethod
-    def of(cls, summary: Summary) -> Self:
-        """Return a conversation of a list."""
-        return cls.model_validate(summary, from_attributes=True)
+    def of(cls, summary: Summary, shown: Shown) -> Self:
+        """Return a conversation of a list, as a caller is shown it."""
+        listed = cls.model_validate(summary, from_attributes=True)
+        ids = {name: shown(getattr(listed, name)) for name in ("id", "parent", "works_for")}
+        return listed.model_copy(update=ids)
 
 
 class ConversationPage(Answer):

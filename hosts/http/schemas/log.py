@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import AwareDatetime
 
 from ....states.values.value import Value
-from .body import Answer
+from .body import Answer, Shown
 from .states import StepJson
 
 if TYPE_CHECKING:
@@ -95,10 +95,12 @@ class ReplayAnswer(Answer):
     divergence: ShownDivergence | None
 
     @classmethod
-    def of(cls, report: ReplayReport) -> Self:
-        """Return the result of a replay."""
-        found = report.divergence
-        return cls(events=report.events, divergence=None if found is None else ShownDivergence.of(found))
+    def of(cls, report: ReplayReport, shown: Shown) -> Self:
+        """Return the result of a replay, as a caller reads it."""
+        if report.divergence is None:
+            return cls(events=report.events, divergence=None)
+        found = ShownDivergence.of(report.divergence)
+        return cls(events=report.events, divergence=ShownDivergence(**shown(found.model_dump())))
 
 
 class WaitingDelivery(Answer):
@@ -112,9 +114,9 @@ class WaitingDelivery(Answer):
     next_attempt: AwareDatetime | None
 
     @classmethod
-    def of(cls, delivery: Undelivered) -> Self:
-        """Return a delivery as clients read it."""
-        return cls(**delivery.data)
+    def of(cls, delivery: Undelivered, shown: Shown) -> Self:
+        """Return a delivery as a caller reads it."""
+        return cls(**shown(delivery.data))
 
 
 class OutboxAnswer(Answer):

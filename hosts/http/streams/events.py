@@ -10,6 +10,7 @@ Only stored updates have an id, so a client that resumes after the last id it re
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Literal
 
 from ....engine.projections.updates.tree import TreeUpdate
@@ -23,14 +24,15 @@ BEGINNING = b"retry: 1000\n\n"
 """The first bytes of a stream: a client that loses the connection tries again after this many milliseconds."""
 
 
-def update_event(update: Update) -> bytes:
-    """Return an update as an event. `Pure.`"""
-    return _event(update.type, {"type": update.type, "id": update.id, "data": update.data}, update.id)
+def update_event(update: Update, shown: Callable[[Any], Any]) -> bytes:
+    """Return an update as an event. Its data is `shown` as the caller may read it. `Pure.`"""
+    return _event(update.type, {"type": update.type, "id": update.id, "data": shown(update.data)}, update.id)
 
 
-def tree_event(update: TreeUpdate) -> bytes:
-    """Return an update of a tree as an event. It has no id: every stream of a tree begins with a snapshot. `Pure.`"""
-    return _event("tree", update.data)
+def tree_event(update: TreeUpdate, shown: Callable[[Any], Any]) -> bytes:
+    """Return an update of a tree as an event, `shown` as the caller may read it. It has no id: every stream of a tree
+    begins with a snapshot. `Pure.`"""
+    return _event("tree", shown(update.data))
 
 
 def end_event(reason: EndReason) -> bytes:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from sse_starlette.event import ServerSentEvent
@@ -35,16 +36,25 @@ WATCHES_READERS = "watches_readers"
 logger = logging.getLogger("turnwise.http")
 
 
-async def update_stream(engine: Engine, conversation: Conversation, after: str | None, limits: HttpLimits) -> Response:
+async def update_stream(
+    engine: Engine,
+    conversation: Conversation,
+    after: str | None,
+    limits: HttpLimits,
+    shown: Callable[[Any], Any] = lambda data: data,
+) -> Response:
     """Return the updates of a conversation as a response: first a snapshot, or with `after`, the id of an update, all
-    updates since then. The last event is `end`, with a reason, where it can still be sent.
+    updates since then. The last event is `end`, with a reason, where it can still be sent. Data is `shown` as the
+    caller may read it.
 
     Raises `InvalidInput` for an id that is malformed, or that no update has had yet, and `StoreError`.
     """
     updates = conversation.updates(after)
     if after is not None:
         await _check_known(engine, conversation, after)
-    return EventStream(_events(updates, update_event, lambda: _end_of(engine, conversation)), limits)
+    return EventStream(
+        _events(updates, partial(update_event, shown=shown), lambda: _end_of(engine, conversation)), limits
+    )
 
 
 async def _check_known(engine: Engine, conversation: Conversation, after: str) -> None:
@@ -69,10 +79,13 @@ async def _end_of(engine: Engine, conversation: Conversation) -> EndReason:
     return "closed" if isinstance(known.state, Closed) else "interrupted"
 
 
-def tree_stream(engine: Engine, owner: str | None, limits: HttpLimits) -> Response:
+def tree_stream(
+    engine: Engine, owner: str | None, limits: HttpLimits, shown: Callable[[Any], Any] = lambda data: data
+) -> Response:
     """Return the updates of all conversations of this owner, or of everybody, as a response. It begins with a snapshot
     of the tree. Raises `InvalidInput` and `EngineClosed`."""
-    return EventStream(_events(engine.updates(owner=owner), tree_event, _server_stopping), limits)
+    updates = engine.updates(owner=owner)
+    return EventStream(_events(updates, partial(tree_event, shown=shown), _server_stopping), limits)
 
 
 async def _server_stopping() -> EndReason:

@@ -10,14 +10,18 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
+from urllib.parse import quote
 
+import httpx
 import pytest
 from starlette.requests import Request
 
 from turnwise import ConfigurationError, Engine
-from turnwise.hosts.http import create_app
+from turnwise.effects.model.port import ModelAnswer, ModelRequest
+from turnwise.hosts.http import create_app, owned_id
 from turnwise.hosts.http.app import DOORS, ROUTERS
 from turnwise.hosts.page.files import page_routes
+from turnwise.testing import FunctionLlm, call, reply
 
 from ...support.http.documented_client import NO_BODY, DocumentedClient, api_document, calling, operations_of
 from ...support.http.obedient_model import CALL, Conversations, obedient_engine
@@ -113,11 +117,9 @@ class TestTheConversationOfAnother:
         async with two_users() as (_, bob, anns):
             agent = await bob.problem("createConversation", {"role": "background", "works_for": anns})
             hers = await bob.problem("createConversation", {"owner": "ann"})
-            taken = await bob.call("createConversation", {"id": anns})
 
         assert agent == (404, "unknown_conversation")
         assert hers == (422, "invalid_input")
-        assert (taken.status_code, SECRET in taken.text) == (409, False)
 
     async def test_is_not_followed(self) -> None:
         """Bob's stream of all conversations shows his own only."""
@@ -236,3 +238,168 @@ class TestTheConversationOfTheCaller:
         app = create_app(engine, owner=lambda request: request.headers["x-user"])
         async with engine, calling(app, headers={"x-user": "bob"}) as bob:
             assert (await bob.result("createConversation", {}))["owner"] == "bob"
+
+
+class Doors:
+    """All ways in which a caller names a conversation by an id of its own choice, each with a body that creates it."""
+
+    def __init__(self, client: httpx.AsyncClient, user: str) -> None:
+        self._client = client
+        self._headers = {"x-user": user, "a2a-version": "1.0"}
+
+    async def create(self, door: str, chosen: str) -> tuple[int, str]:
+        """Create or continue a conversation by this door. Returns the status, and the answer without what differs from
+        one call to the next."""
+        say: dict[str, Any] = {"role": "user", "content": "Hello"}
+        said = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}], "contextId": chosen}
+        completed = {"model": "function", "messages": [say], "metadata": {"conversation_id": chosen}}
+        path, body = {
+            "POST /conversations": ("/conversations", {"id": chosen}),
+            "completions": ("/v1/chat/completions", completed),
+            "agui": ("/agui", {**RUN, "threadId": chosen, "messages": [{**say, "id": "m"}]}),
+            "a2a": ("/a2a", {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": said}}),
+        }[door]
+        answer = await self._client.post(path, json=body, headers=self._headers)
+        return answer.status_code, VARYING.sub("", answer.text)
+
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        """Ask for a path."""
+        return await self._client.get(path, headers=self._headers, **options)
+
+
+VARYING = re.compile(r'chatcmpl-[0-9a-f-]+|T[0-9:.]+(Z|\+)|"created":[0-9]+')
+"""Ids and moments that differ from one call to the next."""
+
+RUN: Any = {"runId": "r", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
+
+DOORS_OF_IDS = ("POST /conversations", "completions", "agui", "a2a")
+
+
+@asynccontextmanager
+async def ann_and_bob(engine: Engine | None = None) -> AsyncIterator[tuple[Engine, Doors, Doors]]:
+    """An application, as each of its two users calls it."""
+    engine = engine or Engine.open("sqlite://", model=FunctionLlm(lambda request: reply("Hello")))
+    async with engine, calling(create_app(engine, owner=by_header)) as api:
+        yield engine, Doors(api.client, "ann"), Doors(api.client, "bob")
+
+
+class TestChosenIds:
+    """Each owner has the ids that they choose for themselves."""
+
+    @pytest.mark.parametrize("of_ann", DOORS_OF_IDS)
+    @pytest.mark.parametrize("of_bob", DOORS_OF_IDS)
+    async def test_of_others_cannot_be_found_out(self, of_ann: str, of_bob: str) -> None:
+        """Whichever way Ann has taken an id, Bob gets by every door what he gets for an id that nobody has; he has a
+        conversation of his own then, and Ann's is as before."""
+        async with ann_and_bob() as (engine, ann, bob):
+            await ann.create(of_ann, "diary")
+            (hers,) = [one.id for one in await engine.list(owner="ann")]
+            before = await (await engine.get(hers)).events()
+            taken = await bob.create(of_bob, "diary")
+            free = await bob.create(of_bob, "dairy")
+            after = await (await engine.get(hers)).events()
+            his = await engine.list(owner="bob")
+
+        assert taken[0] in (200, 201), taken
+        assert (taken[0], taken[1].replace("diary", "dairy")) == free
+        assert before == after
+        assert len(his) == 2
+
+    @pytest.mark.parametrize("first", DOORS_OF_IDS)
+    @pytest.mark.parametrize("second", DOORS_OF_IDS)
+    async def test_lead_to_the_same_conversation_by_every_door(self, first: str, second: str) -> None:
+        """What was created by one door under an id is continued by another under it."""
+        async with ann_and_bob() as (engine, ann, _):
+            await ann.create(first, "diary")
+            await ann.create(second, "diary")
+            shown = await ann.get("/conversations/diary")
+            listed = await engine.list()
+
+        assert len(listed) == 1
+        assert shown.json()["id"] == "diary"
+
+    @pytest.mark.parametrize("door", DOORS_OF_IDS)
+    async def test_are_what_their_owner_sees(self, door: str) -> None:
+        """No answer shows another id than the chosen one: not the one of the creation, nor any that reads."""
+        async with ann_and_bob() as (engine, ann, _):
+            created = await ann.create(door, "diary")
+            (stored,) = [one.id for one in await engine.list()]
+            mark = stored.removeprefix("diary")
+            await engine.create(role="background", works_for=stored, conversation_id="clerk")
+            paths = [path for method, path, _ in OPERATIONS.values() if method == "get" and "/events" not in path]
+            read = [await ann.get(path.replace("{conversation_id}", "diary").replace("{seq}", "2")) for path in paths]
+            clerk = (await ann.get("/conversations", params={"works_for": "diary"})).json()["conversations"]
+            by_mark = await ann.get(f"/conversations/{stored}")
+            async with reading(engine_app(engine), "/events", headers={"x-user": "ann"}) as reader:
+                tree = await reader.until_event("tree")
+
+        assert len(mark) == 17
+        assert mark not in created[1]
+        assert not [one.url for one in read if mark in one.text]
+        assert [(one["id"], one["works_for"]) for one in clerk] == [("clerk", "diary")]
+        assert by_mark.json()["id"] == "diary"
+        assert mark not in json.dumps(tree.json)
+
+    async def test_of_a_database_from_before_are_kept(self) -> None:
+        """A conversation that is stored under the id itself belongs to its owner as before, who finds it and creates it
+        once; the same id of somebody else is another conversation."""
+        async with ann_and_bob() as (engine, ann, bob):
+            await engine.create(conversation_id="diary", owner="ann")
+            found = await ann.get("/conversations/diary")
+            again = await ann.create("POST /conversations", "diary")
+            own = await bob.create("POST /conversations", "diary")
+            listed = [one.owner for one in await engine.list()]
+
+        assert (found.status_code, again[0], own[0]) == (200, 200, 201)
+        assert sorted(listed, key=str) == ["ann", "bob"]
+
+    @pytest.mark.parametrize("chosen", ["diary~MARK", "diary~MARK~MARK", "~MARK", "diary/3", "x" * 100, "x" * 101, "é"])
+    async def test_cannot_be_made_to_look_like_those_of_others(self, chosen: str) -> None:
+        """An id with the mark of Ann is Bob's own like every other, or is refused as it would be without her."""
+        async with ann_and_bob() as (engine, ann, bob):
+            await ann.create("POST /conversations", "diary")
+            (hers,) = [one.id for one in await engine.list()]
+            wanted = chosen.replace("~MARK", hers.removeprefix("diary"))
+            absent = await bob.get(f"/conversations/{quote(wanted, safe='')}")
+            status, _ = await bob.create("POST /conversations", wanted)
+            longest = await bob.create("POST /conversations", "y" * 100)
+            owners = {one.id: one.owner for one in await engine.list()}
+
+        assert absent.status_code == 404
+        assert status in (201, 422)
+        assert longest[0] == 201
+        assert owners[hers] == "ann"
+        assert len([one for one in owners.values() if one == "ann"]) == 1
+
+    async def test_are_known_to_the_application(self) -> None:
+        """`owned_id` says under which id the engine has what a caller has called by a name."""
+        async with ann_and_bob() as (engine, ann, _):
+            await ann.create("POST /conversations", "diary")
+            conversation = await engine.get(owned_id("ann", "diary"))
+
+        assert conversation.owner == "ann"
+
+    async def test_are_those_of_sub_agents_too(self) -> None:
+        """The id of a sub-agent begins with what its owner calls the conversation, in lists, paths and streams."""
+
+        def answer(request: ModelRequest) -> ModelAnswer:
+            is_parent = request.tools and not any(one["role"] == "tool" for one in request.messages)
+            return call("spawn_agents", tasks=["Count"]) if is_parent else reply("Done")
+
+        engine = Engine.open("sqlite://", model=FunctionLlm(answer), tools=["spawn_agents"])
+        async with ann_and_bob(engine) as (engine, ann, bob):
+            await ann.create("completions", "diary")
+            children = (await ann.get("/conversations/diary/children")).json()["conversations"]
+            child = (await ann.get(f"/conversations/{quote(children[0]['id'], safe='')}")).json()
+            by_parent = (await ann.get("/conversations", params={"parent": "diary"})).json()["conversations"]
+            absent = await bob.get(f"/conversations/{quote(children[0]['id'], safe='')}")
+
+        assert re.fullmatch(r"diary/[0-9]+", child["id"])
+        assert child["parent"] == "diary"
+        assert [one["id"] for one in by_parent] == [child["id"]]
+        assert absent.status_code == 404
+
+
+def engine_app(engine: Engine) -> Any:
+    """The application of an engine that is open."""
+    return create_app(engine, owner=by_header)

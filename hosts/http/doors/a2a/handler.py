@@ -86,7 +86,7 @@ class TurnTasks(RequestHandler):
         """Send a message, or a reply to a task that waits for one; return the task when it has stopped."""
         with _as_protocol_errors():
             requested, number = await self._requested(params.message, context)
-            conversation_id = requested.conversation.id
+            conversation_id = _caller(context).shown_id(requested.conversation.id)
             if params.configuration.return_immediately:
                 return working(conversation_id, number)
             texts: list[str] = []
@@ -104,7 +104,7 @@ class TurnTasks(RequestHandler):
         """Do the same, and yield what happens meanwhile: the task, what is said, and the state in which it stops."""
         with _as_protocol_errors():
             requested, number = await self._requested(params.message, context)
-            conversation_id = requested.conversation.id
+            conversation_id = _caller(context).shown_id(requested.conversation.id)
             yield working(conversation_id, number)
             first = True
             async with aclosing(spoken_turn(requested, live=True, prompts=False)) as spoken:
@@ -121,7 +121,7 @@ class TurnTasks(RequestHandler):
         with _as_protocol_errors():
             conversation, number = await self._named(params.id, context)
             turn = await self._turn(conversation, number)
-            return task_of(conversation.id, turn, "\n\n".join(turn.deliveries))
+            return task_of(_caller(context).shown_id(conversation.id), turn, "\n\n".join(turn.deliveries))
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
@@ -131,7 +131,7 @@ class TurnTasks(RequestHandler):
             if (await conversation.cancel(turn=number)).no_op:
                 raise TaskNotCancelableError
             turn = await self._turn(conversation, number)
-            return task_of(conversation.id, turn, "\n\n".join(turn.deliveries))
+            return task_of(_caller(context).shown_id(conversation.id), turn, "\n\n".join(turn.deliveries))
 
     # --- what this agent does not do
 
@@ -188,7 +188,7 @@ class TurnTasks(RequestHandler):
         self, message: Message, read: ReadMessage, context: ServerCallContext
     ) -> tuple[RequestedTurn, int]:
         conversation, number = await self._named(message.task_id, context)
-        if message.context_id not in ("", conversation.id):
+        if message.context_id not in ("", conversation.id, _caller(context).shown_id(conversation.id)):
             raise InvalidInput("The task belongs to another context.")
         if read.said.images:
             raise ContentTypeNotSupportedError("A reply has no images.")

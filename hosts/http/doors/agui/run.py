@@ -118,7 +118,7 @@ class _Run:
         if not isinstance(given, dict):
             return None
         state = self.conversation.state
-        shown = {"conversation": self.conversation.id, "state": {"type": state.type, "data": {"turn": state.book.turn}}}
+        shown = {"conversation": self.run.thread_id, "state": {"type": state.type, "data": {"turn": state.book.turn}}}
         return {**given, "turnwise": shown}
 
     def _asked(self, turn: Turn, translated: RunEvents) -> Iterator[BaseEvent]:

@@ -35,12 +35,12 @@ DONE = b"data: [DONE]\n\n"
 @dataclass(frozen=True)
 class Asked:
     """A completion that a client asked for: the turn, the model that it named, when it asked, in seconds since 1970,
-    and whether the conversation is kept."""
+    and what it calls the conversation, None if that is not kept."""
 
     requested: RequestedTurn
     model: str
     created: int
-    is_durable: bool
+    conversation_id: str | None
 
     @property
     def completion_id(self) -> str:
@@ -49,8 +49,7 @@ class Asked:
 
     def report(self, turn: Turn) -> TurnReport:
         """Return what is told of the turn besides its text."""
-        conversation_id = self.requested.conversation.id if self.is_durable else None
-        return TurnReport(conversation_id=conversation_id, turn=turn.data)
+        return TurnReport(conversation_id=self.conversation_id, turn=turn.data)
 
 
 async def completion_of(asked: Asked) -> Completion:

@@ -74,7 +74,8 @@ async def create_chat_completion(
         conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
         await apply_settings(conversation, body.settings)
         requested = await _request(conversation, body, read, message_id if is_durable else None)
-        asked = Asked(requested, body.model, int(engine.now().timestamp()), is_durable)
+        shown_id = caller.shown_id(conversation.id) if is_durable else None
+        asked = Asked(requested, body.model, int(engine.now().timestamp()), shown_id)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             kept = stack.pop_all()

@@ -34,7 +34,11 @@ async def opened(
         make(UserMessage, event_id=message_id, at=engine.now(), text=said.text, images=said.images, when_busy=None)
     try:
         return await engine.create(
-            conversation_id=conversation_id, model=model, messages=messages, owner=caller.owner, metadata=metadata
+            conversation_id=caller.new_id(conversation_id),
+            model=model,
+            messages=messages,
+            owner=caller.owner,
+            metadata=metadata,
         )
     except Refused as refused:
         if refused.code != "event_id_reused":

@@ -28,7 +28,7 @@ from ....support.http.obedient_model import CALL, Conversations, leave_in_doubt,
 
 ANSWERS = {"When?": "6:30 PM"}
 
-EVERYWHERE = {401, 403, 503}
+EVERYWHERE = {401, 403, 429, 503}
 """How every operation may be refused; test_refusals_everywhere.py has them."""
 
 OF_BODIES = {400, 408, 413, 415}

@@ -196,7 +196,14 @@ class TestRefusals:
             with pytest.raises(TaskNotFoundError):
                 await client.get(task_id)
         with pytest.raises(TaskNotFoundError):
-            await other.task("say x", context_id="mine")
+            await other.task("1", task_id=task.id)
+
+    async def test_a_context_of_somebody_else(self, peer: Peer, transport: httpx.ASGITransport) -> None:
+        """The same id names a context of the caller's own."""
+        await peer.task("say x", context_id="mine")
+        bobs = await (await peer_of(transport, user="bob")).task("say y", context_id="mine")
+
+        assert (bobs.id, bobs.context_id, said(bobs)) == ("mine.1", "mine", "y")
 
     async def test_what_is_not_offered(self, peer: Peer) -> None:
         """It says so."""

@@ -350,21 +350,23 @@ class TestRefusals:
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
     async def test_threads_of_others_are_not_found(self) -> None:
-        """Neither by a message nor by a resume."""
-        async with Engine.open("sqlite://", model=ScriptedLlm(["Hello"])) as engine:
+        """A message under the same id begins a thread of its sender's own, and there is nothing to resume."""
+        async with Engine.open("sqlite://", model=ScriptedLlm(["Hello", "Hello"])) as engine:
             app = create_app(engine, owner=lambda request: request.headers.get("x-user"))
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 codes = []
                 for user, members in (
                     ("ann", {}),
-                    ("bob", {}),
                     ("bob", {"resume": [{"interruptId": "i", "status": "cancelled"}]}),
+                    ("bob", {}),
                 ):
                     message = {"id": "1", "role": "user", "content": "Hi"}
                     body = {"threadId": "mine", "runId": "r", "messages": [message], **members}
                     answer = await client.post("/agui", json=body, headers={"x-user": user})
                     codes.append(json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: ")).get("code"))
                 unknown = await client.post("/agui", json=body)
+            owners = {one.owner for one in await engine.list()}
 
-        assert codes == [None, "unknown_conversation", "unknown_conversation"]
+        assert codes == [None, "unknown_conversation", None]
+        assert owners == {"ann", "bob"}
         assert unknown.status_code == 401

@@ -168,14 +168,21 @@ class TestTheServer:
         assert [model.id for model in models.data] == ["scripted"]
 
     async def test_a_conversation_of_somebody_else(self) -> None:
-        """It is neither continued nor shown."""
-        async with served(owner=lambda request: request.headers.get("x-user"), answers=["Hello"]) as transport:
+        """It is neither continued nor shown: the same id names one of the caller's own."""
+        owner, answers = (lambda request: request.headers.get("x-user")), ["Hello of Ann", "Hello of Bob"]
+        async with served(owner=owner, answers=answers) as transport:
             metadata = {"conversation_id": "mine"}
             own, other = (client_of(transport, headers={"x-user": user}) for user in ("ann", "bob"))
             await own.chat.completions.create(model="scripted", messages=HELLO, metadata=metadata)
+            his = await other.chat.completions.create(model="scripted", messages=HELLO, metadata=metadata)
+            body = {"turnwise": {"call_id": "call", "decline": True}}
+            nobodys = {"conversation_id": "yours"}
             with pytest.raises(openai.NotFoundError) as raised:
-                await other.chat.completions.create(model="scripted", messages=HELLO, metadata=metadata)
+                await other.chat.completions.create(model="scripted", messages=HELLO, metadata=nobodys, extra_body=body)
 
+        assert his.choices[0].message.content == "Hello of Bob"
+        assert his.turnwise["conversation_id"] == "mine"  # type: ignore[attr-defined]
+        assert his.turnwise["turn"]["turn"] == 1  # type: ignore[attr-defined]
         assert raised.value.code == "unknown_conversation"
 
 
