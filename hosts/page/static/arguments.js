@@ -2,16 +2,17 @@
 // where every argument is a text, a number or a yes/no. What the model wrote stays in sight, and arguments that were
 // not changed are not sent at all, so that they run exactly as they were written.
 
-import { el } from "./dom.js";
+import { el, icon } from "./dom.js";
 import { isExact, parseExactly } from "./exact_json.js";
-import { withHiddenShown } from "./hidden_characters.js";
+import { hiddenShown, hidesSomething, withHiddenShown } from "./hidden_characters.js";
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const TOO_LARGE = "This number has more digits than this browser can keep.";
 
 let created = 0;
 
-/** An editor for `original`, an object of JSON. `onChange` is called after each change. */
+/** An editor for `original`, an object of JSON. `raw` is what the model wrote where that is no such object. `onChange` is
+ * called after each change. `end` is an element at the end of what the model wrote. */
 export class ArgumentsEditor {
   #original;
   #id = `arguments-${(created += 1)}`;
@@ -23,14 +24,14 @@ export class ArgumentsEditor {
   #switch;
   #onChange;
 
-  constructor(original, draft, onChange) {
+  constructor(original, raw, draft, onChange) {
     this.#original = original;
     this.#onChange = onChange;
     this.#fault = el("p", { className: "person-fault", id: `${this.#id}-fault`, role: "alert" });
     this.#editor = el("div", { className: "arguments-editor", hidden: true });
     this.#switch = el("div", { className: "arguments-modes" });
-    const written = argumentList(original);
-    this.element = el("div", { className: "arguments" }, written, this.#switch, this.#editor, this.#fault);
+    this.end = el("div", { className: "arguments-end" });
+    this.element = el("div", { className: "arguments" }, writtenArguments(original, raw), this.end, this.#switch, this.#editor, this.#fault);
     this.#edit(draft?.mode ?? "none", draft);
   }
 
@@ -137,7 +138,7 @@ export class ArgumentsEditor {
       });
       mark();
       this.#fields.set(name, { field, kind });
-      const label = el("label", { htmlFor: id, dir: "auto" }, name);
+      const label = el("label", { htmlFor: id, dir: "auto" }, withHiddenShown(name));
       return el("div", { className: `arguments-field is-${kind}` }, label, field, note);
     });
   }
@@ -167,22 +168,27 @@ export class ArgumentsEditor {
   }
 }
 
-/** The arguments as a list of names and values, to read. Hidden characters are shown. */
-export function argumentList(given) {
+/** What the model wrote, to read: a list of names and values, or the text `raw` where that is no object of JSON. What is
+ * hidden is marked, and a sentence says what the marks mean. */
+export function writtenArguments(given, raw) {
   const names = Object.keys(given);
+  const texts = raw === undefined ? names.flatMap((name) => [name, textOf(given[name])]) : [raw];
+  const note = texts.some(hidesSomething) ? el("p", { className: "hidden-note" }, icon("alert"), el("span", {}, HIDDEN_NOTE)) : null;
+  if (raw !== undefined) return [note, el("pre", { className: "argument-text", dir: "auto" }, hiddenShown(raw))];
   if (names.length === 0) return el("p", { className: "person-hint" }, "No arguments.");
-  return el(
-    "dl",
-    { className: "argument-list" },
-    names.flatMap((name) => [
-      el("dt", { dir: "auto" }, withHiddenShown(name)),
-      el("dd", {}, el("pre", { dir: "auto" }, shown(given[name]))),
-    ]),
-  );
+  const rows = names.map((name) => [el("dt", { dir: "auto" }, hiddenShown(name)), el("dd", {}, shown(given[name]))]);
+  return [note, el("dl", { className: "argument-list" }, rows)];
 }
 
+const HIDDEN_NOTE = "Something in here cannot be seen, or reads as something else. It is marked ⟨like this⟩.";
+
 function shown(value) {
-  return withHiddenShown(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  if (value === "") return el("span", { className: "person-hint" }, "empty text");
+  return el("pre", { dir: "auto" }, hiddenShown(textOf(value)));
+}
+
+function textOf(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
 function fieldFor(kind, given, properties) {

@@ -1,7 +1,7 @@
 // A call that was running when the server ended, and that must not run twice: only a person can find out whether it
 // ran.
 
-import { argumentList } from "./arguments.js";
+import { writtenArguments } from "./arguments.js";
 import { el } from "./dom.js";
 import { withHiddenShown } from "./hidden_characters.js";
 
@@ -15,7 +15,7 @@ const VERDICTS = [
 export class DoubtPanel {
   constructor(state, { send }) {
     const { call_id: callId, name, arguments: given, raw_arguments: raw } = state.data;
-    this.heading = `Did the tool “${name}” run?`;
+    this.heading = `Did the tool “${withHiddenShown(name)}” run?`;
     this.announcement = this.heading;
     const sentence = "The server ended while this call was running, so nobody knows whether it took effect. Look where you would see its effect, then say what happened.";
     const choices = VERDICTS.map(([verdict, label, meaning], index) => {
@@ -24,7 +24,7 @@ export class DoubtPanel {
       const button = el("button", { type: "button", className: "button", "aria-describedby": meaningId, onclick: decide }, label);
       return el("div", { className: "doubt-choice" }, button, el("p", { className: "person-hint", id: meaningId }, meaning));
     });
-    const written = raw === undefined ? argumentList(given ?? {}) : el("pre", {}, withHiddenShown(raw));
+    const written = writtenArguments(given ?? {}, raw);
     this.element = el("div", {}, el("p", { className: "doubt-sentence" }, sentence), written, el("div", { className: "doubt-choices" }, choices));
   }
 }

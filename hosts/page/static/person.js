@@ -1,8 +1,9 @@
 // What the conversation waits for from a person: answers, an approval, a decision about a call in doubt, or another try
 // after a failure. There is one panel for each, which the state of the conversation chooses.
 //
-// A panel is made from the state and from {draft, send, listChildren}: `draft` keeps what a person has begun,
-// `send(operation, body)` sends a decision, and `listChildren()` reads the sub-agents. It has a `heading`, an
+// A panel is made from the state and from {draft, send, listChildren, describeTool}: `draft` keeps what a person has begun,
+// `send(operation, body)` sends a decision, `listChildren()` reads the sub-agents, and `describeTool(name)` what a tool is
+// for. It has a `heading`, an
 // `announcement` for screen readers, and an `element`. It may also have `unsent` (texts that a person wrote and has not
 // sent), a `tone`, and `showProblem(problem)`, which shows a refusal where it belongs and returns whether it could.
 // `noteVisible(end)`, if it has one, is told where on the screen the buttons begin, which cover what lies below them.
@@ -83,8 +84,15 @@ class TurnwisePerson extends HTMLElement {
     const asked = new Asked(key, draft, this.#client, this.#conversationId);
     const send = (operation, body) => asked.send(operation, body);
     const listChildren = () => this.#client.listChildren(this.#conversationId);
-    asked.panel = new PANELS[state.type](state, { draft, send, listChildren });
+    const describeTool = (name) => this.#describeTool(name);
+    asked.panel = new PANELS[state.type](state, { draft, send, listChildren, describeTool });
     return asked;
+  }
+
+  /** Return what a tool is for, as the model reads it; undefined if the server offers it no longer. */
+  async #describeTool(name) {
+    const { tools } = await this.#client.listTools();
+    return tools.find((tool) => tool.name === name)?.description;
   }
 
   #replacePanel(asked) {

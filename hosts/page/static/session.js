@@ -20,12 +20,12 @@ class TurnwiseSession extends HTMLElement {
 
   /** Ask, unless a dialog is open already. A server that refuses requests although it took a token gets its sentence
    * shown. */
-  ask(problem) {
+  ask(problem = null) {
     if (this.querySelector("dialog[open]")) return;
-    if (problem.signIn === "application") return this.#leadElsewhere(problem.loginUrl);
+    if (problem?.signIn === "application") return this.#leadElsewhere(problem.loginUrl);
     this.#dialog ??= this.#build();
     this.#dialog.showModal();
-    this.#refuse(this.#isKnown ? problem.message : "");
+    this.#refuse(this.#isKnown ? (problem?.message ?? "") : "");
   }
 
   /** Say that the application must know who the caller is. A person who has signed in meanwhile asks again. */
@@ -39,9 +39,13 @@ class TurnwiseSession extends HTMLElement {
     this.#elsewhere = el(
       "dialog",
       { className: "dialog session", "aria-labelledby": "elsewhere-heading", "aria-describedby": "elsewhere-sentence" },
-      el("h2", { id: "elsewhere-heading" }, "Sign in"),
-      el("p", { id: "elsewhere-sentence" }, sentence),
-      el("div", { className: "dialog-bar" }, again, link),
+      el(
+        "div",
+        { className: "dialog-content" },
+        el("h2", { id: "elsewhere-heading" }, "Sign in"),
+        el("p", { id: "elsewhere-sentence" }, sentence),
+        el("div", { className: "dialog-bar" }, again, link),
+      ),
     );
     this.append(this.#elsewhere);
     this.#elsewhere.showModal();

@@ -113,7 +113,7 @@ class Session:
             writer.note("No user reads what this agent says; its text is shown with --thoughts.")
         user_input = self._user_input(writer, messages, speech)
         screen = screen_for(self.conversation, self.settings, writer)
-        async with open_dialogue(self.conversation, screen, user_input, speech) as dialogue:
+        async with open_dialogue(self.conversation, screen, user_input, speech, self.tools) as dialogue:
             await Chat(dialogue, self.settings, self.model, self.tools).run()
         return self._leave(dialogue)
 

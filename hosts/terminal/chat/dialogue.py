@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from ....effects.channels.speech.channel import SpeechChannel
+from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....states.errors import TurnwiseError
 from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, Cancelling, InDoubt, State
@@ -30,13 +31,18 @@ class _NoLongerAskedError(Exception):
 
 @asynccontextmanager
 async def open_dialogue(
-    conversation: Conversation, screen: Screen, user_input: UserInput, speech: SpeechChannel | None = None
+    conversation: Conversation,
+    screen: Screen,
+    user_input: UserInput,
+    speech: SpeechChannel | None = None,
+    tools: ToolRegistry | None = None,
 ) -> AsyncIterator[Dialogue]:
-    """Show the conversation while the body runs. Ctrl-C also silences `speech`.
+    """Show the conversation while the body runs. Ctrl-C also silences `speech`. A user who is asked to allow a call
+    reads what its tool does, if it is one of these `tools`.
 
     The body is left early when the user leaves by Ctrl-C; then `user_left` of the dialogue is True.
     """
-    dialogue = Dialogue(conversation, screen, user_input, speech)
+    dialogue = Dialogue(conversation, screen, user_input, speech, tools)
     try:
         with interrupts_handled_by(dialogue.interrupt):
             async with asyncio.TaskGroup() as tasks:
@@ -58,13 +64,19 @@ class Dialogue:
     """
 
     def __init__(
-        self, conversation: Conversation, screen: Screen, user_input: UserInput, speech: SpeechChannel | None = None
+        self,
+        conversation: Conversation,
+        screen: Screen,
+        user_input: UserInput,
+        speech: SpeechChannel | None = None,
+        tools: ToolRegistry | None = None,
     ) -> None:
         self.conversation = conversation
         self.screen = screen
         self.user_input = user_input
         self.user_left = False
         self._speech = speech
+        self._tools = tools
         self._task = asyncio.current_task()
         self._on_interrupt: Callable[[], object] = self._leave_unless_late
         self._cancelling: asyncio.Task[None] | None = None
@@ -176,7 +188,8 @@ class Dialogue:
     async def _ask_for_approval(self, state: AwaitingApproval) -> None:
         """Ask whether a tool may run. A user who declines to answer cancels the turn."""
         call = await self._call(state.call.call_id)
-        answer = await self._answer(approval_question(call), REASON_TO_DENY)
+        tool = None if self._tools is None else self._tools.find(call.name)
+        answer = await self._answer(approval_question(call, tool.description if tool else ""), REASON_TO_DENY)
         if answer is None:
             await self.perform(self.conversation.cancel(state.turn.number))
         else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import indent
 
+from ....effects.printable import shown_arguments, with_hidden_shown
 from ....states.events import Resolution
 from ....states.values.messages import ToolCall
 from ....states.values.questions import QuestionOption, UserQuestion
-from ..output.printable import one_line
 from .user_input import FreeTextOption
 
 ALLOW, DENY = "Allow", "Deny"
@@ -20,11 +21,14 @@ RESOLUTIONS: Mapping[str, Resolution] = {"It ran": "ran", "It did not run": "did
 """What the user can say about an interrupted call, by its label."""
 
 
-def approval_question(call: ToolCall) -> UserQuestion:
-    """Ask whether a call may run. Denying comes first, so that Enter pressed too early does not allow it. `Pure.`"""
+def approval_question(call: ToolCall, description: str = "") -> UserQuestion:
+    """Ask whether a call may run of a tool with this description. Denying comes first, so that Enter pressed too early
+    does not allow it. `Pure.`"""
     allow = QuestionOption(label=ALLOW, description="run it as it stands")
     deny = QuestionOption(label=DENY, description="go on without it")
-    text = f"May {call.name} run with {one_line(call.raw_arguments)}?"
+    text = f"May {_with_arguments(call, 'run')}?"
+    if description.strip():
+        text += f"\n{indent(with_hidden_shown(description.strip()), '  ')}"
     return UserQuestion(question=text, header="Approval", options=(deny, allow))
 
 
@@ -37,5 +41,9 @@ def parse_approval(answer: str) -> tuple[bool, str | None]:
 def doubt_question(call: ToolCall) -> UserQuestion:
     """Ask whether a call ran that a crash interrupted. `Pure.`"""
     options = tuple(QuestionOption(label=label) for label in RESOLUTIONS)
-    text = f"The program ended while {call.name} ran with {one_line(call.raw_arguments)}. Did it run?"
+    text = f"The program ended while {_with_arguments(call, 'ran')}. Did it run?"
     return UserQuestion(question=text, header="In doubt", options=options)
+
+
+def _with_arguments(call: ToolCall, verb: str) -> str:
+    return f"{with_hidden_shown(call.name)} {verb} with {shown_arguments(call)}"

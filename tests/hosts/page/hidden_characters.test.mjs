@@ -1,26 +1,25 @@
 // What hidden_characters.js does (see test_hidden_characters.py).
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { withHiddenShown } from "./hidden_characters.js";
 
-for (const [what, hidden, code] of [
-  ["reverses what follows", "\u202e", "202E"],
-  ["isolates what follows", "\u2066", "2066"],
-  ["has no width", "\u200b", "200B"],
-  ["joins without a shape", "\u200d", "200D"],
-  ["belongs to a tag", "\u{e0041}", "E0041"],
-  ["controls a terminal", "\u001b", "001B"],
-  ["is half a character", "\ud800", "D800"],
-  ["ends a line unseen", "\u2028", "2028"],
-]) {
-  test(`a character that ${what} is shown`, () => {
-    assert.equal(withHiddenShown(`pay${hidden}pal`), `pay⟨U+${code}⟩pal`);
-  });
+const { examples, innocent, every, shown } = JSON.parse(readFileSync(process.env.TEXTS, "utf8"));
+
+for (const [text, shown] of Object.entries(examples)) {
+  test(`${JSON.stringify(text)} is shown as ${shown}`, () => assert.equal(withHiddenShown(text), shown));
 }
 
-test("visible text stays as it is", () => {
-  const text = "Zürich → 東京\n\tשלום 🚆 é";
-  assert.equal(withHiddenShown(text), text);
+for (const text of innocent) {
+  test(`${text} stays as it is`, () => assert.equal(withHiddenShown(text), text));
+}
+
+test("half a character is shown", () => assert.equal(withHiddenShown("pay\ud800pal"), "pay⟨U+D800⟩pal"));
+
+test("every character is shown as in the terminal", () => {
+  const expected = shown.split("\n");
+  const differing = withHiddenShown(every).split("\n").filter((line, index) => line !== expected[index]);
+  assert.deepEqual(differing.slice(0, 20), []);
 });

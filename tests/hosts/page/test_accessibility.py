@@ -12,7 +12,18 @@ import pytest_asyncio
 from playwright.async_api import Locator, Page, expect
 
 from ...support.browser.accessibility import hidden_overflow, violations
-from ...support.browser.asking import BOOK, BOTH, FAIL, LAYOUTS, PAY, Conversations, asking_engine, begin
+from ...support.browser.asking import (
+    BOOK,
+    BOTH,
+    DISGUISE,
+    FAIL,
+    LAYOUTS,
+    PAY,
+    RUN_LONG,
+    Conversations,
+    asking_engine,
+    begin,
+)
 from ...support.browser.fixtures import PICTURES
 from ...support.browser.tabs import Tabs
 from ...support.http.live_server import serving
@@ -40,6 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Conversat
     with serving(engine) as server:
         known = Conversations(server, engine)
         texts = {"idle": LONG, "questions": BOTH, "previews": LAYOUTS, "approval": BOOK, "failed": FAIL}
+        texts |= {"disguised approval": DISGUISE, "long approval": RUN_LONG}
         addresses = {name: known.begin(text) for name, text in texts.items()}
         yield known, {"new": server.url, **addresses, "in doubt": known.address(doubtful)}
 
@@ -59,6 +71,8 @@ SHOWN: dict[str, Callable[[Page], Locator]] = {
     "questions": lambda page: page.get_by_role("button", name="Send answers"),
     "previews": lambda page: page.get_by_role("region", name="Preview"),
     "approval": lambda page: page.get_by_role("button", name="Allow"),
+    "disguised approval": lambda page: page.locator(".argument-list mark").first,
+    "long approval": lambda page: page.get_by_role("button", name="Read on"),
     "failed": lambda page: page.get_by_role("button", name="Try again"),
     "in doubt": lambda page: page.get_by_role("button", name="It ran"),
 }
@@ -127,6 +141,11 @@ async def test_no_state_is_inaccessible(inspection: Inspection) -> None:
     await inspection.page.evaluate("document.querySelector('turnwise-session').ask()")
     await inspection.page.keyboard.press("Enter")
     await inspection.look("the form for the token")
+    await inspection.page.keyboard.press("Escape")
+    await inspection.page.evaluate(
+        "document.querySelector('turnwise-session').ask({ signIn: 'application', loginUrl: '/login' })"
+    )
+    await inspection.look("the link to the application")
 
     assert [f"{where}: {fault}" for where, faults in inspection.found.items() for fault in faults] == []
 

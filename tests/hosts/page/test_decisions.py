@@ -14,10 +14,14 @@ from playwright.async_api import Locator, Page, expect
 from ...support.browser.asking import (
     ACCOUNT,
     BOOK,
+    DISGUISE,
     FAIL,
+    LONG,
+    NEST,
     PAY,
     PLAN,
     PLANNED,
+    RUN_LONG,
     TRANSFER,
     Conversations,
     asking_engine,
@@ -184,6 +188,77 @@ class TestApproving:
 
         await expect(page.get_by_role("main")).to_contain_text("Too far away")
         await expect(panel(page)).to_have_count(0)
+
+
+class TestSeeingWhatIsAllowed:
+    """Nobody allows what they could not see."""
+
+    async def test_what_the_tool_does_stands_in_the_panel(self, page: Page, conversations: Conversations) -> None:
+        """Its description, in which nothing is hidden either."""
+        await page.goto(conversations.begin(DISGUISE))
+
+        description = panel(page).get_by_role("region", name="What the tool does")
+        await expect(description).to_contain_text("Run a command on the server.")
+        await expect(description).to_contain_text("the server runs as⟨U+202E⟩.")
+
+    async def test_what_is_hidden_is_marked(self, page: Page, conversations: Conversations) -> None:
+        """Characters without a shape and letters of another alphabet are named, and a sentence says what that means."""
+        await page.goto(conversations.begin(DISGUISE))
+
+        await expect(panel(page).locator("dd")).to_have_text(
+            "p\u0430ypal⟨U+3164⟩⟨Cyrillic \u0430⟩⟨U+00A0⟩⟨U+202E⟩5⟨U+FE0F⟩ 👩\u200d👩"
+        )
+        await expect(panel(page).locator("dd mark")).to_have_count(5)
+        await expect(panel(page)).to_contain_text("Something in here cannot be seen, or reads as something else.")
+
+    async def test_what_is_no_plain_object_is_shown_as_written(self, page: Page, conversations: Conversations) -> None:
+        """Arguments that cannot be shown as fields are not left out."""
+        await page.goto(conversations.begin(NEST))
+
+        await expect(panel(page)).to_contain_text("at the bottom")
+
+    async def test_long_arguments_are_read_before_the_call_is_allowed(
+        self, page: Page, conversations: Conversations
+    ) -> None:
+        """The button "Allow" waits until their end was in sight; "Read on" goes there by keyboard. Short arguments need
+        no reading on."""
+        address = conversations.begin(RUN_LONG)
+        await page.goto(address)
+        allow = page.get_by_role("button", name="Allow")
+        read_on = page.get_by_role("button", name="Read on")
+        await expect(read_on).to_be_visible()
+        await page.wait_for_timeout(1000)
+        await expect(allow).to_be_disabled()
+        await expect(allow).to_have_accessible_description("Read the arguments to their end to allow the call.")
+        await expect(page.locator(".arguments-end")).not_to_be_in_viewport()
+        await read_on.focus()
+        for _ in range(30):
+            if await read_on.is_hidden():
+                break
+            await expect(allow).to_be_disabled()
+            await page.keyboard.press("Enter")
+            await page.wait_for_timeout(50)
+        await expect(allow).to_be_enabled()
+        await expect(page.locator(".arguments-end")).to_be_in_viewport()
+        await allow.click()
+        await received(page, f"Ran {len(LONG)} characters.")
+
+        await page.goto(conversations.begin(BOOK))
+        await expect(allow).to_be_enabled()
+        await expect(read_on).to_be_hidden()
+
+    async def test_scrolling_to_the_end_is_reading(self, page: Page, conversations: Conversations) -> None:
+        """What the buttons cover does not count as seen."""
+        await page.goto(conversations.begin(RUN_LONG))
+        allow = page.get_by_role("button", name="Allow")
+        await expect(page.get_by_role("button", name="Read on")).to_be_visible()
+        await panel(page).hover()
+        await page.mouse.wheel(0, 300)
+        await page.wait_for_timeout(600)
+        await expect(allow).to_be_disabled()
+        await page.mouse.wheel(0, 100_000)
+
+        await expect(allow).to_be_enabled()
 
 
 class TestDoubtAndFailure:

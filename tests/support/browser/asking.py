@@ -55,12 +55,19 @@ BOOK, TABLE, EXTRA, BOTH, LAYOUTS, ATTACK = (
 )
 OPEN, PAY, FAIL, DELEGATE, PLAN = "Ask me openly", "Pay the bill", "Fail once", "Delegate it", "Plan it"
 TRANSFER = "Transfer it"
+DISGUISE, RUN_LONG, NEST = "Pay in disguise", "Run a long command", "Plan it deeply"
 OPENLY = ("Under which name?", "At what time?")
 TASK = "Find out which table they want"
 
 BOOKING = {"restaurant": "Miku", "party": 2, "terrace": True}
 ACCOUNT = 12345678901234567890
 """A number that is no number in JavaScript."""
+DISGUISED = "p\u0430ypal\u3164\u00a0\u202e5\ufe0f 👩\u200d👩"
+"""A word with a Cyrillic letter, characters that nobody sees, and an emoji in which nothing is hidden."""
+LONG = "\n".join(f"step {number}" for number in range(1, 200)) + "\nremove everything"
+DEEP: dict[str, Any] = {"stop": "at the bottom"}
+for _ in range(120):
+    DEEP = {"day": DEEP}
 PLANNED = {"days": [{"day": "Monday", "stops": ["Harbour", "Museum"]}]}
 
 
@@ -82,6 +89,9 @@ ANSWERS: Mapping[str, ModelAnswer] = {
     TASK: ask(EXPERIENCE),
     PLAN: call("plan_trip", plan=PLANNED),
     TRANSFER: call("transfer_money", account=ACCOUNT),
+    DISGUISE: call("run_command", command=DISGUISED),
+    RUN_LONG: call("run_command", command=LONG),
+    NEST: call("plan_trip", plan=DEEP),
 }
 """What the model does when it is told this."""
 
@@ -104,6 +114,15 @@ async def transfer_money(account: int) -> str:
     return f"Transferred to {account}."
 
 
+@tool(approval=True)
+async def run_command(command: str) -> str:
+    """Run a command on the server.
+
+    It runs as the user that the server runs as\u202e.
+    """
+    return f"Ran {len(command)} characters."
+
+
 @tool(exclusive=True, crash="idempotent")
 async def ask_openly(context: ToolContext) -> str:
     """Ask the user something that any text answers."""
@@ -120,7 +139,7 @@ async def pay(amount: int) -> str:
     return f"Paid {amount}."
 
 
-TOOLS = [book_table, plan_trip, transfer_money, ask_openly, pay, "ask_user_question", "spawn_agents"]
+TOOLS = [book_table, plan_trip, transfer_money, run_command, ask_openly, pay, "ask_user_question", "spawn_agents"]
 POLICY = presets.assistant().replace(sub_agents=SubAgentRules(questions="ask_user"))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
+from .....effects.printable import shown_arguments, with_hidden_shown
 from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.values.questions import UserQuestion
 
@@ -16,14 +16,14 @@ def prompt_of(turn: Turn) -> str | None:
         case WaitsForAnswer(questions=questions):
             return "\n\n".join(map(question_text, questions))
         case WaitsForApproval(call=call):
-            arguments = json.dumps(call.arguments, ensure_ascii=False)
+            tool, arguments = with_hidden_shown(call.name), shown_arguments(call)
             if call.approval_by == "operator":
-                return f"An operator decides whether the tool {call.name} may run with {arguments}. [{call.call_id}]"
-            return f'May the tool {call.name} run with {arguments}? Answer "yes" or "no". [{call.call_id}]'
+                return f"An operator decides whether the tool {tool} may run with {arguments}. [{call.call_id}]"
+            return f'May the tool {tool} run with {arguments}? Answer "yes" or "no". [{call.call_id}]'
         case WaitsForResolution(call=call):
-            arguments = json.dumps(call.arguments, ensure_ascii=False)
+            tool, arguments = with_hidden_shown(call.name), shown_arguments(call)
             return (
-                f"The tool {call.name} was interrupted while it ran with {arguments}, and it is unknown whether it"
+                f"The tool {tool} was interrupted while it ran with {arguments}, and it is unknown whether it"
                 f' finished. Answer "ran", "did not run" or "again". [{call.call_id}]'
             )
         case _:

@@ -27,7 +27,7 @@ class TestApprovals:
         )
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert '? [Approval] May pay run with {"amount": 5}?' in done.stdout
+        assert '? [Approval] May pay run with {"amount": 5}?\n  Pay the bill.\n  1. Deny' in done.stdout
         assert re.findall(r"^  (✓|✗) pay(.*)$", done.stdout, re.MULTILINE) == [
             *[("✓", "(amount=5)")] * len(allow),
             *[("✗", " denied")] * len(deny),

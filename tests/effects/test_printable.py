@@ -1,0 +1,66 @@
+"""What a reader cannot see is marked in texts that a person decides about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from cProfile import Profile
+
+import pytest
+
+from turnwise.effects.printable import printable, shown_arguments, with_hidden_shown
+from turnwise.states.values.messages import ToolCall
+
+from ..support.hidden_texts import HIDDEN, INNOCENT
+
+
+def calls_of(function: Callable[[str], object], text: str) -> int:
+    """How many calls of functions it takes to call this one with the text."""
+    profile = Profile()
+    profile.runcall(function, text)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def call_with(arguments: str) -> ToolCall:
+    """A call with these arguments, as the model wrote them."""
+    return ToolCall(call_id="call_1_0", name="pay", raw_arguments=arguments)
+
+
+class TestHiddenCharacters:
+    """A text reads as what it is."""
+
+    @pytest.mark.parametrize(("text", "shown"), HIDDEN.items(), ids=map(ascii, HIDDEN))
+    def test_are_shown(self, text: str, shown: str) -> None:
+        """What has no shape, only looks like a space, or lets a word read as another one is named."""
+        assert with_hidden_shown(text) == shown
+
+    @pytest.mark.parametrize("text", INNOCENT)
+    def test_are_none_in_innocent_texts(self, text: str) -> None:
+        """Emoji, accents and joined letters stay legible, in all scripts."""
+        assert with_hidden_shown(text) == text
+
+    @pytest.mark.parametrize("unit", ["a ", "東京", "при вет", "\u200b", "e\u0301", "p\u0430y", "👩\u200d👩", " "])
+    def test_take_work_that_grows_with_the_text_alone(self, unit: str) -> None:
+        """A text of four times the length takes four times the calls."""
+        with_hidden_shown(unit)  # what is known of a character is kept
+
+        assert calls_of(with_hidden_shown, unit * 4000) <= 4 * calls_of(with_hidden_shown, unit * 1000)
+
+
+class TestArguments:
+    """The arguments of a call that a person decides about."""
+
+    def test_are_marked_json_on_one_line(self) -> None:
+        """Escapes are resolved, so that none of them hides a character; JSON keeps blanks and line breaks in sight."""
+        written = json.dumps({"to": "pay\u202epal", "note": "  two\nlines "})
+
+        assert shown_arguments(call_with(written)) == '{"to": "pay⟨U+202E⟩pal", "note": "  two\\nlines "}'
+
+    @pytest.mark.parametrize("written", ["[1, 2\u200b]", "pay 5\u200b", '{"a": NaN, "b": "\u200b"}'])
+    def test_are_shown_as_they_are_if_they_are_no_object(self, written: str) -> None:
+        """Nothing that the model wrote is left out because it is not what was expected."""
+        assert shown_arguments(call_with(written)) == written.replace("\u200b", "⟨U+200B⟩")
+
+    def test_stay_marked_on_a_terminal(self) -> None:
+        """What a terminal would execute is marked before it is removed."""
+        assert printable(shown_arguments(call_with('{"a": "\\u001b[2J\u202e"}'))) == '{"a": "\\u001b[2J⟨U+202E⟩"}'
