@@ -21,6 +21,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextvars import Context as Variables
+from contextvars import copy_context
 from typing import Any
 
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
@@ -36,7 +38,7 @@ from ..states.policy.policy import Policy
 from ..states.states import AnyState, Closed, pending
 from ..states.step import Step
 from .follower import Follower
-from .intake.mailbox import Mailbox
+from .intake.mailbox import Mailbox, Senders
 from .projections.feed import Feed
 from .projections.projection import ConversationProjection
 from .projections.replayed_steps import repeated_step
@@ -86,6 +88,7 @@ class Loop:
         self._history = history
         self._services = services
         self._suspended = SuspendedCalls()
+        self._senders = Senders(projection.state.book.turn, copy_context())
         # `Log` explains this. The class is asked: a wrapper may forward the attributes of a log, and wait all the same.
         needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
         self._mailbox = Mailbox(self._take, services.immediately.start if needs_no_task else asyncio.ensure_future)
@@ -133,7 +136,7 @@ class Loop:
 
     # --- one event
 
-    async def _take(self, event: Event | None, filled: Filled) -> Outcome:
+    async def _take(self, event: Event | None, filled: Filled, variables: Variables) -> Outcome:
         """Handle one event, without the secrets in it; for None, only follow what others have stored. Raises `Refused`,
         `InvalidInput`, and a `StoreError` if the step could not be stored.
 
@@ -144,6 +147,7 @@ class Loop:
             if event is None or isinstance(event, Request):
                 raise self._failure
             return self._ignored()
+        self._senders.current = variables
         try:
             if event is None:
                 await self._catch_up()
@@ -242,6 +246,7 @@ class Loop:
         carried out there; only its control effects are dispatched here, because what they stop may run here."""
         state = step.state
         self._uncertain = ()
+        self._senders.follow(entry.event, state)
         self.recent_requests.note(entry)
         if is_own:
             before = self.projection.state
@@ -274,7 +279,8 @@ class Loop:
         if self._is_closing or self._mailbox.drops_answers:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
-            dispatch_in_order(effects, self._services.dispatcher, self.conversation_id, self.effect_context)
+            services, variables = self._services, self._senders.current
+            variables.run(dispatch_in_order, effects, services.dispatcher, self.conversation_id, self.effect_context)
         except (Exception, asyncio.CancelledError):
             # The step is stored. Its effects are asked for again when the conversation is taken over. Nothing here
             # waits, so a CancelledError is the dispatcher's own, and would leave the event in the mailbox.

@@ -6,6 +6,9 @@ requests are refused meanwhile, so that memory never runs ahead of the store and
 
 If nothing is in hand, an event is handled in the call that puts it in, as far as that goes without waiting. With a task
 for every event, a turn of four steps took eight tasks and 22 iterations of the event loop.
+
+An event that waits is handled where the one before it was. So each is handed over with the context variables of whoever
+put it in.
 """
 
 from __future__ import annotations
@@ -15,11 +18,15 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context as Variables
+from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from ...persistence.errors import StorageFailed
 from ...states.errors import Refused, TurnwiseError
-from ...states.events import Event
+from ...states.events import Event, Request
+from ...states.state import State
+from ...states.values.inbox import Waiting
 from ..recent_requests import NOTHING_FILLED, Filled, Outcome
 
 logger = logging.getLogger("turnwise.mailbox")
@@ -35,11 +42,14 @@ could keep one conversation busy without end."""
 Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 """Starts a coroutine. Returns what must be held until the coroutine has ended."""
 
+Take: TypeAlias = Callable[[Event | None, Filled, Variables], Awaitable[Outcome]]
+"""Handles an event, with the fields that its caller left out and the context variables of whoever put it in."""
+
 
 class _Answer:
     """The answer to an effect. It has no caller."""
 
-    __slots__ = ("event",)
+    __slots__ = ("event", "variables")
 
     filled: Filled = NOTHING_FILLED
     has_caller = False
@@ -47,6 +57,7 @@ class _Answer:
 
     def __init__(self, event: Event) -> None:
         self.event = event
+        self.variables = copy_context()
 
     def succeed(self, outcome: Outcome | None) -> None:
         """Nobody waits for what came of it."""
@@ -72,7 +83,7 @@ class _Request:
     caller that has to wait, and only wakes it: asyncio would report an error in a future whose caller was cancelled.
     """
 
-    __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled")
+    __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled", "variables")
 
     has_caller = True
     is_marker = False
@@ -80,6 +91,7 @@ class _Request:
     def __init__(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> None:
         self.event = event
         self.filled = filled
+        self.variables = copy_context()
         self._is_done = False
         self._outcome: Outcome | None = None
         self._error: Exception | None = None
@@ -144,7 +156,7 @@ class Mailbox:
         "drops_answers",
     )
 
-    def __init__(self, take: Callable[[Event | None, Filled], Awaitable[Outcome]], start: Start) -> None:
+    def __init__(self, take: Take, start: Start) -> None:
         self._take = take
         self._start = start
         self._in_hand: _Item | None = None
@@ -230,7 +242,7 @@ class Mailbox:
             while (item := self._in_hand) is not None:
                 is_kept = False
                 try:
-                    item.succeed(None if item.is_marker else await self._take(item.event, item.filled))
+                    item.succeed(None if item.is_marker else await self._take(item.event, item.filled, item.variables))
                 except StorageFailed as error:
                     is_kept = item.was_not_stored(error)
                 except Exception as error:
@@ -286,3 +298,31 @@ class Mailbox:
 def _settle(future: asyncio.Future[bool], result: bool) -> None:
     if not future.done():
         future.set_result(result)
+
+
+class Senders:
+    """Whose context variables the tools of a turn run in: those of the sender of the message that began it.
+
+    A message that waits in the inbox begins its turn in the step that ends the turn before, in the context of that one.
+    So its variables are kept until then. `current` are those in which the effects of the newest step are dispatched.
+    """
+
+    __slots__ = ("_turn", "_waiting", "current")
+
+    def __init__(self, turn: int, variables: Variables) -> None:
+        self.current = variables
+        self._turn = turn
+        self._waiting: dict[str, Variables] = {}
+
+    def follow(self, event: Event, state: State) -> None:
+        """Follow a step: the event that was taken, and the state after it."""
+        inbox: tuple[Waiting, ...] = getattr(state, "inbox", ())
+        if inbox and isinstance(event, Request) and any(waiting.event_id == event.event_id for waiting in inbox):
+            self._waiting[event.event_id] = self.current
+        if self._waiting:
+            waits = {waiting.event_id for waiting in inbox}
+            entered = [variables for event_id, variables in self._waiting.items() if event_id not in waits]
+            if entered and state.book.turn != self._turn:
+                self.current = entered[0]
+            self._waiting = {each: variables for each, variables in self._waiting.items() if each in waits}
+        self._turn = state.book.turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 
 import pytest
 
@@ -26,7 +27,7 @@ def answer(number: int) -> LlmFailed:
 def mailbox(take: Callable[[Event | None], Awaitable[None]]) -> Mailbox:
     """A mailbox whose events this function handles."""
 
-    async def taken(event: Event | None, filled: Filled) -> Outcome:
+    async def taken(event: Event | None, filled: Filled, variables: Context) -> Outcome:
         await take(event)
         return NOTHING
 
