@@ -31,7 +31,7 @@ from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
-from ..states.events import Event, Request, Resumed
+from ..states.events import CallRestricted, Event, Request, Resumed
 from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import Policy
@@ -97,6 +97,8 @@ class Loop:
         """The events whose append was reported as failed, since the newest step."""
         self._failure: TurnwiseError | None = None
         self._is_closing = False
+        self._is_restricted = False
+        """Whether the calls that were open when this loop began are under the declarations of this engine."""
         self.sends = False
         if isinstance(projection.state, Closed):
             self.feed.close()
@@ -152,8 +154,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            if not self.projection.is_read:  # who watches the whole engine is shown this step, too
-                await self._services.tree.prepare(self.projection)
+            await self._prepare()
             if (policy := self.projection.context.policy).redact:
                 event = await self._services.redactor.redacted(event, policy)
             if isinstance(event, Request):
@@ -162,6 +163,19 @@ class Loop:
         except Exception as error:
             self._fail_after(error, event)
             raise
+
+    async def _prepare(self) -> None:
+        """Before a conversation that was read goes on, put its open calls under the declarations of this engine."""
+        if not self.projection.is_read:  # who watches the whole engine is shown this step, too
+            await self._services.tree.prepare(self.projection)
+        if not self._is_restricted:
+            for report in await self._restrictions():
+                await self._step(report)
+            self._is_restricted = True
+
+    async def _restrictions(self, *, taken_over: bool = False) -> Sequence[CallRestricted]:
+        declarations, now = self._services.declarations, self._services.clock.now()
+        return await declarations.restrictions(self.state, self.effect_context(), now, taken_over=taken_over)
 
     def _fail_after(self, error: Exception, event: Event | None) -> None:
         """Fail for good if `error` is a reason that will not pass. Otherwise a request only fails itself."""
@@ -308,14 +322,23 @@ class Loop:
 
     # --- from beginning to end
 
-    def take_over(self) -> None:
-        """Report what another process, or `halt`, left in the middle, so that the conversation goes on here."""
+    async def take_over(self) -> None:
+        """Report what another process, or `halt`, left in the middle, so that the conversation goes on here: under the
+        declarations of this engine where they are stricter."""
         self._mailbox.take_answers()
-        self._report_left()
+        restrictions = await self._restrictions(taken_over=True)
+        self._is_restricted = True
+        for report in restrictions:
+            self._mailbox.post(report)
+        self._report_left(restrictions)
 
-    def _report_left(self) -> None:
-        left, holds_call = self.follower.take_over(), bool(self._suspended)
-        for report in reports(self.state, self._services.clock.now(), left, holds_call=holds_call):
+    def _report_left(self, restrictions: Sequence[CallRestricted] = ()) -> None:
+        """Report what was left. The order of the reports follows from the state behind the `restrictions`, which are on
+        their way."""
+        left, holds_call, state = self.follower.take_over(), bool(self._suspended), self.state
+        for restriction in restrictions:
+            state = transition(state, restriction, self.projection.context).state
+        for report in reports(state, self._services.clock.now(), left, holds_call=holds_call):
             self._mailbox.post(report)
 
     async def halt(self) -> None:

@@ -2,6 +2,11 @@
 
 The state says which effects were not answered; nothing is guessed. The machine decides what follows from the reports:
 it asks again for what may be asked for again, and runs a tool again or not, by its crash contract.
+
+A call was recorded with the declarations of its tool as they were then, by a process that may have had others. So
+before a conversation goes on, its open calls are compared with what the tools declare here, and the stricter holds: a
+contract under which less is done without a person, and an approval where either asks for one. That is an event too, so
+a log replays without the tools.
 """
 
 from __future__ import annotations
@@ -9,10 +14,54 @@ from __future__ import annotations
 from collections.abc import Set
 from datetime import datetime
 
+from ..effects.context import EffectContext
+from ..effects.tools.registry import ToolRegistry
+from ..effects.tools.tool import AnyTool
 from ..states.effects import TOOL_RUNS
-from ..states.events import Report, Resumed, ToolInterrupted
-from ..states.states import AwaitingUserResponse, Cancelling, InRound, State
-from ..states.values.round import Round
+from ..states.events import CallRestricted, Report, Resumed, ToolInterrupted
+from ..states.states import AwaitingPerson, AwaitingSubAgents, AwaitingUserResponse, Cancelling, InRound, State
+from ..states.values.round import Round, RoundCall
+
+
+class PresentDeclarations:
+    """What the tools of one engine declare. `is_complete` says that the engine runs no others.
+
+    Then nobody can say what became of a call that was running and whose tool is no longer there; only for a pure one
+    that does not matter. A call that has not begun tells the model that there is no such tool.
+    """
+
+    def __init__(self, tools: ToolRegistry, *, is_complete: bool) -> None:
+        self._tools = tools
+        self._is_complete = is_complete
+
+    async def restrictions(
+        self, state: State, context: EffectContext, at: datetime, *, taken_over: bool
+    ) -> tuple[CallRestricted, ...]:
+        """Return a report for each open call of this state that is declared more strictly now. `context` shows the
+        conversation in this state. Unless it is `taken_over`, another engine may run the calls that have begun."""
+        if not isinstance(state, InRound | AwaitingPerson | AwaitingSubAgents):
+            return ()
+        round_ = state.round
+        running = {one.call_id for one in round_.running} if taken_over and self._is_complete else set[str]()
+        found: list[CallRestricted] = []
+        for call in round_.calls:
+            if call.call_id not in round_.settled:
+                tool, _ = self._tools.find_in(context.context, context.turn, call.name)
+                if tool is not None:
+                    found.append(await _declared(call, tool, context, at))
+                elif call.call_id in running and call.crash != "pure":
+                    found.append(CallRestricted(at=at, call_id=call.call_id, crash="at_most_once"))
+        return tuple(report for report in found if state.concerned_by(report))
+
+
+async def _declared(call: RoundCall, tool: AnyTool, context: EffectContext, at: datetime) -> CallRestricted:
+    """Return the call as its tool declares it now. Its arguments are read from the log only if a function decides by
+    them whether a person must approve it."""
+    approval = tool.approval is True or call.approval
+    if not approval and callable(tool.approval):
+        approval = tool.needs_approval((await context.call(call)).raw_arguments, context.policy)
+    by = tool.approval_by if approval else "user"
+    return CallRestricted(at=at, call_id=call.call_id, crash=tool.crash, approval=approval, approval_by=by)
 
 
 def reports(state: State, at: datetime, left: frozenset[int], *, holds_call: bool = False) -> tuple[Report, ...]:
@@ -45,4 +94,4 @@ def _resumed(open_: Set[int], at: datetime) -> tuple[Report, ...]:
 
 def _never_again(round_: Round) -> frozenset[int]:
     """Return the effects whose calls must not run twice."""
-    return frozenset(one.effect_id for one in round_.running if round_.named(one.call_id).crash == "at_most_once")
+    return frozenset(one.effect_id for one in round_.running if round_.must_not_run_twice(round_.named(one.call_id)))

@@ -29,7 +29,7 @@ from .choices.defaults import Defaults
 from .choices.models import Models
 from .choices.stored_faults import StoredFaults
 from .composition.memory import EngineMemory
-from .composition.performers import build_choices, build_performers, build_resumers
+from .composition.performers import build_choices, build_performers, build_resumers, runs_all_tools
 from .composition.providers import Providers
 from .conversations.creation import Creation
 from .conversations.deletion import Deletion
@@ -41,6 +41,7 @@ from .loop import Loop
 from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .projections.tree_feed import TreeFeed
+from .recovery import PresentDeclarations
 from .requests import checked_id
 from .services.approved_arguments import ApprovedArguments
 from .services.event_redactor import EventRedactor
@@ -92,20 +93,20 @@ class RunningEngine(ConversationAccess):
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
         self._take_over = TakeOver(build_resumers(self._deliveries, agents, performers), agents.orphans.end)
-        self._loops = LoopFactory(
-            LoopServices(
-                self._dispatcher,
-                OutboxTargets(self._performers),
-                clock,
-                Adoption(defaults),
-                self._registry,
-                build_observers(tracing, self._deliveries, agents.observers),
-                settings.kept_updates,
-                self._redactor,
-                self._tree,
-                ApprovedArguments(tools),
-            )
+        services = LoopServices(
+            self._dispatcher,
+            OutboxTargets(self._performers),
+            clock,
+            Adoption(defaults),
+            self._registry,
+            build_observers(tracing, self._deliveries, agents.observers),
+            settings.kept_updates,
+            self._redactor,
+            self._tree,
+            ApprovedArguments(tools),
+            PresentDeclarations(tools, is_complete=runs_all_tools(performers, dispatcher)),
         )
+        self._loops = LoopFactory(services)
         self._lifetime = Lifetime(self._open, self._close)
         self._creation = Creation(
             policy.model_copy(update={"models": Policy().models}),

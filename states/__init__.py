@@ -53,6 +53,7 @@ from .events import (
     AnswerTypes,
     AnyEvent,
     AskUserQuestionPending,
+    CallRestricted,
     CloseRequested,
     CompactionRequested,
     DeadlineReached,
@@ -202,9 +203,9 @@ __all__ += ["AskUserQuestionInput"]
 __all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingApproval", "AwaitingSubAgents"]
 __all__ += ["AwaitingUserResponse"]
 __all__ += ["Book"]
-__all__ += ["Caller", "CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion", "CloseRequested"]
-__all__ += ["Closed", "CompactHistory", "Compacting", "CompactionRequested", "Condensed", "ConfigurationError"]
-__all__ += ["Context", "CrashContract"]
+__all__ += ["CallRestricted", "Caller", "CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion"]
+__all__ += ["CloseRequested", "Closed", "CompactHistory", "Compacting", "CompactionRequested", "Condensed"]
+__all__ += ["ConfigurationError", "Context", "CrashContract"]
 __all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]
 __all__ += ["Effect", "EffectFailed", "Empty", "EndedStatus", "Event", "ExecuteTool"]
 __all__ += ["Failed", "Failure", "FailureKind", "FoundText"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from .grammar import branch, junction
 from .guards.budgets import budget_is_spent, window_is_full
 from .guards.claims import must_be_checked, must_speak_first, round_claims_work
-from .guards.messages import something_waits
+from .guards.messages import keeps_waiting, something_waits
 from .guards.responses import may_be_prompted_again
 from .guards.rounds import needs_approval, round_goes_on, something_is_at_work, something_is_in_doubt
 from .guards.turns import (
@@ -50,6 +50,7 @@ REST = junction(
     "REST",
     branch(when=is_closing, to=Closed, then=resting.close),
     branch(when=is_still_failed, to=Failed, then=resting.stay_failed),
+    branch(when=keeps_waiting, to=Failed, then=resting.keep_waiting),
     branch(when=something_waits, to=BEGIN_TURN, then=resting.open_next_turn),
     branch(to=Idle, then=resting.rest),
 )

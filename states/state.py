@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, ResumeTool, SpawnSubAgent, StartTimer
-from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolInterrupted
+from .events import Answer, AnswerTypes, CallRestricted, DeadlineReached, Report, Resumed, ToolInterrupted
 from .values.inbox import Waiting
 from .values.part import Part, TaggedPart
 from .values.questions import OpenQuestion
@@ -132,6 +132,22 @@ def round_in_flight(round_: Round) -> InFlight:
     return in_flight
 
 
+def restricted(round_: Round, report: CallRestricted) -> Round | None:
+    """The round after this report; None if the report changes nothing. `Pure.`"""
+    crash, approval, by = report.crash, report.approval, report.approval_by
+    return round_.restrict(report.call_id, crash, approval=approval, approval_by=by)
+
+
+def round_concerned_by(round_: Round, report: Report) -> bool:
+    """Whether the report is about a call of the round: it restricts one that may still run, or interrupts one that
+    runs. A call whose tool is asked about it cannot be interrupted. `Pure.`"""
+    if isinstance(report, CallRestricted):
+        return restricted(round_, report) is not None
+    if isinstance(report, ToolInterrupted):
+        return any(one.call_id == report.call_id and one.reconciling is None for one in round_.running)
+    return False
+
+
 class Busy(State):
     """A state in which something is under way. `inbox` holds the messages that came meanwhile; `resumes` counts the
     processes that took the conversation over in this state and died in turn."""
@@ -155,7 +171,7 @@ class InTurn(Busy):
 class InRound(InTurn):
     """A busy state within a round of tool calls."""
 
-    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, ToolInterrupted)
+    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, ToolInterrupted, CallRestricted)
 
     round: Round
 
@@ -164,21 +180,24 @@ class InRound(InTurn):
         return round_in_flight(self.round)
 
     def concerned_by(self, report: Report) -> bool:
-        """A call can be interrupted only while it runs, not while its tool is asked about it. `Pure.`"""
-        if not isinstance(report, ToolInterrupted):
-            return super().concerned_by(report)
-        return any(one.call_id == report.call_id and one.reconciling is None for one in self.round.running)
+        """A report about a call must be about one of the round. `Pure.`"""
+        return isinstance(report, Resumed) or round_concerned_by(self.round, report)
 
 
 class AwaitingPerson(InTurn):
     """A person must act on `call`, which was asked about at `since`. The calls behind it keep their places."""
 
     IN_FLIGHT: ClassVar = (StartTimer,)
+    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, CallRestricted)
 
     call: RoundCall
     round: Round
     since: Instant
     deadline: Timer | None = None
+
+    def concerned_by(self, report: Report) -> bool:
+        """A report about a call must be about one of the round. `Pure.`"""
+        return isinstance(report, Resumed) or round_concerned_by(self.round, report)
 
     def in_flight(self) -> InFlight:
         """The deadline, if there is one. `Pure.`"""

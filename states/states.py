@@ -23,7 +23,7 @@ from .effects import (
     SummarizeTurn,
     VerifyWork,
 )
-from .events import Report, Resumed, RetryDue, SubAgentAsked, ToolInterrupted
+from .events import CallRestricted, Report, Resumed, RetryDue, SubAgentAsked, ToolInterrupted
 from .state import (
     AwaitingPerson as AwaitingPerson,
     Book as Book,
@@ -34,6 +34,7 @@ from .state import (
     ReportTypes as ReportTypes,
     State as State,
     Timer as Timer,
+    round_concerned_by,
     round_in_flight,
     timer_in_flight,
 )
@@ -119,7 +120,7 @@ class ToolExecuting(InRound):
 class AwaitingUserResponse(AwaitingPerson):
     """A person was asked and has not answered yet."""
 
-    REPORTS: ClassVar = (Resumed, ToolInterrupted)
+    REPORTS: ClassVar = (Resumed, ToolInterrupted, CallRestricted)
 
     type: Literal["awaiting_user_response"] = "awaiting_user_response"
     questions: QuestionSet
@@ -141,12 +142,7 @@ class AwaitingUserResponse(AwaitingPerson):
 
     def reports(self) -> ReportTypes:
         """A call can be interrupted while it waits for the answer. `Pure.`"""
-        return self.REPORTS if self.suspends else (Resumed,)
-
-    def concerned_by(self, report: Report) -> bool:
-        """An interruption must be that of the call that waits. `Pure.`"""
-        is_about_another = isinstance(report, ToolInterrupted) and report.call_id != self.call.call_id
-        return type(report) in self.reports() and not is_about_another
+        return self.REPORTS if self.suspends else (Resumed, CallRestricted)
 
 
 Interruptible: TypeAlias = InRound | AwaitingUserResponse
@@ -167,7 +163,7 @@ class AwaitingSubAgents(InTurn):
     """
 
     IN_FLIGHT: ClassVar = (SpawnSubAgent, StartTimer)
-    REPORTS: ClassVar = (Resumed, SubAgentAsked)
+    REPORTS: ClassVar = (Resumed, SubAgentAsked, CallRestricted)
 
     type: Literal["awaiting_sub_agents"] = "awaiting_sub_agents"
     call: RoundCall
@@ -198,6 +194,8 @@ class AwaitingSubAgents(InTurn):
     def concerned_by(self, report: Report) -> bool:
         """A question must come from a sub-agent that works and be new; that it is no longer asked must concern the
         question that is known. `Pure.`"""
+        if isinstance(report, CallRestricted):
+            return round_concerned_by(self.round, report)
         if not isinstance(report, SubAgentAsked):
             return super().concerned_by(report)
         known = self.question_of(report.effect_id)

@@ -22,15 +22,17 @@ from .choices import (
 )
 from .errors import RefusalCode
 from .events import (
-    AgentMessage, AskUserQuestionPending, CloseRequested, CompactionRequested, DeadlineReached, DetailsChanged,
-    DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled, MessageWithdrawn, Opened,
-    PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue, RetryRequested, ScheduleChanged,
-    SubAgentAsked, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete, ToolInterrupted, ToolReconciled,
-    ToolsChanged, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WakeUp, WorkVerified,
+    AgentMessage, AskUserQuestionPending, CallRestricted, CloseRequested, CompactionRequested, DeadlineReached,
+    DetailsChanged, DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled,
+    MessageWithdrawn, Opened, PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue, RetryRequested,
+    ScheduleChanged, SubAgentAsked, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete, ToolInterrupted,
+    ToolReconciled, ToolsChanged, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WakeUp, WorkVerified,
 )
 from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
 from .guards.claims import may_try_again, was_verified, work_is_claimed
-from .guards.crashes import did_not_run, is_asking_about, is_unknown, may_not_run_twice, names_a_doubt
+from .guards.crashes import (
+    did_not_run, is_asking_about, is_imported, is_unknown, may_not_run_twice, names_a_doubt,
+)
 from .guards.messages import has_room, is_silent, may_wait, still_waits
 from .guards.people import comes_too_late, declines, is_complete, names_the_call
 from .guards.responses import (
@@ -111,6 +113,7 @@ RESUMABLE = lines(
 )
 AT_WORK = lines(STOPPABLE, RESUMABLE, WORKING)
 
+RESTRICTED = on(CallRestricted, to=SAME, then=tool_executing.restrict)
 TOOL_NEWS = lines(
     on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=tool_executing.refuse_question),
     on(ToolInterrupted, when=may_not_run_twice, to=NEXT_IN_ROUND, then=tool_executing.doubt_interrupted),
@@ -121,6 +124,7 @@ TOOL_NEWS = lines(
     on(ToolComplete, ToolReconciled, to=NEXT_IN_ROUND, then=tool_executing.take_result),
     on(ToolAborted, to=NEXT_IN_ROUND, then=tool_executing.take_abort),
     on(EffectFailed, to=NEXT_IN_ROUND, then=tool_executing.take_failure),
+    RESTRICTED,
 )
 
 TABLE: Table = {
@@ -175,7 +179,9 @@ TABLE: Table = {
         on(CloseRequested, to=STOP, then=awaiting_user_response.close_question),
         on(ToolInterrupted, when=may_not_run_twice, to=NEXT_IN_ROUND, then=awaiting_user_response.doubt_interrupted),
         on(ToolInterrupted, to=NEXT_IN_ROUND, then=awaiting_user_response.take_up),
+        RESTRICTED,
         refuse(ToolApproval, DoubtResolved, why="wrong_state"),
+        on(Resumed, when=is_imported, to=FAIL, then=awaiting_user_response.give_up),
         on(Resumed, to=SAME, then=resuming.take_up),
         busy_with("awaiting_user_response"),
     ),
@@ -183,6 +189,8 @@ TABLE: Table = {
         on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=awaiting_approval.take_approval),
         refuse(ToolApproval, UserQuestionResponse, DoubtResolved, why="wrong_state"),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_approval.deny_in_time),
+        RESTRICTED,
+        on(Resumed, when=is_imported, to=FAIL, then=resuming.give_up),
         on(Resumed, to=SAME, then=resuming.take_up),
         STOPPABLE,
         busy_with("awaiting_approval"),
@@ -197,6 +205,7 @@ TABLE: Table = {
         refuse(UserQuestionResponse, why=awaiting_user_response.what_is_wrong),
         refuse(ToolApproval, DoubtResolved, why="wrong_state"),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_sub_agents.go_on_without),
+        RESTRICTED,
         on(UserCancel, when=declines_for_child, to=SAME, then=awaiting_sub_agents.decline_question),
         STOPPABLE,
         RESUMABLE,
@@ -238,6 +247,7 @@ TABLE: Table = {
         on(ToolReconciled, to=ACKNOWLEDGED, then=cancelling.take_verdict),
         on(ToolAborted, to=ACKNOWLEDGED, then=tool_executing.take_abort),
         on(ToolInterrupted, to=ACKNOWLEDGED, then=cancelling.take_interruption),
+        RESTRICTED,
         on(AskUserQuestionPending, to=ACKNOWLEDGED, then=cancelling.drop_question),
         on(SubAgentFinished, to=ACKNOWLEDGED, then=cancelling.take_outcome),
         on(EffectFailed, to=ACKNOWLEDGED, then=cancelling.take_failure),

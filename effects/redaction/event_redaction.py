@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, BaseModel
 
 from ...states.events import (
     AgentMessage,
+    CallRestricted,
     DetailsChanged,
     DoubtResolved,
     Event,
@@ -59,6 +60,7 @@ NAMES: Mapping[type[Value], frozenset[str]] = {
     DetailsChanged: frozenset({"metadata"}),
     DoubtResolved: frozenset({"call_id"}),
     ToolInterrupted: frozenset({"call_id"}),
+    CallRestricted: frozenset({"call_id"}),
     SubAgentAsked: frozenset({"call_id"}),
     ProfileSelected: frozenset({"profile"}),
     ProfileTransferred: frozenset({"profile"}),

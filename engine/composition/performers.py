@@ -100,6 +100,11 @@ def build_resumers(
     return {DeliverToUser: DeliveryPerformer(deliveries), **built_in, **own}
 
 
+def runs_all_tools(given: Performers, dispatcher: DispatcherFactory) -> bool:
+    """Whether the engine runs every tool itself, and neither a performer nor a dispatcher of the application does."""
+    return dispatcher is InProcessDispatcher and ExecuteTool not in given
+
+
 def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:
     """Return what tells where the user is, asking nobody that the settings do not allow.
 

@@ -74,7 +74,7 @@ class TakeOver:
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         self._undelivered.pop(loop.conversation_id, None)
         await self._end_orphan(loop)
-        loop.take_over()
+        await loop.take_over()
 
 
 def _each_once(undelivered: list[Undelivered]) -> Iterator[Undelivered]:

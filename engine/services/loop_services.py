@@ -13,6 +13,7 @@ from ..intake.immediate_start import ImmediateStart
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer, RequestObserver
 from ..projections.tree_feed import TreeFeed
+from ..recovery import PresentDeclarations
 from .approved_arguments import ApprovedArguments
 from .event_redactor import EventRedactor
 
@@ -25,7 +26,7 @@ class LoopServices:
     `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
     shows the updates of all conversations. `approved_arguments` checks what people give calls, and `immediately` starts
-    the handling of events.
+    the handling of events. `declarations` are those of the tools that the engine has now.
     """
 
     dispatcher: Dispatcher
@@ -38,6 +39,7 @@ class LoopServices:
     redactor: EventRedactor
     tree: TreeFeed
     approved_arguments: ApprovedArguments
+    declarations: PresentDeclarations
     immediately: ImmediateStart = field(default_factory=ImmediateStart)
 
     request_observers: tuple[RequestObserver, ...] = field(init=False)

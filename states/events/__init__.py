@@ -41,6 +41,7 @@ from .family import (
     Request as Request,
 )
 from .reports import (
+    CallRestricted as CallRestricted,
     Resumed as Resumed,
     SubAgentAsked as SubAgentAsked,
     ToolInterrupted as ToolInterrupted,
@@ -101,6 +102,7 @@ AnyEvent = Annotated[
     | EffectFailed
     | Resumed
     | ToolInterrupted
+    | CallRestricted
     | SubAgentAsked,
     Field(discriminator="type"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ..values.messages import Approver, CrashContract
 from ..values.questions import QuestionSet
 from ..values.value import Instant, Text
 from .family import Report
@@ -11,10 +12,12 @@ from .family import Report
 
 class Resumed(Report):
     """A process takes over the conversation. `open` lists the effects in flight that nobody carries out any more, apart
-    from those of calls that were reported as interrupted before. An empty list stands for all that is in flight."""
+    from those of calls that were reported as interrupted before. An empty list stands for all that is in flight.
+    `imported`: the log comes from elsewhere, so nothing of it goes on by itself, and what was under way is closed."""
 
     type: Literal["resumed"] = "resumed"
     open: tuple[int, ...] = ()
+    imported: bool = False
 
 
 class ToolInterrupted(Report):
@@ -22,6 +25,18 @@ class ToolInterrupted(Report):
 
     type: Literal["tool_interrupted"] = "tool_interrupted"
     call_id: Text
+
+
+class CallRestricted(Report):
+    """The process that takes the conversation over declares the tool of the call `call_id` more strictly than the
+    process that recorded the call. From now on the stricter contract holds. `approval` says whether a person must
+    approve the call, unless one did before who may, and `approval_by` who may."""
+
+    type: Literal["call_restricted"] = "call_restricted"
+    call_id: Text
+    crash: CrashContract
+    approval: bool = False
+    approval_by: Approver = "user"
 
 
 class SubAgentAsked(Report):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..events import DoubtResolved, EffectFailed, ToolInterrupted, ToolReconciled
-from ..state import InRound
+from ..events import DoubtResolved, EffectFailed, Event, Resumed, ToolInterrupted, ToolReconciled
+from ..state import InRound, State
 from ..states import InDoubt, Interruptible
 from ..step_builder import StepBuilder
 
 
 def may_not_run_twice(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> bool:
-    """The tool does not allow that the call runs again."""
-    return step.round.named(event.call_id).crash == "at_most_once"
+    """Only a person may have the call run again."""
+    return step.round.must_not_run_twice(step.round.named(event.call_id))
+
+
+def is_imported(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The log comes from elsewhere, so nothing of it goes on by itself."""
+    return isinstance(event, Resumed) and event.imported
 
 
 def did_not_run(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
     """The tool knows that the call did not run. It is not believed of a call that must not run twice."""
-    return event.verdict == "did_not_run" and step.round.call(event.effect_id).crash != "at_most_once"
+    return event.verdict == "did_not_run" and not step.round.must_not_run_twice(step.round.call(event.effect_id))
 
 
 def is_unknown(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:

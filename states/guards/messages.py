@@ -8,6 +8,7 @@ from ..state import Busy, State
 from ..states import Failed
 from ..step_builder import StepBuilder
 from ..values.inbox import MAX_INBOX
+from .crashes import is_imported
 
 
 def may_wait(step: StepBuilder[Busy], event: UserMessage, context: Context) -> bool:
@@ -28,6 +29,11 @@ def is_silent(step: StepBuilder[State], event: AgentMessage, context: Context) -
 def still_waits(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> bool:
     """The message is still in the inbox."""
     return any(waiting.event_id == event.message_id for waiting in step.inbox)
+
+
+def keeps_waiting(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The inbox of an imported conversation holds a message that would start a turn."""
+    return is_imported(step, event, context) and something_waits(step, event, context)
 
 
 def something_waits(step: StepBuilder[State], event: Event, context: Context) -> bool:

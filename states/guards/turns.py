@@ -69,7 +69,10 @@ def wants_summary(step: StepBuilder[State], event: Event, context: Context) -> b
 
 
 def may_resume(step: StepBuilder[Busy], event: Resumed, context: Context) -> bool:
-    """Few enough processes have died in this state, or the one that has died does not count."""
+    """Few enough processes have died in this state, or the one that has died does not count. An imported turn goes on
+    in no process."""
+    if event.imported:
+        return False
     return not counts_as_resume(step.state, event, context) or step.state.resumes < context.policy.recovery.resumes
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from ..context import Context
 from ..effects import Reply
 from ..errors import NOTHING_WAITS, Refused
-from ..events import CloseRequested, DeadlineReached, ToolInterrupted, UserCancel, UserQuestionResponse
+from ..events import CloseRequested, DeadlineReached, Resumed, ToolInterrupted, UserCancel, UserQuestionResponse
 from ..states import AwaitingUserResponse, Questioning
 from ..step_builder import StepBuilder
 from ..values.messages import Made
 from ..values.questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
-from . import tool_executing
+from . import resuming, tool_executing
 from .awaiting_person import abort_deadline, end_wait, end_wait_at_deadline
 from .tool_executing import resume
 
@@ -74,6 +74,13 @@ def take_up(step: StepBuilder[AwaitingUserResponse], event: ToolInterrupted, con
     whether the call ran."""
     tool_executing.take_up(step, event, context)
     abort_deadline(step)
+
+
+def give_up(step: StepBuilder[AwaitingUserResponse], event: Resumed, context: Context) -> None:
+    """The question was asked elsewhere, and nobody answers it here."""
+    if not step.state.suspends:
+        step.settle(step.state.call.call_id, Made(text=context.policy.texts.unanswered), error=True)
+    resuming.give_up(step, event, context)
 
 
 def what_is_wrong(step: StepBuilder[Questioning], event: UserQuestionResponse, context: Context) -> Refused:

@@ -30,6 +30,13 @@ def stay_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
     return failed.replace(book=step.book, inbox=step.inbox)
 
 
+def keep_waiting(step: StepBuilder[State], event: Event, context: Context) -> Failed:
+    """The messages that waited elsewhere begin no turn by themselves: they wait for a retry or for the next message."""
+    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
+    sentence = context.policy.texts.imported
+    return Failed(kind="interrupted", sentence=sentence, turn=step.turns, inbox=step.inbox, book=step.book)
+
+
 def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The messages that waited begin the next turn."""
     begin_turn(step, event.at, context)

@@ -33,11 +33,11 @@ def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
 
 
 def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
-    """Too many processes have died in this turn, so a person has to look at it."""
+    """Too many processes have died in this turn, or it was under way elsewhere, so a person has to look at it."""
     texts = context.policy.texts
     abort_all(step)
-    close_round(step, context, running=texts.in_doubt, unrun=texts.interrupted)
-    step.fail("interrupted", texts.died_too_often)
+    close_round(step, context, running=texts.in_doubt, unrun=texts.did_not_run if event.imported else texts.interrupted)
+    step.fail("interrupted", texts.imported if event.imported else texts.died_too_often)
 
 
 def effects_again(state: Busy, in_flight: InFlight, at: datetime, context: Context) -> Sequence[Effect]:

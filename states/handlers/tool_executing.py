@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeAlias
 
 from ..context import Context
 from ..effects import ExecuteTool, ReconcileTool, Reply, ResumeTool
 from ..events import (
     AskUserQuestionPending,
+    CallRestricted,
     EffectFailed,
     ToolAborted,
     ToolComplete,
@@ -16,13 +18,16 @@ from ..events import (
 )
 from ..guards.roles import may_ask_user
 from ..junctions.again import asked_again
-from ..state import InRound
-from ..states import AwaitingUserResponse, Interruptible, ToolExecuting
+from ..state import AwaitingPerson, InRound, restricted
+from ..states import AwaitingSubAgents, AwaitingUserResponse, Interruptible, ToolExecuting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Made
 from ..values.round import RoundCall
 from ..values.value import later
 from .acts import carry_out, fault_of
+
+WithRound: TypeAlias = InRound | AwaitingPerson | AwaitingSubAgents
+"""The states that carry a round."""
 
 
 def take_result(step: StepBuilder[InRound], event: ToolComplete | ToolReconciled, context: Context) -> None:
@@ -111,7 +116,7 @@ def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: C
     """The call runs again, or its tool is asked first whether the call ran."""
     call = step.round.named(event.call_id)
     if call.crash != "reconcile":
-        return _execute_again(step, call.call_id)
+        return _start_again(step, call)
     effect_id, started_as = step.next_id(), step.round.running_call(call.call_id).first_id
     step.add_effect(ReconcileTool(effect_id=effect_id, call=call, started_as=started_as))
     step.round = step.round.ask_about(call.call_id, effect_id)
@@ -119,7 +124,24 @@ def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: C
 
 def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
     """The tool says that its call did not run, so it runs now."""
-    _execute_again(step, step.round.call(event.effect_id).call_id)
+    _start_again(step, step.round.call(event.effect_id))
+
+
+def restrict(step: StepBuilder[WithRound], event: CallRestricted, context: Context) -> WithRound:
+    """The stricter declarations hold from now on."""
+    state, round_ = step.state, restricted(step.round, event)
+    assert round_ is not None, "a report that changes nothing concerns no state"
+    if isinstance(state, AwaitingPerson | AwaitingSubAgents):
+        return step.same(round=round_, call=round_.named(state.call.call_id))
+    return step.same(round=round_)
+
+
+def _start_again(step: StepBuilder[Interruptible], call: RoundCall) -> None:
+    """Run the call again, unless a person must approve it now and nobody did: then it waits for that."""
+    if step.round.needs_approval(call):
+        step.round = step.round.put_back(call.call_id)
+    else:
+        _execute_again(step, call.call_id)
 
 
 def _execute_again(step: StepBuilder[Interruptible], call_id: str) -> None:

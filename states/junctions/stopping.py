@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..context import Context
 from ..effects import Abort, CancelSubAgent, SpawnSubAgent
 from ..events import Answer, CloseRequested, Event
+from ..guards.crashes import is_imported
 from ..state import State
 from ..states import Cancelling
 from ..step_builder import StepBuilder
@@ -44,6 +45,7 @@ def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> N
     answered = {event.effect_id} if isinstance(event, Answer) else set()
     abort_all(step, stopping.union(answered))
     texts = context.policy.texts
-    close_round(step, context, running=texts.cancelled, unrun=texts.skipped)
+    running = texts.in_doubt if is_imported(step, event, context) else texts.cancelled
+    close_round(step, context, running=running, unrun=texts.skipped)
     step.conclude("cancelled")
     leave_turn(step, context)

@@ -35,6 +35,7 @@ class Texts(Rules):
         "act_not_for_role",
         "question_not_for_role",
         "claim_missing",
+        "imported",
         "fallback_result",
         "foreground_guidance",
         "background_guidance",
@@ -198,4 +199,5 @@ class Texts(Rules):
 
     # Reasons that people read
     full: Text = "The conversation does not fit into the model's window, even when it is condensed."
+    imported: Text = "This turn was under way elsewhere when the conversation was imported."
     died_too_often: Text = "The program stopped too often in the middle of this turn."

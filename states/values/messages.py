@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -26,6 +26,11 @@ CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 pure: it runs again. idempotent: it runs again under the same key. reconcile: its tool is asked whether it ran.
 at_most_once: it never runs twice.
 """
+
+CONTRACTS: tuple[CrashContract, ...] = get_args(CrashContract)
+"""The contracts, the strictest last: by how little is done without a person. A pure call may run any number of times;
+an idempotent one as well, if the outside world knows its key; before a reconcilable one runs its tool is asked; and
+nothing is done for one that may run at most once."""
 
 REPEATABLE: frozenset[CrashContract] = frozenset({"pure", "idempotent"})
 """The contracts under which such a call runs again without a question."""

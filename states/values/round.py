@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .acts import ActKind
 from .children import Child
-from .messages import Approver, CrashContract, Heard, Made, ToolCall
+from .messages import CONTRACTS, Approver, CrashContract, Heard, Made, ToolCall
 from .part import Part, changed, make_part
 
 
@@ -30,6 +30,12 @@ class RoundCall(Part):
     def runs_alone(self) -> bool:
         """Whether the call is a barrier in its round."""
         return self.exclusive or self.approval
+
+    def restricted(self, crash: CrashContract, *, approval: bool, approval_by: Approver) -> RoundCall:
+        """The call under the stricter of its own declarations and these. `Pure.`"""
+        stricter = max(self.crash, crash, key=CONTRACTS.index)
+        by: Approver = "operator" if "operator" in (self.approval_by, approval_by) else "user"
+        return changed(self, {"crash": stricter, "approval": self.approval or approval, "approval_by": by})
 
     @classmethod
     def of(cls, call: ToolCall, seq: int) -> RoundCall:
@@ -151,7 +157,7 @@ class Round(Part):
         if len(running) >= parallel or not (waiting := self.queued):
             return None
         first = waiting[0]
-        if self._needs_approval(first) or (running and (first.runs_alone or self._runs_exclusively)):
+        if self.needs_approval(first) or (running and (first.runs_alone or self._runs_exclusively)):
             return None
         return first
 
@@ -160,10 +166,30 @@ class Round(Part):
         """The call that a person must allow before anything else starts, or None."""
         if self.running or not (waiting := self.queued):
             return None
-        return waiting[0] if self._needs_approval(waiting[0]) else None
+        return waiting[0] if self.needs_approval(waiting[0]) else None
 
-    def _needs_approval(self, call: RoundCall) -> bool:
+    def needs_approval(self, call: RoundCall) -> bool:
+        """Whether the call runs only if a person allows it, and nobody did yet. `Pure.`"""
         return call.approval and call.call_id not in self.allowed
+
+    def must_not_run_twice(self, call: RoundCall) -> bool:
+        """Whether nothing but a person may start the call again, which may have run. An idempotent call that nobody
+        approved is one of these: a person who then denied it would be told that it did not run. `Pure.`"""
+        return call.crash == "at_most_once" or (call.crash == "idempotent" and self.needs_approval(call))
+
+    def restrict(self, call_id: str, crash: CrashContract, *, approval: bool, approval_by: Approver) -> Round | None:
+        """This round, with the call under these declarations where they are stricter than its own; None if they are
+        not, or if the round is done with the call. Who was allowed to approve it may not be any more. `Pure.`"""
+        before = next((call for call in self.calls if call.call_id == call_id and call_id not in self.settled), None)
+        if before is None:
+            return None
+        after = before.restricted(crash, approval=approval, approval_by=approval_by)
+        if after == before:
+            return None
+        calls = tuple(after if call is before else call for call in self.calls)
+        is_allowed = after.approval_by == before.approval_by
+        allowed = self.allowed if is_allowed else tuple(one for one in self.allowed if one != call_id)
+        return self.replace(calls=calls, allowed=allowed)
 
     @property
     def _runs_exclusively(self) -> bool:
@@ -174,6 +200,10 @@ class Round(Part):
     def allow(self, call: RoundCall) -> Round:
         """This round, with the call approved."""
         return self.replace(allowed=(*self.allowed, call.call_id))
+
+    def put_back(self, call_id: str) -> Round:
+        """This round, with the running call waiting to be started again."""
+        return self.replace(running=self._without(call_id))
 
     def start(self, call: RoundCall, effect_id: int) -> Round:
         """This round, with the call running."""

@@ -16,6 +16,7 @@ from ...states.events import (
     AgentMessage,
     Answer,
     AskUserQuestionPending,
+    CallRestricted,
     CloseRequested,
     CompactionRequested,
     DeadlineReached,
@@ -45,7 +46,8 @@ from ...states.events import (
     UserQuestionResponse,
     WakeUp,
 )
-from ...states.states import AwaitingSubAgents, State
+from ...states.states import AwaitingSubAgents, Busy, State
+from ...states.values.messages import CrashContract
 from ...states.values.questions import OpenQuestion
 from ...states.values.round import Round, RoundCall
 from .answers import answer
@@ -179,8 +181,11 @@ def settings_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request
 
 
 def report_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Report:
-    """That a process resumes the conversation, or that one of its calls was interrupted."""
+    """That a process resumes the conversation, that one of its calls was interrupted or is restricted, or that it was
+    imported."""
     kind: type[Report] = Resumed if _round(state) is None or chance.rarely(4) else ToolInterrupted
+    if (rare := tuple(_rare_reports(state, NOON))) and chance.rarely(6):
+        return chance.pick(rare)
     if isinstance(state, AwaitingSubAgents) and chance.often():
         kind = SubAgentAsked
     return report(chance, vocabulary, state, kind)
@@ -198,6 +203,23 @@ def report(chance: Chance, vocabulary: Vocabulary, state: State, kind: type[Repo
     calls = [call.call_id for call in round_.calls] if vocabulary.odd(chance) else []
     running = [one.call_id for one in round_.running]
     return ToolInterrupted(at=NOON, call_id=chance.pick(calls or running or [ANOTHER]))
+
+
+_STRICTER: tuple[tuple[CrashContract, bool], ...] = (("at_most_once", False), ("reconcile", True), ("pure", True))
+"""Declarations under which a call may come, and whether a person must approve it then."""
+
+
+def _rare_reports(state: State, at: datetime) -> Iterator[Report]:
+    """That the conversation was imported in this state, and that one of its calls is restricted. No choice is made, so
+    walks that were kept before there were these reports are still possible. `Pure.`"""
+    if isinstance(state, Busy):
+        yield Resumed(at=at, imported=True)
+    round_ = _round(state)
+    for call in () if round_ is None or CallRestricted not in state.REPORTS else round_.calls:
+        for crash, approval in _STRICTER:
+            restricted = CallRestricted(at=at, call_id=call.call_id, crash=crash, approval=approval)
+            if state.concerned_by(restricted):
+                yield restricted
 
 
 def _question_of_child(chance: Chance, vocabulary: Vocabulary, state: AwaitingSubAgents) -> SubAgentAsked:
@@ -279,7 +301,7 @@ _WISHES: tuple[type[Request] | None, ...] = (
 
 def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetime) -> list[Event]:
     """What may happen to this state: each answer that it awaits, reports and some requests, in any order; at the end
-    changes of settings, which are always possible."""
+    changes of settings, which are always possible, and what seldom happens."""
     answers: list[Event] = [
         answer_to(chance, vocabulary, state, effect_id, kind, at)
         for effect_id, kinds in state.awaited().items()
@@ -293,14 +315,15 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
     ]
     reports = [changed(report(chance, vocabulary, state, kind), at=at) for kind in reports_in(state)]
     settings = [request(chance, vocabulary, kind, f"{state.book.seq}-{kind.__name__}", at, state) for kind in SETTINGS]
-    return [*chance.shuffled([*answers, *requests, *reports]), *settings]
+    return [*chance.shuffled([*answers, *requests, *reports]), *settings, *_rare_reports(state, at)]
 
 
 def reports_in(state: State) -> Iterator[type[Report]]:
-    """The types of reports that concern this state. `Pure.`"""
+    """The types of reports that concern this state, apart from those that are rare. `Pure.`"""
     round_ = _round(state)
+    absent = {CallRestricted} if round_ and round_.running else {CallRestricted, ToolInterrupted}
     for kind in REPORTS:
-        if kind in state.REPORTS and not (kind is ToolInterrupted and not (round_ and round_.running)):
+        if kind in state.REPORTS and kind not in absent:
             yield kind
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from types import NoneType
+from typing import Any
 
 from ...states.effects import (
     TOOL_RUNS,
@@ -21,17 +22,20 @@ from ...states.effects import (
 from ...states.events import (
     Answer,
     AskUserQuestionPending,
+    CallRestricted,
     DeadlineReached,
     DoubtResolved,
     Event,
     Opened,
+    Report,
     Resumed,
     ToolInterrupted,
     ToolReconciled,
 )
 from ...states.step import Step
-from ...states.values.messages import REPEATABLE
+from ...states.values.messages import REPEATABLE, CrashContract
 from ...states.values.revision import NAMES_WHAT_WAS_LEFT
+from ...states.values.round import RoundCall
 
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""
@@ -59,6 +63,8 @@ class EffectLedger:
         """What was asked for and makes no sense."""
         self._executed: set[str] = set()
         """The calls that were started and must not be started again."""
+        self._unapproved: set[str] = set()
+        """The calls that nobody approved, and that a person must approve before they run again."""
         self._names_what_was_left = True
         """Whether a resume in this log names what was left; in older ones everything was asked for again."""
         self._lost: set[int] = set()
@@ -71,11 +77,8 @@ class EffectLedger:
             self._names_what_was_left = event.revision >= NAMES_WHAT_WAS_LEFT
         elif isinstance(event, Answer):
             self._end(event)
-        elif isinstance(event, Resumed):
-            left = event.open if event.open and self._names_what_was_left else self.in_flight
-            self._lost = {each for each in left if not isinstance(self.in_flight.get(each), (NoneType, *TOOL_RUNS))}
-        elif isinstance(event, ToolInterrupted):
-            self._interrupt(event)
+        elif isinstance(event, Report):
+            self._report(event)
         elif isinstance(event, DoubtResolved) and event.verdict == "again":
             self._executed.discard(event.call_id)
         for effect in step.effects:
@@ -92,6 +95,8 @@ class EffectLedger:
             self.suspended[ended.call.call_id] = ended
         if isinstance(ended, ResumeTool) and isinstance(answer, ToolReconciled):
             self.interrupted[ended.first_id] = ended
+        if isinstance(ended, ResumeTool | ReconcileTool) and isinstance(answer, ToolReconciled):
+            self._wait_for_approval(ended.call, "pure", "reconcile")
         if isinstance(answer, DeadlineReached):
             self._forget_stopping()
 
@@ -101,17 +106,46 @@ class EffectLedger:
             del self.in_flight[effect_id]
         self.stopping.clear()
 
+    def _report(self, report: Report) -> None:
+        if isinstance(report, Resumed):
+            left = report.open if report.open and self._names_what_was_left else self.in_flight
+            self._lost = {each for each in left if not isinstance(self.in_flight.get(each), (NoneType, *TOOL_RUNS))}
+        elif isinstance(report, CallRestricted):
+            self._restrict(report)
+        elif isinstance(report, ToolInterrupted):
+            self._interrupt(report)
+
+    def _restrict(self, report: CallRestricted) -> None:
+        """Know the effects of a call by its stricter declarations, which the next effects of it have."""
+        known: tuple[dict[Any, Any], ...] = (self.in_flight, self.interrupted, self.suspended)
+        for effects in known:
+            for key, effect in effects.items():
+                if isinstance(effect, (*TOOL_RUNS, ReconcileTool)) and effect.call.call_id == report.call_id:
+                    if report.approval and not effect.call.approval:
+                        self._unapproved.add(report.call_id)
+                    approval, by = report.approval, report.approval_by
+                    call = effect.call.restricted(report.crash, approval=approval, approval_by=by)
+                    effects[key] = effect.model_copy(update={"call": call})
+
     def _interrupt(self, report: ToolInterrupted) -> None:
+        call_id = report.call_id
         for effect_id, effect in list(self.in_flight.items()):
-            if isinstance(effect, TOOL_RUNS) and effect.call.call_id == report.call_id:
+            if isinstance(effect, TOOL_RUNS) and effect.call.call_id == call_id:
+                self._wait_for_approval(effect.call, "pure")
                 self.interrupted[effect.first_id] = effect
                 del self.in_flight[effect_id]
                 self.stopping.discard(effect_id)
                 return
-        if (waiting := self.suspended.pop(report.call_id, None)) is not None:
+        if (waiting := self.suspended.pop(call_id, None)) is not None:
+            self._wait_for_approval(waiting.call, "pure")
             self.interrupted[waiting.first_id] = waiting.model_copy(update={"effect_id": ANSWERED})
             return
-        self.faults.append(f"the call {report.call_id} does not run, and its interruption was taken")
+        self.faults.append(f"the call {call_id} does not run, and its interruption was taken")
+
+    def _wait_for_approval(self, call: RoundCall, *crash: CrashContract) -> None:
+        """A call of such a contract that must be approved now runs again as another effect, if a person allows it."""
+        if call.call_id in self._unapproved and call.crash in crash:
+            self._executed.discard(call.call_id)
 
     def _start(self, effect: Effect, event: Event) -> None:
         if isinstance(effect, ControlEffect):

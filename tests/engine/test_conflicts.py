@@ -261,10 +261,10 @@ class TestTakingOver:
             (asked,) = here.state.in_flight()
             take_over = Loop.take_over
 
-            def taken_over(loop: Loop) -> None:
+            async def taken_over(loop: Loop) -> None:
                 """The last step of the other engine is stored behind what this one has read."""
                 one.answer(here.id, LlmFailed(effect_id=asked, at=datetime.now(UTC), kind="network", sentence="No."))
-                take_over(loop)
+                await take_over(loop)
 
             monkeypatch.setattr(Loop, "take_over", taken_over)
             async with Engine.open(store=store, model=ScriptedLlm([]), dispatcher=taking) as other:

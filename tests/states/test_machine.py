@@ -10,6 +10,7 @@ from turnwise.states import (
     AgentMessage,
     AwaitingApproval,
     AwaitingUserResponse,
+    CallRestricted,
     Cancelling,
     Closed,
     CloseRequested,
@@ -1169,13 +1170,13 @@ class TestWhatAStateTakes:
         assert set(next_events(Idle())) == taken
 
     def test_a_question_takes_its_answer(self) -> None:
-        """It takes an answer, messages, a wake-up, changes of settings, a cancel, the close and a resume; the deadline
-        only if one is set."""
+        """It takes an answer, messages, a wake-up, changes of settings, a cancel, the close, a resume, and that a call
+        behind it is restricted; the deadline only if one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 
         requests = {UserQuestionResponse, UserMessage, AgentMessage, MessageWithdrawn, UserCancel, CloseRequested}
-        assert set(next_events(conversation.state)) == {*requests, WakeUp, *SETTINGS, Resumed}
+        assert set(next_events(conversation.state)) == {*requests, WakeUp, *SETTINGS, Resumed, CallRestricted}
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:

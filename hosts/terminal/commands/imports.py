@@ -74,6 +74,8 @@ async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> 
         imported = await import_records(store, records)
     for one in imported:
         outcome = "already there" if one.already_stored else f"{counted(one.steps, 'step')} imported"
+        if one.closed and not one.already_stored:
+            outcome += ", what was under way in it is closed"
         print(f"{one.conversation_id}  {outcome}")
     if not imported:
         print("There are no conversations in this export.")

@@ -8,6 +8,7 @@ from typing import Any
 from ....states.events import (
     AgentMessage,
     AskUserQuestionPending,
+    CallRestricted,
     DoubtResolved,
     EffectFailed,
     Event,
@@ -120,6 +121,12 @@ def _interrupted(event: ToolInterrupted) -> str:
     return event.call_id
 
 
+def _restricted(event: CallRestricted) -> str:
+    by = " of the operator" if event.approval_by == "operator" else ""
+    approval = f", needs approval{by}" if event.approval else ""
+    return f"{event.call_id} {event.crash.replace('_', ' ')}{approval}"
+
+
 def _reconciled(event: ToolReconciled) -> str:
     return event.verdict.replace("_", " ")
 
@@ -144,6 +151,7 @@ def _failure(event: LlmFailed | EffectFailed) -> str:
 _SUMMARIES: Mapping[type[Event], Callable[[Any], str]] = {
     DoubtResolved: _resolved,
     ToolInterrupted: _interrupted,
+    CallRestricted: _restricted,
     ToolReconciled: _reconciled,
     Opened: _opened,
     ScheduleChanged: _schedule,

@@ -86,6 +86,7 @@ CONTENT = {
     "effect_failed": {"sentence"},
     "resumed": set(),
     "tool_interrupted": set(),
+    "call_restricted": set(),
     "sub_agent_asked": {"questions"},
 }
 """The fields of each event that hold what somebody said. A new event, or a new field, has to be added here; until

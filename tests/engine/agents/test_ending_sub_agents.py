@@ -493,8 +493,9 @@ class TestImports:
     """Conversations that are copied into another database in the middle of their work."""
 
     @pytest.mark.parametrize("copied", ["both", "parent", "child"])
-    async def test_they_go_on_there(self, database: Path, tmp_path: Path, copied: str) -> None:
-        """A parent without its sub-agent starts it anew; a sub-agent without its parent ends."""
+    async def test_nothing_of_them_goes_on_there(self, database: Path, tmp_path: Path, copied: str) -> None:
+        """A parent waits for no sub-agent and starts none; a sub-agent ends. The next message to the parent is answered
+        by a model that reads that the sub-agent has ended."""
         parent_id = await leave_one(database)
         child_id = f"{parent_id}/3"
         ids = {"both": [parent_id, child_id], "parent": [parent_id], "child": [child_id]}[copied]
@@ -505,18 +506,20 @@ class TestImports:
         await import_records(target, records)
         await target.close()
 
-        llm = FamilyLlm({GO: ["Done."], "slow": ["result"]})
+        llm = FamilyLlm({GO: ["Done."]})
         async with Engine.open(tmp_path / "copy.db", model=llm, tools=TOOLS, clock=ManualClock()) as engine:
-            if copied == "child":
+            if copied != "parent":
                 assert (await engine.get(child_id)).state.type == "closed"
+            if copied == "child":
                 assert llm.requests == []
                 return
             parent = await engine.get(parent_id)
-            turn = await parent.wait()
+            assert parent.state.type == "failed"
+            turn = await parent.send("Go on.")
 
             assert turn.reply == "Done."
-            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
-            assert [each.id for each in await parent.children()] == [child_id]
+            assert [status for status, _ in outcomes_in(results_in(llm.requests[-1])[0])] == ["cancelled"]
+            assert (await parent.replay()).divergence is None
 
 
 class TestDeletion:

@@ -16,20 +16,30 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from turnwise import Engine
+from turnwise import Engine, Refused, Texts, tool
 from turnwise.persistence.errors import Damaged, NotAnExport, StoreConflict
 from turnwise.persistence.maintenance import export_reader
+from turnwise.persistence.maintenance.audit import audit
 from turnwise.persistence.maintenance.export import export_all, export_conversation, first_line, last_line, lines_of
 from turnwise.persistence.maintenance.export_reader import read_export
 from turnwise.persistence.maintenance.fork import fork
-from turnwise.persistence.maintenance.imports import Imported, import_records
-from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.records.codec import encode, to_microseconds
+from turnwise.persistence.maintenance.imports import Imported, at_rest, import_records
+from turnwise.persistence.maintenance.replay import replay_conversation, replay_record
+from turnwise.persistence.records.codec import decode_state, encode, to_microseconds
 from turnwise.persistence.records.conversation_record import ConversationRecord
 from turnwise.persistence.records.digests import GENESIS, content, digest, link
 from turnwise.persistence.records.origin import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import CloseRequested, DetailsChanged, HistoryMessage, Opened, UnknownConversation
+from turnwise.states import (
+    CloseRequested,
+    DetailsChanged,
+    Failed,
+    HistoryMessage,
+    LlmResponse,
+    Opened,
+    ToolCall,
+    UnknownConversation,
+)
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
@@ -102,12 +112,10 @@ class TestTheRoundTrip:
     """Out of one database, into another, and out again: the same bytes."""
 
     async def test_is_exact(self, store: SqliteStore, other: SqliteStore) -> None:
-        """Several conversations in one file, in every kind of state, with ids, digests and moments."""
+        """Several conversations in one file, in every state at rest, with ids, digests and moments."""
         await Walk("done").turn('say "hi"\nand {leave} \u2028 寿司 \x7f').turn("tomorrow").into(store)
-        await Walk("asked").question().into(store)
-        await Walk("busy").say("hello").into(store)
         await Walk("closed").turn("tonight").request(CloseRequested).into(store)
-        await fork(store, "done", "copy", 7, NOON + timedelta(days=1, microseconds=7))
+        await fork(store, "done", "copy", 5, NOON + timedelta(days=1, microseconds=7))
         lines = await exported(store)
 
         imported = await import_records(other, read(lines))
@@ -115,8 +123,6 @@ class TestTheRoundTrip:
         assert await exported(other) == lines
         assert imported == (
             Imported("done", 9, already_stored=False),
-            Imported("asked", 4, already_stored=False),
-            Imported("busy", 2, already_stored=False),
             Imported("closed", 6, already_stored=False),
             Imported("copy", 5, already_stored=False),
         )
@@ -131,16 +137,15 @@ class TestTheRoundTrip:
         assert read(export_of(walk)) == (whole,)
 
     async def test_keeps_what_the_list_tells(self, store: SqliteStore, other: SqliteStore, tmp_path: Path) -> None:
-        """The state, when it moved last, where it came from, whom it belongs to, and whether it waits."""
-        await Walk().turn("tonight").say("And tomorrow?").into(store)
+        """The state, when it moved last, where it came from, and whom it belongs to."""
+        await Walk().turn("tonight").into(store)
         await fork(store, "walk", "copy", None, NOON)
         change(tmp_path / "conversations.db", "UPDATE conversations SET owner = 'anna', parent = 'other'")
 
         await import_records(other, read(await exported(store)))
 
         assert await other.list() == await store.list()
-        assert (await other.list())[1].origin == Origin("walk", 5)
-        assert await other.claim(10) == await store.claim(10) == ("walk",)
+        assert {one.id: one.origin for one in await other.list()} == {"walk": None, "copy": Origin("walk", 5)}
         columns = "SELECT id, seq, chain, state_type, waits, next_timer, owner, parent, created_at FROM conversations"
         with (
             closing(sqlite3.connect(tmp_path / "conversations.db")) as one,
@@ -176,7 +181,7 @@ class TestTheRoundTrip:
 
     async def test_keeps_how_it_was_written(self, store: SqliteStore, other: SqliteStore) -> None:
         """A log whose JSON another version wrote with other spaces and escapes has other digests, and keeps them."""
-        await Walk().say("寿司").into(store)
+        await Walk().turn("寿司").into(store)
         lines = await exported(store)
         (whole,) = read(lines)
         chain, rows = GENESIS, []
@@ -252,47 +257,165 @@ class TestImporting:
         assert [one.already_stored for one in twice] == [False, True]
         assert await store.ids() == ("walk",)
 
-    async def test_a_busy_one_comes_in_as_it_was(self, database: Path, tmp_path: Path) -> None:
-        """The engine that opens the database next takes it up as after a crash."""
+
+class TestNothingGoesOn:
+    """What was under way in an imported conversation has ended, whatever its log says: a file may come from anybody."""
+
+    async def imported(self, source: SqliteStore, path: Path) -> tuple[Imported, ...]:
+        """Import all conversations of a store into a new database."""
+        store = await SqliteStore.open(path)
+        result = await import_records(store, read(await exported(source)))
+        assert await import_records(store, read(await exported(source))) == tuple(
+            Imported(one.conversation_id, one.steps, already_stored=True, closed=one.closed) for one in result
+        )
+        assert await store.claim(10) == ()
+        for one in result:
+            assert (await replay_conversation(store, one.conversation_id)).divergence is None
+            record = await store.read_record(one.conversation_id)
+            entries = await store.entries(one.conversation_id)
+            assert list(audit(entries, decode_state(record.head))) == []
+        await store.close()
+        return result
+
+    async def test_a_tool_that_a_foreign_log_calls_pure_does_not_run(self, store: SqliteStore, tmp_path: Path) -> None:
+        """The log rests while a payment runs, and declares it pure. The application that imports it declares it
+        at-most-once and with approval: nothing is paid, also when the conversation goes on."""
+        called = ToolCall(call_id="1", name="pay", crash="pure", raw_arguments='{"amount": 5000}')
+        walk = Walk().say("Pay.").answer(LlmResponse, tool_calls=(called,), finish_reason="tool_calls")
+        assert walk.steps[-1][1].state.type == "tool_executing"
+        await walk.into(store)
+        paid: list[int] = []
+
+        @tool(approval=True)
+        def pay(amount: int) -> str:
+            """Pay."""
+            paid.append(amount)
+            return "paid"
+
+        (one,) = await self.imported(store, tmp_path / "new.db")
+        async with Engine.open(tmp_path / "new.db", model=ScriptedLlm([reply("Again?")]), tools=[pay]) as engine:
+            conversation = await engine.get("walk")
+            state = conversation.state
+            turn = await conversation.send("Go on.")
+            results = [message.text for message in await conversation.transcript() if message.role == "tool"]
+
+        assert one == Imported("walk", 4, already_stored=False, closed=True)
+        assert isinstance(state, Failed)
+        assert state.sentence == Texts().imported
+        assert (turn.reply, paid, results) == ("Again?", [], [Texts().in_doubt])
+
+    async def test_a_model_request_is_not_made(self, database: Path, tmp_path: Path) -> None:
+        """Until somebody tries again: then the turn goes on with what was said."""
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "never"))) as engine:
             conversation = await engine.create()
             await conversation.send("Hello", wait=False)
             await gate.arrived.wait()
-            lines = await exported(engine.store)
-        store = await SqliteStore.open(tmp_path / "new.db")
-        await import_records(store, read(lines))
-        listed, loaded = await store.list(), await store.load(conversation.id)
-        waiting = await store.claim(10)
-        await store.close()
+            await self.imported(engine.store, tmp_path / "new.db")
 
         async with Engine.open(tmp_path / "new.db", model=FunctionLlm(lambda _: "Hello again.")) as engine:
             again = await engine.get(conversation.id)
-            await again.wait()
-            report, turns = await again.replay(), await again.turns()
+            before = again.state.type
+            turn = await again.retry()
 
-        assert [(one.id, one.busy, one.state) for one in listed] == [(conversation.id, True, "llm_requesting")]
-        assert loaded.state.type == "llm_requesting"
-        assert waiting == (conversation.id,)
-        assert [turn.reply for turn in turns] == ["Hello again."]
-        assert report.divergence is None
+        assert (before, turn.reply) == ("failed", "Hello again.")
 
-    async def test_a_question_that_was_open_takes_its_answer(self, database: Path, tmp_path: Path) -> None:
-        """P19: in another database, by another engine."""
+    async def test_a_question_is_open_no_longer(self, database: Path, tmp_path: Path) -> None:
+        """P19: the original still waits for the answer; a copy must not take it, too."""
         asks = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         async with Engine.open(database, model=asks, tools=["ask_user_question"]) as engine:
             conversation = await engine.create()
             await conversation.send("A table")
-            lines = await exported(engine.store)
-        store = await SqliteStore.open(tmp_path / "new.db")
-        await import_records(store, read(lines))
-        await store.close()
+            before = await conversation.transcript()
+            await self.imported(engine.store, tmp_path / "new.db")
 
-        books = ScriptedLlm([reply("Booked.")])
-        async with Engine.open(tmp_path / "new.db", model=books, tools=["ask_user_question"]) as engine:
-            turn = await (await engine.get(conversation.id)).answer({"When?": "6:30 PM"})
+        async with Engine.open(tmp_path / "new.db", model=ScriptedLlm([reply("When?")])) as engine:
+            again = await engine.get(conversation.id)
+            after = await again.transcript()
+            with pytest.raises(Refused):
+                await again.answer({"When?": "6:30 PM"})
+            turn = await again.send("Hello?")
 
-        assert turn.reply == "Booked."
+        assert after[: len(before)] == before
+        assert [message.text for message in after[len(before) :]] == [Texts().unanswered]
+        assert turn.reply == "When?"
+
+    async def test_an_approval_is_waited_for_no_longer(self, database: Path, tmp_path: Path) -> None:
+        """The call did not run, and is told so."""
+
+        @tool(approval=True)
+        def pay(amount: int) -> str:
+            """Pay."""
+            raise AssertionError("nobody approved it")
+
+        async with Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[pay]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Pay.")
+            await self.imported(engine.store, tmp_path / "new.db")
+
+        async with Engine.open(tmp_path / "new.db", model=ScriptedLlm([]), tools=[pay]) as engine:
+            again = await engine.get(conversation.id)
+            results = [message.text for message in await again.transcript() if message.role == "tool"]
+
+        assert (again.state.type, results) == ("failed", [Texts().did_not_run])
+
+    async def test_messages_that_waited_keep_waiting(self, database: Path, tmp_path: Path) -> None:
+        """They begin no turn by themselves, and are taken up with the next message."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "never"))) as engine:
+            conversation = await engine.create()
+            await conversation.send("One", wait=False)
+            await gate.arrived.wait()
+            await conversation.send("Two", when_busy="queue", wait=False)
+            await self.imported(engine.store, tmp_path / "new.db")
+
+        async with Engine.open(tmp_path / "new.db", model=FunctionLlm(lambda _: "Both.")) as engine:
+            again = await engine.get(conversation.id)
+            assert again.state.type == "failed"
+            await again.send("Three")
+            texts = [message.text for message in await again.transcript()]
+
+        assert texts == ["One", "Two", "Three", "Both."]
+
+    async def test_a_schedule_is_taken_away(self, database: Path, tmp_path: Path) -> None:
+        """The original wakes up by it."""
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation = await engine.create(every=60, task="Look.")
+            (one,) = await self.imported(engine.store, tmp_path / "new.db")
+
+        async with Engine.open(tmp_path / "new.db", model=ScriptedLlm([])) as engine:
+            assert (await engine.get(conversation.id)).state.book.wake is None
+            assert await engine.store.scheduled(10) == ()
+        assert (one.steps, one.closed) == (2, True)
+
+    @given(trace=strategies.traces())
+    def test_whatever_happened_before(self, trace: Trace) -> None:
+        """Any conversation that the machine can have rests, replays, and breaks no invariant; its steps so far are as
+        they were, and imported again it gets no further step."""
+        walk = Walk()
+        walk.steps = [(seen.event, seen.step) for seen in trace if seen.step is not None]
+        before = whole_of(walk)
+
+        after = at_rest(before)
+
+        state = decode_state(after.head)
+        assert not state.in_flight()
+        assert not state.ends_with_process
+        assert state.type in ("idle", "failed", "closed")
+        assert state.book.wake is None
+        assert after.steps[: len(before.steps)] == before.steps
+        assert replay_record(after).divergence is None
+        assert at_rest(after) == after
+
+    async def test_a_state_that_its_steps_do_not_lead_to_is_refused(self, other: SqliteStore) -> None:
+        """A head that doubts a call which no step knows cannot be closed, so nothing of the file comes in."""
+        record = whole_of(Walk().say("Pay.").call("pay"))
+        forged = record.head.state.replace('"round":{', '"round":{"doubtful":["nobody"],')
+
+        with pytest.raises(Damaged, match="does not belong to its steps"):
+            await import_records(other, [record._replace(head=record.head._replace(state=forged))])
+
+        assert await other.ids() == ()
 
 
 class TestExporting:

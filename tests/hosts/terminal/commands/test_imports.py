@@ -19,7 +19,7 @@ from ....support.walks import Walk
 def test_there_and_back(tmp_path: Path) -> None:
     """A database that is exported and imported into an empty one is exported to the same bytes, whatever the terminal's
     encoding."""
-    database_with(tmp_path, Walk("one").turn("say \x1b[31m寿司\u2028"), Walk("two").question(), Walk("three").say("?"))
+    database_with(tmp_path, Walk("one").turn("say \x1b[31m寿司\u2028"), Walk("two"), Walk("three").turn("?"))
     new_id = run("fork", "one", cwd=tmp_path).stdout.split()[0]
 
     first = run("export", "--all", cwd=tmp_path, PYTHONIOENCODING="latin-1")
@@ -30,10 +30,22 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert [done.stderr for done in (first, imported, second)] == ["", "", ""]
     assert first.stdout == second.stdout
     assert imported.stdout == (
-        f"one  5 steps imported\ntwo  4 steps imported\nthree  2 steps imported\n{new_id}  5 steps imported\n"
+        f"one  5 steps imported\ntwo  1 step imported\nthree  5 steps imported\n{new_id}  5 steps imported\n"
     )
     assert run("replay", "--all", "--db", "new.db", cwd=tmp_path).returncode == 0
     assert run("doctor", "--db", "new.db", cwd=tmp_path).returncode == 0
+
+
+def test_what_was_under_way_is_closed(tmp_path: Path, in_process: InProcessRun) -> None:
+    """Who imports it is told, and the log replays."""
+    database_with(tmp_path, Walk("one").question(), Walk("two").turn("tonight"))
+    lines = exported(in_process, "--all").decode().splitlines()
+
+    done = in_process("import", "-", "--db", "new.db", lines=lines)
+
+    assert done.stdout == "one  5 steps imported, what was under way in it is closed\ntwo  5 steps imported\n"
+    assert in_process("replay", "--all", "--db", "new.db").returncode == 0
+    assert in_process("doctor", "--db", "new.db").returncode == 0
 
 
 def test_through_a_pipe(tmp_path: Path, in_process: InProcessRun) -> None:

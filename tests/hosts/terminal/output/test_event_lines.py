@@ -11,6 +11,7 @@ from turnwise import Schedule
 from turnwise.hosts.terminal.output.event_lines import MAX_SUMMARY, summary
 from turnwise.states import (
     AgentMessage,
+    CallRestricted,
     ChoiceQuestion,
     Event,
     Opened,
@@ -65,9 +66,12 @@ WHEN = ChoiceQuestion(
         (SubAgentAsked(at=NOON, effect_id=7, call_id="call_1_0"), "7: no longer asks"),
         (SubAgentFinished(at=NOON, effect_id=7, outcome="Found.", status="completed"), "7 completed: Found."),
         (SubAgentFinished(at=NOON, effect_id=7, outcome="", status="failed"), "7 failed"),
+        (CallRestricted(at=NOON, call_id="call_1_0", crash="at_most_once"), "call_1_0 at most once"),
+        (CallRestricted(at=NOON, call_id="call_1_0", crash="pure", approval=True), "call_1_0 pure, needs approval"),
     ],
     ids=lambda value: value.type if isinstance(value, Event) else "",
 )
 def test_events_of_other_agents(event: Event, line: str) -> None:
-    """Who writes, and what becomes of the sub-agents that each effect started."""
+    """Who writes, what becomes of the sub-agents that each effect started, and under what another process takes a call
+    over."""
     assert summary(event) == line
