@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Literal
 
 from ....engine.projections.updates.tree import TreeUpdate
 from ....engine.projections.updates.update import Update
+from ....states.values.surrogates import encodable
 
 EndReason = Literal["server_stopping", "closed", "deleted", "interrupted", "store_error"]
 """Why a stream ends: the server stops; the conversation is closed, or was deleted, and has no more updates; following
@@ -40,8 +42,36 @@ def end_event(reason: EndReason) -> bytes:
     return _event("end", {"type": "end", "id": None, "data": {"reason": reason}})
 
 
+def data_line(data: Any) -> bytes:
+    """Return JSON as the line `data` of an event, for the streams of all protocols, whatever it holds. `Pure.`
+
+    JSON escapes line breaks; it need not escape the three characters that many programs split lines at as well. What
+    JSON cannot hold is replaced: half a character (a lone surrogate) and, by null, a number that is not finite.
+    """
+    try:
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"))
+    return f"data: {encodable(text)}\n".translate(_LINE_BREAKS).encode()
+
+
+_LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
+
+
+def _finite(data: Any) -> Any:
+    """JSON with null in place of numbers that are not finite."""
+    match data:
+        case float():
+            return data if isfinite(data) else None
+        case dict():
+            return {name: _finite(value) for name, value in data.items()}
+        case list() | tuple():
+            return [_finite(value) for value in data]
+        case _:
+            return data
+
+
 def _event(kind: str, data: dict[str, Any], event_id: str | None = None) -> bytes:
-    """Return the text of an event. JSON escapes line breaks, so the data is one line."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    """Return the text of an event."""
     identity = "" if event_id is None else f"id: {event_id}\n"
-    return f"{identity}event: {kind}\ndata: {text}\n\n".encode(errors="replace")
+    return f"{identity}event: {kind}\n".encode() + data_line(data) + b"\n"

@@ -21,7 +21,6 @@ from ag_ui.core import (
     TokenUsage,
 )
 from ag_ui.core.version import PROTOCOL_VERSION
-from ag_ui.encoder import EventEncoder
 
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
@@ -29,6 +28,7 @@ from .....engine.projections.turn import CancelledTurn, FailedTurn, Turn, WaitsF
 from .....states.errors import TurnwiseError
 from ...dependencies import Caller
 from ...problems import http_problem, problem_of
+from ...streams.events import data_line
 from ..turns.choosing import stored
 from ..turns.opening import opened
 from ..turns.requested_turn import ActTurn, MessageTurn, RequestedTurn
@@ -43,10 +43,9 @@ logger = logging.getLogger("turnwise.http")
 
 async def events_of_run(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncIterator[bytes]:
     """Yield the events of a run as Server-Sent Events. Whatever is wrong with it ends it with a RUN_ERROR."""
-    encoder = EventEncoder()
     async with aclosing(_events(run, engine, caller)) as events:
         async for event in events:
-            yield encoder.encode(event).encode()
+            yield data_line(event.model_dump(by_alias=True)) + b"\n"
 
 
 async def _events(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncGenerator[BaseEvent, None]:

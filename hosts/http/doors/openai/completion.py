@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from .....engine.projections.turn import FailedTurn, Turn
 from .....states.errors import TurnwiseError
 from ...problems import http_problem, problem_of
+from ...streams.events import data_line
 from ..turns.requested_turn import RequestedTurn
 from ..turns.spoken_turn import spoken_turn
 from .refusals import OpenAiRefusal, error_answer, error_of
@@ -130,4 +131,4 @@ def _failed(turn: FailedTurn) -> OpenAiRefusal:
 
 
 def _event(data: BaseModel) -> bytes:
-    return f"data: {data.model_dump_json(exclude_unset=True)}\n\n".encode()
+    return data_line(data.model_dump(exclude_unset=True)) + b"\n"
