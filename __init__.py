@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         CompactionFailed,
         ConfigurationError,
         EngineClosed,
+        EngineElsewhere,
         EngineNotOpen,
         InvalidInput,
         NotAwaited,
@@ -231,6 +232,7 @@ _HOMES = {
         "CompactionFailed",
         "ConfigurationError",
         "EngineClosed",
+        "EngineElsewhere",
         "EngineNotOpen",
         "InvalidInput",
         "NotAwaited",
@@ -272,7 +274,8 @@ __all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "
 __all__ += ["ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
 __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
-__all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]
+__all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineElsewhere"]
+__all__ += ["EngineNotOpen", "ErrorDetail"]
 __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", "IpLookup"]
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
 __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "MessageUpdate"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from .conversation import Conversation
 from .conversations.creation import Creation
 from .conversations.registry import ConversationRegistry
 from .handles.awaiting import must_be_awaited
+from .lifetime import Homebound
 from .projections.tree_feed import TreeFeed
 from .projections.updates.tree import TreeUpdate
 from .requests import checked_id
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..persistence.records.summary import Summary
 
 
-class ConversationAccess(ABC):
+class ConversationAccess(Homebound):
     """The conversations of an engine, which fills in what this needs of it."""
 
     _creation: Creation

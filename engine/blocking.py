@@ -6,15 +6,20 @@ its parameters and its docstring; type checkers see the same signature without t
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import functools
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
+from threading import RLock, Thread, current_thread
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
-from ..states.errors import EngineClosed, EngineNotOpen
+from ..states.errors import EngineClosed, EngineElsewhere
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
 from ..states.states import AnyState
@@ -22,6 +27,7 @@ from ..states.values.messages import Approver
 from ..states.values.schedule import Schedule
 from .choices.offered_tools import OfferedTool
 from .conversation import Conversation
+from .lifetime import Home
 from .running import RunningEngine
 
 P = ParamSpec("P")
@@ -30,22 +36,43 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class _Portal:
-    """Calls functions in the thread of the engine, as long as the engine is open."""
+WITHIN_ITSELF = (
+    "A blocking engine cannot be called in its own event loop, by an asynchronous tool for example: it would wait for"
+    " itself."
+)
 
-    def __init__(self, portal: BlockingPortal) -> None:
+
+class _Portal:
+    """Calls functions in the thread of an engine, as long as the engine is open.
+
+    Whatever an application holds of a blocking engine holds this. When nobody holds it any more, the engine is closed,
+    beside whoever lets go last; and at the latest when the process ends.
+    """
+
+    def __init__(self, portal: BlockingPortal, ending: _Ending) -> None:
         self._portal = portal
-        self.open = True
+        self._ending = ending
+        # Not by the finalizer at exit: the threads of the store would end before the engine that needs them.
+        weakref.finalize(self, ending.begin).atexit = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the engine can be called."""
+        return not self._ending.has_begun
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Call the function in the thread and return its result; a coroutine is awaited. Raises `EngineClosed` once the
-        engine is closed.
+        engine is closed, and `EngineElsewhere` in a forked process and in the thread of the engine itself.
 
         If the caller is interrupted (Ctrl-C), the call is cancelled.
         """
-        if not self.open:
+        self._ending.check_can_be_called()
+        if self._ending.has_begun:
             raise EngineClosed
-        result = self._portal.start_task_soon(function)
+        try:
+            result = self._portal.start_task_soon(function)
+        except RuntimeError:  # it has ended in between
+            raise EngineClosed from None
         try:
             return result.result()
         except BaseException:
@@ -62,8 +89,62 @@ class _Portal:
                     return
         finally:
             # There is nothing to close if the engine is closed, or if an interrupted call is just ending.
-            with suppress(EngineClosed, RuntimeError):
+            with suppress(EngineClosed, EngineElsewhere, RuntimeError):
                 self.call(iterator.aclose)
+
+    def end(self) -> None:
+        """Close the engine, and end its thread; return when both are done. Raises what `Engine.close` raises."""
+        self._ending.check_can_be_called()
+        self._ending()
+
+    def leave(self) -> None:
+        """End at the end of a `with` block. A forked child that leaves the block leaves the engine to its parent."""
+        if not self._ending.is_forked:
+            self.end()
+
+
+class _Ending:
+    """Closes a blocking engine and ends its thread, once, whoever asks for it first. It holds no `_Portal`, so that one
+    that nobody holds can be collected."""
+
+    def __init__(self, thread: Thread, portal: BlockingPortal, engine: RunningEngine) -> None:
+        self._thread = thread
+        self._portal = portal
+        self._engine = engine
+        self._home = Home()
+        self._lock = RLock()
+        self.has_begun = False
+        # Behind the hooks of the store, so before them: hooks run in reverse order.
+        atexit.register(self)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child of the process that has opened the engine."""
+        return self._home.is_forked
+
+    def check_can_be_called(self) -> None:
+        """Raise `EngineElsewhere` in a forked process, and in the thread of the engine."""
+        self._home.check()
+        if current_thread() is self._thread:
+            raise EngineElsewhere(WITHIN_ITSELF)
+
+    def __call__(self) -> None:
+        """Close the engine and end its thread, and return when both are done. A second call waits for the first one,
+        and a call in a forked process does nothing."""
+        if self.is_forked:
+            return
+        with self._lock:
+            if self.has_begun:
+                return
+            self.has_begun = True
+            atexit.unregister(self)
+            with _stopping(self._thread, self._portal):
+                self._portal.call(self._engine.close)
+
+    def begin(self) -> None:
+        """Do that in a thread of its own: garbage is collected in any thread, also in those that closing waits for."""
+        if not (self.has_begun or self.is_forked):
+            Thread(target=self, name="turnwise-close").start()
 
 
 class _Blocking(Generic[T]):
@@ -255,7 +336,12 @@ class BlockingConversation(_Blocking[Conversation]):
 
 
 class BlockingEngine(_Blocking[RunningEngine]):
-    """An `Engine` whose methods block until they are done. Get it from `Engine.open_blocking`."""
+    """An `Engine` whose methods block until they are done, in whatever thread they are called. Get it from
+    `Engine.open_blocking`.
+
+    It is open, and closes at the end of a `with` block; without one it closes when it is told to, when nobody holds it
+    or one of its conversations any more, or when the process ends.
+    """
 
     create = _returns_handle(RunningEngine.create)
     get = _returns_handle(RunningEngine.get)
@@ -265,7 +351,16 @@ class BlockingEngine(_Blocking[RunningEngine]):
     updates = _iterates(RunningEngine.updates)
     refresh = _waits(RunningEngine.refresh)
     check = _waits(RunningEngine.check)
-    close = _waits(RunningEngine.close)
+
+    def close(self) -> None:
+        """Close the engine as `Engine.close` does, and end its thread. A second call waits for the first one."""
+        self._portal.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._portal.leave()
 
     @property
     def is_open(self) -> bool:
@@ -289,32 +384,49 @@ class BlockingEngine(_Blocking[RunningEngine]):
         return tuple(tool.name for tool in self.tools)
 
 
-class BlockingOpening(AbstractContextManager[BlockingEngine, None]):
-    """Opens an engine when its `with` block is entered, on an event loop in a thread of its own, and closes it at the
-    end of the block. It lets every error pass."""
-
-    def __init__(self, engine: AbstractAsyncContextManager[RunningEngine]) -> None:
-        self._running = _run_in_thread(engine)
-
-    def __enter__(self) -> BlockingEngine:
-        return self._running.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._running.__exit__(*error)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_") or not hasattr(BlockingEngine, name):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise EngineNotOpen("`with Engine.open_blocking(...) as engine`")
+def open_blocking(engine: RunningEngine) -> BlockingEngine:
+    """Open an engine on an event loop in a thread of its own. Raises what opening it raises; then nothing stays."""
+    thread, portal = _start_thread()
+    with ExitStack() as undo:
+        undo.enter_context(_stopping(thread, portal))
+        portal.call(engine.__aenter__)
+        undo.pop_all()
+    return BlockingEngine(_Portal(portal, _Ending(thread, portal, engine)), engine)
 
 
-@contextmanager
-def _run_in_thread(engine: AbstractAsyncContextManager[RunningEngine]) -> Iterator[BlockingEngine]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine) as opened:
-        calls = _Portal(portal)
+def _start_thread() -> tuple[Thread, BlockingPortal]:
+    """Start a thread that runs an event loop, and return it with what calls functions there.
+
+    `anyio.from_thread.start_blocking_portal` does this, too, but a forked child that exits would wait for the thread.
+    """
+    started: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    def run() -> None:
         try:
-            yield BlockingEngine(calls, opened)
-        finally:
-            calls.open = False
+            asyncio.run(serve())
+        except BaseException as error:  # whoever waits for the start gets it
+            if not started.done():
+                started.set_exception(error)
+
+    thread = Thread(target=run, name="turnwise-engine", daemon=True)
+    thread.start()
+    return thread, started.result()
+
+
+class _stopping(AbstractContextManager[None, None]):
+    """Stops the event loop of a thread at the end of the block, and waits for the thread. What still runs there is
+    awaited, or cancelled if the block raises. It is no generator, which a forked child would run to its end."""
+
+    def __init__(self, thread: Thread, portal: BlockingPortal) -> None:
+        self._thread = thread
+        self._portal = portal
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with suppress(RuntimeError):  # it has stopped
+            self._portal.call(self._portal.stop, kind is not None)
+        self._thread.join()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
 
@@ -46,24 +45,24 @@ P = ParamSpec("P")
 class _BlockingDoor(Generic[P]):
     """The method `open_blocking` of a class of engines. It has the parameters of the method `open`."""
 
-    def __get__(
-        self, instance: object, owner: type[Engine]
-    ) -> Callable[P, AbstractContextManager[BlockingEngine, None]]:
+    def __get__(self, instance: object, owner: type[Engine]) -> Callable[P, BlockingEngine]:
         opens: Any = owner.open
 
         @functools.wraps(opens, assigned=("__module__",))
-        def open_blocking(*arguments: P.args, **options: P.kwargs) -> AbstractContextManager[BlockingEngine, None]:
-            """Return the same engine for programs without an event loop; the parameters are those of `open`.
+        def open_blocking(*arguments: P.args, **options: P.kwargs) -> BlockingEngine:
+            """Open the same engine for programs without an event loop, or with several threads; the parameters are
+            those of `open`.
 
                 with Engine.open_blocking("dinner.db", model="…") as engine:
                     conversation = engine.create()
                     turn = conversation.send("A table for two")
 
-            Raises what `open` raises.
+            Any thread may call it. It is open when this returns. Without `with` it is closed by `close`, or when nobody
+            holds it any more, or when the process ends. Raises what `open` raises, and what opening raises.
             """
-            from .blocking import BlockingOpening
+            from .blocking import open_blocking
 
-            return BlockingOpening(opens(*arguments, **options))
+            return open_blocking(opens(*arguments, **options))
 
         return open_blocking
 

@@ -1,18 +1,145 @@
-"""When an engine is open: from when its store was opened until it begins to close.
+"""When an engine is open, from when its store was opened until it begins to close, and where it may be called.
 
 An engine opens once and closes once, however many callers ask for it, and whichever of them are cancelled meanwhile.
+
+It may be called in the event loop in which it was opened, and nowhere else. In another thread, in a second
+`asyncio.run` or in a forked process nothing would wake its callers, and a step could be taken twice at once. So what an
+application holds of an engine is `Homebound`: each of its public methods checks where it is called before it does
+anything else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+import functools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from inspect import iscoroutinefunction, isfunction
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..states.errors import EngineClosed, EngineNotOpen
+from ..states.errors import EngineClosed, EngineElsewhere, EngineNotOpen
 
 if TYPE_CHECKING:
     from ..persistence.ports import Store
+
+T = TypeVar("T")
+
+FORKED = (
+    "This engine was opened before the process was forked, and belongs to the parent: open another one in the child,"
+    " with `Engine.open` or `Engine.open_blocking`."
+)
+
+
+class Process:
+    """The process that runs. A forked child finds another `current` one in its copy of the memory, which costs its
+    methods nothing to compare."""
+
+    current: object = object()
+
+    @classmethod
+    def begin(cls) -> None:
+        """Note that this is another process than before."""
+        cls.current = object()
+
+
+if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+    os.register_at_fork(after_in_child=Process.begin)
+
+
+class Home:
+    """Where an engine was opened: in this process and, unless every thread may call it, in this event loop."""
+
+    __slots__ = ("_loop", "_process")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
+        self._process = Process.current
+
+    def check(self) -> None:
+        """Raise `EngineElsewhere` unless this is called there."""
+        if self._process is not Process.current:
+            raise EngineElsewhere(FORKED)
+        if self._loop is not None and _running_loop() is not self._loop:
+            raise EngineElsewhere
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child of the process in which the engine was opened."""
+        return self._process is not Process.current
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+class Homebound(ABC):
+    """What may be used only where its engine was opened. Every public method that a subclass defines checks this first,
+    without being told to: a coroutine when it is awaited, an iterator each time it is asked for more. Properties may be
+    read anywhere, as they show what is stored."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, member in list(vars(cls).items()):
+            is_method = isfunction(member) and not getattr(member, "__isabstractmethod__", False)
+            if is_method and not name.startswith("_") and name != Homebound.check_home.__name__:
+                setattr(cls, name, _homebound(member))
+
+    @abstractmethod
+    def check_home(self) -> None:
+        """Raise `EngineElsewhere` unless this is called where the engine was opened, or it has not been opened."""
+
+
+def _homebound(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method with a check in front of it."""
+    remade: Callable[..., Any] | None = getattr(method, "remade", None)  # of a method that `must_be_awaited`
+    if remade or iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def awaited(self: Homebound, *arguments: Any, **options: Any) -> Any:
+            self.check_home()
+            return await method(self, *arguments, **options)
+
+        return remade(awaited) if remade else awaited
+
+    @functools.wraps(method)
+    def called(self: Homebound, *arguments: Any, **options: Any) -> Any:
+        self.check_home()
+        result = method(self, *arguments, **options)
+        return HomeboundIterator(result, self.check_home) if isinstance(result, AsyncGenerator) else result
+
+    return called
+
+
+class HomeboundIterator(AsyncGenerator[T, None]):
+    """An asynchronous generator that goes on only where its engine was opened: `check_home` raises elsewhere, and the
+    generator stays as it is."""
+
+    def __init__(self, generator: AsyncGenerator[T, None], check_home: Callable[[], None]) -> None:
+        self._generator = generator
+        self._check_home = check_home
+
+    async def __anext__(self) -> T:
+        self._check_home()
+        return await self._generator.__anext__()
+
+    async def asend(self, value: None) -> T:
+        """Go on, as `anext` does."""
+        self._check_home()
+        return await self._generator.asend(value)
+
+    async def athrow(self, *error: Any) -> Any:
+        """Raise the error where the generator waits."""
+        self._check_home()
+        return await self._generator.athrow(*error)
+
+    async def aclose(self) -> None:
+        """End the generator."""
+        self._check_home()
+        await self._generator.aclose()
 
 
 class Lifetime:
@@ -23,14 +150,18 @@ class Lifetime:
     ) -> None:
         self._begin = begin
         self._end = end
+        self.home: Home | None = None
+        """Where the engine was opened, once its opening has begun."""
         self._opening: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._store: Store | None = None
 
     async def open(self) -> None:
         """Return when the engine is open. Raises what `begin` raises, or `EngineClosed`; then the engine is closed."""
+        self.check_home()
         self.check_not_closed()
         if self._opening is None:
+            self.home = Home(asyncio.get_running_loop())
             self._opening = asyncio.ensure_future(self._begin())
         try:
             await asyncio.shield(self._opening)
@@ -41,9 +172,15 @@ class Lifetime:
 
     async def close(self) -> None:
         """Return when the engine is closed. A caller that is cancelled stops waiting, but it closes all the same."""
+        self.check_home()
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._end())
         await asyncio.shield(self._closing)
+
+    def check_home(self) -> None:
+        """Raise `EngineElsewhere` unless this is called where the engine was opened, or it has not been opened."""
+        if self.home is not None:
+            self.home.check()
 
     @property
     def is_open(self) -> bool:

@@ -197,6 +197,11 @@ class RunningEngine(ConversationAccess):
         if servers:
             await self._servers.check()
 
+    def check_home(self) -> None:
+        """Raise `EngineElsewhere` unless this is called in the event loop in which the engine was opened, as every
+        method here does first."""
+        self._lifetime.check_home()
+
     @property
     def is_open(self) -> bool:
         """Whether the engine has opened, and has not begun to close."""

@@ -10,6 +10,7 @@ TurnwiseError
 ├── StoreError           the database cannot be used, or not now
 ├── EngineClosed         the engine was closed before this could be done
 │   └── EngineNotOpen    the engine was never opened
+├── EngineElsewhere      the engine was opened in another event loop, thread or process
 └── NotAwaited           a coroutine was used without `await`; also an AttributeError
 """
 
@@ -150,6 +151,17 @@ class EngineNotOpen(EngineClosed):
 
     def __init__(self, opening: str = "`async with Engine.open(...)` or `await Engine.open(...)`") -> None:
         super().__init__(f"The engine is not open: use {opening}.")
+
+
+class EngineElsewhere(TurnwiseError):
+    """The engine was opened in another event loop, thread or process than the one that calls it. Nothing happened."""
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(
+            sentence
+            or "This engine can only be called in the event loop in which it was opened; for programs with several"
+            " threads or event loops there is `Engine.open_blocking`, which any of them may call."
+        )
 
 
 class NotAwaited(TurnwiseError, AttributeError):

@@ -16,6 +16,7 @@ from ...states.policy.roles import Role
 from ...states.states import AnyState, AwaitingApproval, Cancelling, InDoubt
 from ...states.values.messages import Approver
 from ..choices.choices import Choices
+from ..lifetime import Homebound
 from ..loop import Loop
 from ..projections.turn import Turn
 from ..projections.updates.update import Update
@@ -56,8 +57,12 @@ class HandleHost(Protocol):
         """Note that a conversation was copied."""
         ...
 
+    def check_home(self) -> None:
+        """Raise `EngineElsewhere` unless this is called where the engine was opened."""
+        ...
 
-class Handle:
+
+class Handle(Homebound):
     """The conversation of a loop, and what was last seen of it."""
 
     def __init__(self, host: HandleHost, loop: Loop) -> None:
@@ -65,6 +70,11 @@ class Handle:
         self._loop = loop
         self._seen = LastSeen(loop.state)
         self._lock: asyncio.Lock | None = None
+
+    def check_home(self) -> None:
+        """Raise `EngineElsewhere` unless this is called where the engine was opened, as every method here does
+        first."""
+        self._host.check_home()
 
     @property
     def id(self) -> str:

@@ -36,7 +36,10 @@ class Address:
         database = _database_of(url) if isinstance(url, str) and "://" in url else url
         if database == MEMORY:
             return cls("The database in memory")
-        return cls(str(database), Path(database).resolve())
+        try:
+            return cls(str(database), Path(database).resolve())
+        except (OSError, RuntimeError) as error:  # Python up to 3.12 raises RuntimeError for a loop of symbolic links
+            raise StoreError(f"{database} does not lead to a file: its symbolic links go in a circle.") from error
 
 
 def _can_be_a_name(url: object) -> bool:

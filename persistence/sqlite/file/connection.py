@@ -14,12 +14,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 
 from .address import MEMORY, Address
+from .lock import LOCKS
 from .transaction import driver_of
 
 PRAGMAS = ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON")
@@ -34,9 +38,30 @@ def connect(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connec
     """
     # The garbage collector closes a store that nobody closed, in whatever thread it runs.
     target = MEMORY if address.path is None else f"{address.path.as_uri()}?mode={mode}"
-    connection = sqlite3.connect(target, timeout=busy_timeout, isolation_level=None, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(
+        target, timeout=busy_timeout, isolation_level=None, check_same_thread=False, uri=True, factory=_Connection
+    )
     connection.text_factory = _text
+    if address.path is not None:
+        connection.note_file(address.path)
     return connection
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that says when it is closed: SQLite's locks need that no descriptor of the file is closed before."""
+
+    _closed: Callable[[], object] | None = None
+
+    def note_file(self, path: Path) -> None:
+        """Note which file this is a connection to."""
+        self._closed = weakref.finalize(self, LOCKS.connected(path))
+        self._closed.atexit = False
+
+    def close(self) -> None:
+        """Close the connection. A second call does nothing."""
+        super().close()
+        if self._closed is not None:
+            self._closed()
 
 
 def _text(raw: bytes) -> str:

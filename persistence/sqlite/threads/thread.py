@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -188,7 +189,7 @@ def in_thread(worker: Worker) -> Callable[[], None]:
     """Serve a worker in a thread of its own. Returns a function that ends the thread and waits for it."""
     thread = Thread(target=_serve, args=(worker,), name="turnwise-store", daemon=True)
     thread.start()
-    return partial(_end, worker.queue, thread)
+    return partial(_end, worker.queue, thread, os.getpid())
 
 
 _serving: dict[Thread, WorkQueue] = {}
@@ -203,16 +204,23 @@ def _serve(worker: Worker) -> None:
         del _serving[current_thread()]
 
 
+if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+    os.register_at_fork(after_in_child=_serving.clear)
+
+
 @atexit.register
 def _end_all() -> None:
     """Wait for all threads when the process ends, also for one that released the last reference to its connection
     itself: its finalizer has run then, and nobody else waits for it."""
     for thread, queue in list(_serving.items()):
-        _end(queue, thread)
+        _end(queue, thread, os.getpid())
 
 
-def _end(queue: WorkQueue, thread: Thread) -> None:
-    """End the thread and wait for it: a process must not end in the middle of its work."""
+def _end(queue: WorkQueue, thread: Thread, process_id: int) -> None:
+    """End the thread and wait for it: a process must not end in the middle of its work. In a forked child there is no
+    such thread, and its connection is the parent's: SQLite must not even close it there."""
+    if process_id != os.getpid():
+        return
     queue.put(END)
     if thread is not current_thread():
         thread.join()

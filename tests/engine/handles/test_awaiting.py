@@ -40,18 +40,6 @@ class TestAnEngineThatWasNeverOpened:
 
         assert (type(caught.value), caught.value.sentence) == (EngineNotOpen, NOT_OPEN)
 
-    def test_a_blocking_one_says_so_too(self) -> None:
-        """It is opened by `with`, also after the mistake."""
-        opening: Any = Engine.open_blocking("sqlite://")
-
-        with pytest.raises(EngineNotOpen) as caught:
-            opening.create()
-
-        assert caught.value.sentence == "The engine is not open: use `with Engine.open_blocking(...) as engine`."
-        assert not hasattr(opening, "conversations")
-        with opening as engine:
-            assert engine.create().state.type == "idle"
-
     async def test_one_that_was_closed_is_closed(self) -> None:
         """Whether it was open before or not."""
         engine = Engine.open("sqlite://")

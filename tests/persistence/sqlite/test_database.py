@@ -21,6 +21,7 @@ from sqlalchemy import Connection, StaticPool, create_engine
 from sqlalchemy.exc import ProgrammingError
 
 from turnwise.persistence.errors import StorageFailed
+from turnwise.persistence.opening import is_in_use
 from turnwise.persistence.sqlite.database import Database
 from turnwise.persistence.sqlite.file.address import Address
 from turnwise.persistence.sqlite.file.connection import configured, connect
@@ -105,6 +106,13 @@ connection.execute("UPDATE conversations SET owner = 'the last commit'")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 """A writer that dies right after a commit and leaves a write-ahead log behind."""
+
+
+def sqlite_locks(path: Path) -> int:
+    """Return how many locks of SQLite this process holds on the file, as Linux lists them."""
+    inode = path.stat().st_ino
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sum(kind == "POSIX" and file.endswith(f":{inode}") for _, kind, _, _, _, file, *_ in lines)
 
 
 class TestAddresses:
@@ -208,6 +216,17 @@ class TestWhatCannotBeOpened:
 
         assert sentence == f"{path} was written by a newer turnwise; update turnwise to open it."
 
+    @pytest.mark.parametrize("read_only", [False, True])
+    async def test_links_that_go_in_a_circle(self, read_only: bool, path: Path) -> None:
+        """They lead to no file, which is a `StoreError` like any other address that cannot be used."""
+        path.symlink_to("other.db")
+        path.with_name("other.db").symlink_to(path.name)
+
+        sentence = await refusal(path, read_only=read_only)
+
+        if sys.version_info < (3, 13):
+            assert sentence == f"{path} does not lead to a file: its symbolic links go in a circle."
+
     async def test_a_folder(self, tmp_path: Path) -> None:
         """A folder is no database, to write or to read."""
         sentences = {await refusal(tmp_path), await refusal(tmp_path, read_only=True)}
@@ -303,6 +322,39 @@ class TestTheLock:
             process.wait()
 
         await (await SqliteStore.open(path)).close()
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="The lock on the database itself is one of Linux.")
+    async def test_deleting_the_file_beside_it_lets_nobody_in(self, path: Path) -> None:
+        """The database itself is locked, too, whoever holds it: another process, or this one."""
+        lock_file = Path(f"{path}.lock")
+        with other_process(HOLD, path):
+            lock_file.unlink()
+            assert is_in_use(path)
+            from_outside = await refusal(path)
+        store = await SqliteStore.open(path)
+        lock_file.unlink()
+        within = await refusal(path)
+        assert is_in_use(path)
+        await store.close()
+
+        assert from_outside == within == f"{path} is already open in another engine; close that one first."
+        assert not is_in_use(path)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="The lock on the database itself is one of Linux.")
+    async def test_a_reader_keeps_the_locks_of_sqlite(self, path: Path) -> None:
+        """Closing a descriptor of the file would drop SQLite's locks of the whole process: a reader that stays open
+        while an engine closes, and one that is refused, still has its own."""
+        store = await SqliteStore.open(path)
+        reading = await SqliteStore.open(path, read_only=True)
+        await refusal(path)
+        with_engine = sqlite_locks(path)
+        await store.close()
+        alone = sqlite_locks(path)
+        await reading.close()
+
+        assert min(with_engine, alone) >= 1
+        assert sqlite_locks(path) == 0
+        assert not [each for each in Path("/proc/self/fd").iterdir() if each.exists() and each.resolve() == path]
 
     async def test_two_databases_in_memory_do_not_meet(self) -> None:
         """There is no file, so there is nothing to lock."""
