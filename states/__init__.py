@@ -149,7 +149,7 @@ from .values.children import Child, ChildQuestion, Share
 from .values.failures import FailureKind
 from .values.history import HistoryMessage, HistoryRole
 from .values.images import Image
-from .values.inbox import Waiting
+from .values.inbox import Owed, Waiting
 from .values.memory import FoundText, MemoryQuery, MemoryScope
 from .values.messages import (
     Approver,
@@ -216,7 +216,7 @@ __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", 
 __all__ += ["Made", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message", "MessageRole"]
 __all__ += ["MessageWithdrawn", "ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
-__all__ += ["OpenQuestion", "Opened", "Outcomes"]
+__all__ += ["OpenQuestion", "Opened", "Outcomes", "Owed"]
 __all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
 __all__ += ["ProfileSelecting", "ProfileTransferred"]
 __all__ += ["QuestionOption", "QuestionSet", "Questions"]

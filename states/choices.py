@@ -11,7 +11,7 @@ from __future__ import annotations
 from .grammar import branch, junction
 from .guards.budgets import budget_is_spent, window_is_full
 from .guards.claims import must_be_checked, must_speak_first, round_claims_work
-from .guards.messages import keeps_waiting, something_waits
+from .guards.messages import goes_on_after_failure, keeps_waiting, something_waits
 from .guards.responses import may_be_prompted_again
 from .guards.rounds import needs_approval, round_goes_on, something_is_at_work, something_is_in_doubt
 from .guards.turns import (
@@ -62,6 +62,7 @@ END_TURN = junction(
 FAIL = junction(
     "FAIL",
     branch(when=has_one_task, to=REST, then=ending.fail_turn),
+    branch(when=goes_on_after_failure, to=BEGIN_TURN, then=ending.fail_and_go_on),
     branch(to=Failed, then=ending.rest_failed),
 )
 GIVE_UP = junction(

@@ -283,7 +283,7 @@ class DeliverToUser(OutgoingEffect):
 
 class SendToAgent(OutgoingEffect):
     """Put a message into the inbox of the agent `target`. A message that is `returned` came from that agent and was not
-    read, because this conversation has closed."""
+    read, or not passed on to the user, because this conversation has closed or the message has lapsed."""
 
     type: Literal["send_to_agent"] = "send_to_agent"
     target: Text

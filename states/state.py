@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, ResumeTool, SpawnSubAgent, StartTimer
 from .events import Answer, AnswerTypes, CallRestricted, DeadlineReached, Report, Resumed, ToolInterrupted
-from .values.inbox import Waiting
+from .values.inbox import Owed, Waiting
 from .values.part import Part, TaggedPart
 from .values.questions import OpenQuestion
 from .values.round import Round, RoundCall
@@ -29,7 +29,8 @@ class Book(Part):
     last model request.
 
     `wake` is the next moment of the conversation's schedule. `profile` is the profile that the conversation was handed
-    to, which all its turns have from then on; empty if it was handed to none.
+    to, which all its turns have from then on; empty if it was handed to none. `owed` are the messages for the user that
+    have yet to be passed on, oldest first, also those that the turn under way is to pass on.
     """
 
     seq: int = 0
@@ -38,6 +39,7 @@ class Book(Part):
     window_used: int = 0
     wake: Instant | None = None
     profile: Text = ""
+    owed: tuple[Owed, ...] = ()
 
 
 class Timer(Part):

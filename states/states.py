@@ -248,8 +248,9 @@ class Summarizing(InTurn):
 
 
 class Failed(State):
-    """The turn failed. A message or a retry continues. `relay` holds the messages that the turn was to pass on to the
-    user; `tried_again` is the first of the turns that this turn itself had tried again."""
+    """The turn failed. A message or a retry continues. `tried_again` is the first of the turns that this turn itself
+    had tried again. In logs that began before revision 6 `relay` holds the messages that the turn was to pass on to the
+    user, and `inbox` may hold messages that start a turn."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind

@@ -15,7 +15,7 @@ from .effects import DeliverToUser, Effect, PersistMessage, PersistToolResults, 
 from .events import Event, Report
 from .state import Book, InTurn, State, Timer
 from .values.failures import FailureKind
-from .values.inbox import Waiting, first_batch
+from .values.inbox import Owed, Waiting, first_batch
 from .values.messages import Heard, Made, Said, Usage
 from .values.part import changed, make_part
 from .values.round import Round, RoundCall
@@ -38,6 +38,7 @@ class StepBuilder(Generic[S_co]):
         "ending",
         "failure",
         "inbox",
+        "owed",
         "profile",
         "resumes",
         "round",
@@ -60,6 +61,7 @@ class StepBuilder(Generic[S_co]):
         self.window_used: int = book["window_used"]
         self.wake: datetime | None = book["wake"]
         self.profile: str = book["profile"]
+        self.owed: tuple[Owed, ...] = book["owed"]
         self.closing: bool = fields.get("closing", False)
         self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
@@ -268,6 +270,7 @@ class StepBuilder(Generic[S_co]):
                 "window_used": self.window_used,
                 "wake": self.wake,
                 "profile": self.profile,
+                "owed": self.owed,
             },
         )
 

@@ -98,7 +98,7 @@ class History:
         self.effects.add(event, step)
         self.messages.add(event, step)
         self.spending.add(event, step, self.effects, self.context)
-        self.speech.add(event, step, self.effects, self.messages)
+        self.speech.add(event, step, self.effects, self.messages, self.context)
         self.sub_agents.add(event, step, self.effects)
         if isinstance(event, ToolApproval) and event.allowed:
             self.allowed.add(event.call_id)

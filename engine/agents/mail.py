@@ -24,7 +24,7 @@ from ...states.effects import SendToAgent
 from ...states.errors import Refused, TurnwiseError, UnknownConversation
 from ...states.events import AgentMessage
 from ...states.values.acts import Audience
-from ...states.values.inbox import Waiting
+from ...states.values.inbox import Owed, Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
 from ..outbox import read_effect
@@ -44,8 +44,12 @@ RETURNED = (
 )
 """What the sender reads of a message that its target will never take."""
 
-UNREAD = "Your message to the agent {target} was not read, because that agent has closed: {text}"
-"""What the sender reads of a message that still waited when its target closed."""
+UNREAD = (
+    "Your message to the agent {target} was not read, or its user was not told of it, because that agent has closed or "
+    "too much time has passed: {text}"
+)
+"""What the sender reads of a message that still waited, or had yet to be passed on, when its target closed, and of one
+that lapsed."""
 
 
 class MailPerformer:
@@ -81,16 +85,17 @@ class MailPerformer:
         self._posting.resume(effect, context, target, await self._post_of(effect, context), attempts, due)
         return True
 
-    async def return_unread(self, deleted_id: str, inbox: Sequence[Waiting]) -> None:
-        """Tell the agents whose messages waited in the inbox of a conversation that was deleted. An agent that cannot
-        be told at once is not told."""
-        for waiting in inbox:
-            if not waiting.origin:
+    async def return_unread(self, deleted_id: str, unread: Sequence[Waiting | Owed]) -> None:
+        """Tell the agents whose messages waited in a conversation that was deleted, or had yet to be passed on to its
+        user. An agent that cannot be told at once is not told."""
+        for one in unread:
+            if not one.origin:
                 continue
+            seq = one.said.seq if isinstance(one, Owed) else one.seq
             try:
-                await self._return(deleted_id, waiting.origin, f"{deleted_id}/{waiting.seq}")
+                await self._return(deleted_id, one.origin, f"{deleted_id}/{seq}")
             except TurnwiseError as error:
-                logger.warning("The agent %s is not told what was not delivered: %s", waiting.origin, error.sentence)
+                logger.warning("The agent %s is not told what was not delivered: %s", one.origin, error.sentence)
 
     async def _post_of(self, effect: SendToAgent, context: EffectContext) -> Post:
         text = await _text_of(effect, context)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...states.errors import StoreError, UnknownConversation
 from ...states.state import Busy
 from ...states.states import Failed
-from ...states.values.inbox import Waiting
+from ...states.values.inbox import Owed, Waiting
 from ..handles.children import children_of
 from .registry import ConversationRegistry
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Forget = Callable[[str], Awaitable[None]]
 """Forgets whatever is kept of a conversation that is gone."""
 
-ReturnMail = Callable[[str, Sequence[Waiting]], Awaitable[None]]
-"""Tells the agents whose messages waited in the inbox of a conversation that is gone. Must not raise."""
+ReturnMail = Callable[[str, Sequence[Waiting | Owed]], Awaitable[None]]
+"""Tells the agents whose messages waited in a conversation that is gone, or had yet to be passed on. Must not raise."""
 
 
 class Deletion:
@@ -67,20 +67,20 @@ class Deletion:
             raise
 
     async def _delete_one(self, conversation_id: str) -> None:
-        inbox = await self._inbox(conversation_id)
+        unread = await self._unread(conversation_id)
         await self._store.delete(conversation_id)
         await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
         await self._forget(conversation_id)
-        await self._return_mail(conversation_id, inbox)
+        await self._return_mail(conversation_id, unread)
 
-    async def _inbox(self, conversation_id: str) -> Sequence[Waiting]:
-        """Return the messages that wait, or none if the conversation cannot be read: what is damaged can be deleted,
-        too."""
+    async def _unread(self, conversation_id: str) -> Sequence[Waiting | Owed]:
+        """Return the messages that wait or have yet to be passed on, or none if the conversation cannot be read: what
+        is damaged can be deleted, too."""
         try:
             state = (await self._store.load(conversation_id)).state
         except (StoreError, UnknownConversation):
             return ()
-        return state.inbox if isinstance(state, Busy | Failed) else ()
+        return (*state.book.owed, *(state.inbox if isinstance(state, Busy | Failed) else ()))
 
     async def _delete_all(self, conversations: Iterable[Summary]) -> None:
         for conversation in conversations:

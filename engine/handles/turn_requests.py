@@ -61,7 +61,8 @@ class TurnRequests(Handle):
         message that is sent again under the same `message_id` is not taken twice: the turn that took it is returned.
 
         Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
-        `withdrawn`, `closed`, or `failed`, in which case it still waits; and `StoreError`, in particular `Damaged` if
+        `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still
+        waits; and `StoreError`, in particular `Damaged` if
         the log cannot be read, although the message is stored.
         """
         message = self._message(text, images, message_id, when_busy)

@@ -104,7 +104,7 @@ class Fold:
     context: Context = field(default_factory=Context)
     deliveries: list[str] = field(default_factory=list)
     _heard: HeardTexts = field(default_factory=HeardTexts)
-    """The texts that may still be delivered. A conversation in `Idle` refers to none."""
+    """The texts that may still be delivered. A conversation in `Idle` refers to none, unless it owes some."""
 
     def take_rows(self, rows: Sequence[EventRow]) -> Divergence | None:
         """Take steps as they are stored, up to the first that comes out differently. Returns that divergence.
@@ -190,7 +190,7 @@ class Fold:
             if type(effect) is DeliverToUser:
                 words, policy = self._heard.words(effect.said), self.context.policy
                 self.deliveries.append(text_of_delivery(words, policy, relayed=effect.relayed))
-        if type(step.state) is Idle:
+        if type(step.state) is Idle and not step.state.book.owed:
             self._heard = HeardTexts()
 
     def _outcome(self, entry: StoredEntry) -> tuple[Step | None, str | None]:

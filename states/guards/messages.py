@@ -8,6 +8,7 @@ from ..state import Busy, State
 from ..states import Failed
 from ..step_builder import StepBuilder
 from ..values.inbox import MAX_INBOX
+from ..values.revision import KEEPS_RELAYS
 from .crashes import is_imported
 
 
@@ -39,3 +40,10 @@ def keeps_waiting(step: StepBuilder[State], event: Event, context: Context) -> b
 def something_waits(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """The inbox holds a message that starts a turn."""
     return any(not waiting.silent for waiting in step.inbox)
+
+
+def goes_on_after_failure(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The inbox holds a message that starts a turn, and the log began when such a message no longer waited for a person
+    after a failure."""
+    may_go_on = context.revision >= KEEPS_RELAYS and not is_imported(step, event, context)
+    return may_go_on and something_waits(step, event, context)

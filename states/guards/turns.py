@@ -11,6 +11,7 @@ from ..step_builder import StepBuilder
 from ..values.failures import TRANSIENT
 from ..values.revision import NAMES_WHAT_WAS_LEFT
 from ..values.turn import TurnRecord
+from .messages import goes_on_after_failure
 
 
 def profile_is_open(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -48,8 +49,11 @@ def is_in_turn(step: StepBuilder[Compacting], event: Event, context: Context) ->
 
 
 def is_still_failed(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The history was compacted at rest while a failed turn can still be tried again."""
-    return type(step.state) is Compacting and step.state.failed is not None
+    """The history was compacted at rest while a failed turn can still be tried again, and no message has come that
+    begins another one."""
+    if type(step.state) is not Compacting or step.state.failed is None:
+        return False
+    return not goes_on_after_failure(step, event, context)
 
 
 def may_compact_again(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> bool:

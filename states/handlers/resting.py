@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..context import Context
-from ..effects import SendToAgent
 from ..events import AgentMessage, CompactionRequested, Event, PolicyChanged, RetryRequested, UserMessage
 from ..junctions.asking import compact_up_to
-from ..junctions.beginning import begin_turn
+from ..junctions.beginning import begin_turn, return_to_senders
 from ..state import State
 from ..states import Closed, Compacting, Failed, Idle
 from ..step_builder import StepBuilder
-from ..values.messages import Heard
 from .busy import waiting_for
 
 
@@ -49,7 +47,8 @@ def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessag
 
 
 def begin_turn_from_rest(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
-    """Begin a turn with what waits. It also has to pass on what a failed turn did not."""
+    """Begin a turn with what waits. In logs that began before revision 6 it also has to pass on what a failed turn did
+    not; later ones keep that in the book."""
     begin_turn(step, at, context)
     take_over_relay(step)
 
@@ -58,7 +57,7 @@ def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Contex
     """The failed turn is tried again as a turn of its own; its message is already in the transcript."""
     waiting, step.inbox = step.inbox, ()
     begin_turn(step, event.at, context)
-    step.change_turn(tries_again=step.state.tried_again or step.state.turn)
+    step.change_turn(tries_again=step.state.tried_again or step.state.turn, overdue=())
     step.inbox = waiting
     take_over_relay(step)
 
@@ -91,14 +90,10 @@ def compact(step: StepBuilder[Idle | Failed], event: CompactionRequested, contex
 
 
 def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
-    """The conversation ends. The messages that wait will never be answered; the agents that wrote some of them are
-    told."""
-    for waiting in step.inbox:
-        if waiting.origin:
-            said = Heard(seq=waiting.seq)
-            step.add_effect(
-                SendToAgent(effect_id=step.next_id(), target=waiting.origin, said=said, silent=True, returned=True)
-            )
+    """The conversation ends. The messages that wait will never be answered, and those that are owed to the user never
+    passed on; the agents that wrote some of them are told."""
+    return_to_senders(step, (*step.owed, *step.inbox))
+    step.owed = ()
     step.withdraw_inbox()
     step.wake = None
     return Closed(book=step.book)

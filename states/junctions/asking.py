@@ -16,7 +16,7 @@ from ..replies.nudges import after_empty
 from ..state import State
 from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
-from ..values.messages import Joined, Made, Reminder
+from ..values.messages import Heard, Joined, Made, Reminder
 from ..values.part import make_part
 from ..values.revision import ANSWERS_OR_SAYS_WHY, NAMES_LIMITS
 from ..values.turn import TurnRecord
@@ -62,7 +62,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
             "model": models_of(policy, profile)[turn.model].name,
             "profile": profile,
             "memory": turn.memory,
-            "nudge": None if is_plain else _nudge_of(turn),
+            "nudge": None if is_plain else _nudge_of(turn, context),
             "plain": is_plain,
             "tool_choice": "none" if is_last or is_plain else "auto",
             "at": at,
@@ -76,12 +76,16 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
     return llm_request(effect_id, state.turn, at, context)
 
 
-def _nudge_of(turn: TurnRecord) -> Reminder | None:
-    """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge."""
+def _nudge_of(turn: TurnRecord, context: Context) -> Reminder | None:
+    """What the model is reminded of in the next request: the messages for the user that earlier turns left, until
+    something was said, why its newest claim was rejected, and the nudge."""
     rejection, nudge = turn.rejection, turn.nudge
-    if rejection is not None and nudge is not None:
-        return Joined(parts=(rejection, nudge))
-    return rejection or nudge
+    overdue: tuple[Heard | Made, ...] = ()
+    if turn.overdue and not (turn.said or turn.deliveries):
+        overdue = (Made(text=context.policy.texts.overdue), *turn.overdue)
+    elif rejection is None or nudge is None:
+        return rejection or nudge
+    return Joined(parts=(*overdue, *(one for one in (rejection, nudge) if one is not None)))
 
 
 def compact(step: StepBuilder[State], event: Event, context: Context) -> Compacting:

@@ -10,15 +10,16 @@ from ..context import Context
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
 from ..guards.claims import lacks_answer
-from ..replies.delivery_rules import outstanding, spoken_and_delivered
+from ..replies.delivery_rules import left_owed, outstanding, spoken_and_delivered
 from ..replies.nudges import after_empty
 from ..state import State
 from ..states import Failed, Summarizing
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Made
-from ..values.revision import ANSWERS_OR_SAYS_WHY, NAMES_PROFILES
+from ..values.revision import ANSWERS_OR_SAYS_WHY, KEEPS_RELAYS, NAMES_PROFILES
 from ..values.turn import TurnEnded
 from .asking import conclude_with, limit_sentence, name_limit
+from .beginning import begin_turn
 
 
 def summarize(step: StepBuilder[State], event: Event, context: Context) -> Summarizing:
@@ -70,8 +71,8 @@ def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -
 
 
 def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The turn failed and nothing goes on by itself. Silent messages enter the transcript; others wait for a retry or
-    for the next message."""
+    """The turn failed and nothing goes on by itself. Silent messages enter the transcript. In logs that began before
+    revision 6 others wait for a retry or for the next message, and the state holds what was to be passed on."""
     failure = step.failure
     assert failure is not None, "a handler that gives up has called `fail`"
     fail_turn(step, event, context)
@@ -81,10 +82,16 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
         sentence=failure.sentence,
         turn=step.turn.number,
         tried_again=step.turn.tries_again,
-        relay=step.turn.relay,
+        relay=() if context.revision >= KEEPS_RELAYS else step.turn.relay,
         inbox=step.inbox,
         book=step.book,
     )
+
+
+def fail_and_go_on(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn failed and is over, and the messages that waited begin the next one, as they would a moment later."""
+    fail_turn(step, event, context)
+    begin_turn(step, event.at, context)
 
 
 def fail_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
@@ -98,6 +105,7 @@ def leave_turn(step: StepBuilder[State], context: Context) -> None:
     ending = step.ending
     assert ending is not None, "a handler that ends a turn has called `conclude`"
     turn, deliveries = step.turn, step.turn.deliveries
+    step.owed = left_owed(step.owed, turn, ending.status)
     step.ended = ending.replace(
         usage=turn.usage,
         deliveries=deliveries,

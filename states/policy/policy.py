@@ -225,7 +225,7 @@ class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
 
-    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents", "sub_agents")
+    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents", "sub_agents", "relay_deadline")
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -330,6 +330,10 @@ class Policy(Rules):
     relay: Literal["nudge_then_deliver", "prompt_only"] = "nudge_then_deliver"
     """What happens if a turn did not pass on a message for the user: remind the model and then deliver the message
     unchanged, or rely on the prompt alone."""
+
+    relay_deadline: Seconds | None = 604_800.0
+    """How many seconds after it was taken up a message for the user is still passed on, if the turns until then failed
+    or were cancelled. Then it lapses, and the agent that wrote it is told. None keeps it until it is passed on."""
 
     cancel_deadline: Seconds = 5.0
     """How many seconds a cancelled tool may take to stop before the turn ends without it."""

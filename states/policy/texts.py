@@ -44,6 +44,7 @@ class Texts(Rules):
         "agent_message_guidance",
         "transfer_guidance",
         "spawn_guidance",
+        "overdue",
     )
 
     # Results
@@ -97,6 +98,10 @@ class Texts(Rules):
         "You marked the work as complete, but nothing was said to the user. Call respond_to_user with your answer now."
     )
     relay: Text = "A message for the user is waiting. Present it to the user now, in your own words."
+    overdue: Text = (
+        "These messages for the user came before, and the user has not heard of them yet. Tell the user about them in "
+        "your next answer, in your own words."
+    )
     fallback: Text = "Answer the user now, from the results above, in plain words and without calling tools."
     claim_missing: Text = "If you are done, call mark_work_complete with a concise summary. Otherwise go on working."
     fallback_result: Text = (

@@ -309,8 +309,8 @@ class Transcript:
         return found
 
     def _end_turn(self, ended: TurnEnded) -> None:
-        """Mark the results whose speech was never delivered. After a failed turn its messages can still be delivered:
-        the next turn may pass them on."""
+        """Mark the results whose speech was never delivered. After a turn that did not complete, messages for the user
+        can still be delivered: the next turn may pass them on."""
         if self._undelivered:
             lost = {self._results[speech.seq] for speech in self._undelivered}
             for place in self._places_of_results(lost).values():
@@ -319,8 +319,12 @@ class Transcript:
             self._undelivered.clear()
         self._results.clear()
         if ended.status != "failed":
-            turn = ended.turn
-            self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > turn}
+            turn, keeps_mail, messages = ended.turn, ended.status != "completed", self.messages
+            self._places = {
+                said: at
+                for said, at in self._places.items()
+                if messages[at].turn > turn or (keeps_mail and messages[at].audience == "user")
+            }
 
 
 _values = attrgetter(*(each.name for each in fields(Transcript)))

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from ..context import Context
 from ..policy.policy import Policy
+from ..values.inbox import Owed
 from ..values.messages import Heard, Said
-from ..values.turn import Spoken, TurnRecord
+from ..values.turn import EndedStatus, Spoken, TurnRecord
 
 Outstanding = tuple[tuple[Said, bool], ...]
 """The texts that a turn has yet to deliver, in order, each with whether it is another agent's message that is passed on
@@ -38,6 +39,19 @@ def deliverable(turn: TurnRecord, context: Context) -> tuple[Said, ...]:
     due = tuple(said for said, _ in outstanding(turn, result, context))
     shown = () if context.role == "foreground" else (result,)
     return *delivered, *due, *shown
+
+
+def left_owed(owed: tuple[Owed, ...], turn: TurnRecord, status: EndedStatus) -> tuple[Owed, ...]:
+    """Of the messages for the user, those that stay to be passed on when the turn has ended like this. A turn that
+    completed, or that stayed incomplete and delivered words of its agent, has done its duty; a cancelled or failed one
+    has passed on only what it delivered unchanged. `Pure.`"""
+    if not owed:
+        return ()
+    speaks = any(isinstance(one.said, Heard) and not one.relayed for one in turn.deliveries)
+    if status == "completed" or (status == "incomplete" and speaks):
+        return tuple(one for one in owed if one.said not in turn.relay)
+    passed_on = {one.said for one in turn.deliveries if one.relayed}
+    return tuple(one for one in owed if one.said not in passed_on)
 
 
 def may_show_text(policy: Policy) -> bool:

@@ -7,8 +7,12 @@ whatever comes next. A message leaves the inbox by entering the transcript or by
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from .acts import Audience
+from .messages import Heard
 from .part import Part
+from .value import Instant
 
 MAX_INBOX = 100
 """How many messages may wait at once. Chosen so that no person reaches it by typing during a turn."""
@@ -28,6 +32,19 @@ class Waiting(Part):
     silent: bool = False
     scheduled: bool = False
     origin: str = ""
+
+
+class Owed(Part):
+    """A message for the user that a turn took up at `since` and that no turn has passed on yet. `origin` is the agent
+    that wrote it, to be told if nobody ever does."""
+
+    said: Heard
+    since: Instant
+    origin: str = ""
+
+    def has_lapsed(self, at: datetime, deadline: float | None) -> bool:
+        """Whether it need not be passed on any more, `deadline` seconds after it was taken up. `Pure.`"""
+        return deadline is not None and (at - self.since).total_seconds() > deadline
 
 
 def first_batch(inbox: tuple[Waiting, ...]) -> tuple[Waiting, ...]:

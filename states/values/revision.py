@@ -14,6 +14,8 @@ behaviour.
 - 6: what a conversation owes is kept. Each behaviour that came with it has a name below.
   - `ANSWERS_OR_SAYS_WHY`: no text that ends a turn is blank where the policy has a sentence for that, and a message
     that is passed on by the prompt alone is owed no answer.
+  - `KEEPS_RELAYS`: a message for the user is owed until a turn has passed it on, also when turns fail or are cancelled,
+    and a message that waits when a turn fails begins the next one.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ NAMES_PROFILES = 3
 AGENTS = 4
 NAMES_WHAT_WAS_LEFT = 5
 ANSWERS_OR_SAYS_WHY = 6
+KEEPS_RELAYS = 6
 CURRENT_REVISION = 6
 """The revision of new conversations."""
 

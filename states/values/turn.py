@@ -90,7 +90,10 @@ class TurnRecord(Part):
     said: tuple[Spoken, ...] = ()
     deliveries: tuple[Delivered, ...] = ()
     relay: tuple[Heard, ...] = ()
-    """Messages to pass on to the user: those that began this turn, or that a failed turn left to it."""
+    """Messages to pass on to the user: those that earlier turns left to this one, then those that began it."""
+
+    overdue: tuple[Heard, ...] = ()
+    """Those that earlier turns left. The model is reminded of them until it says something."""
 
     internal: bool = False
     """Whether no user waits for an answer: a message of another agent began the turn, for this agent alone or to be

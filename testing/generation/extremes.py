@@ -144,6 +144,7 @@ CHANGES: tuple[Change, ...] = (
     _picked("parallel", 2, 3, 4),
     _picked("speech", *_SPEECH),
     _picked("relay", "prompt_only"),
+    _picked("relay_deadline", None, *SECONDS),
     _picked("marker", MARKER, ""),
     _picked("verify", 2, 1),
     _picked("texts", *_TEXTS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...states.states import Book, Timer
-from ...states.values.inbox import Waiting
+from ...states.values.inbox import Owed, Waiting
 from ...states.values.messages import Heard, Made
 from ...states.values.repeats import fingerprint
 from ...states.values.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
@@ -34,6 +34,7 @@ def book(chance: Chance) -> Book:
         window_used=used,
         wake=chance.pick((None, *INSTANTS)),
         profile=chance.pick(("", "", "one", "two", "unknown")),
+        owed=(Owed(said=Heard(seq=1), since=chance.pick(INSTANTS), origin="agent"),) if chance.rarely(4) else (),
     )
 
 
@@ -105,6 +106,7 @@ def _said(chance: Chance) -> Fields:
         "said": said if flags[2] else (),
         "deliveries": delivered if flags[2] else (),
         "relay": (Heard(seq=1),) if flags[3] and flags[4] else (),
+        "overdue": (Heard(seq=1),) if flags[3] and flags[4] and flags[5] else (),
         "internal": flags[5],
         "final": chance.pick((None, Heard(seq=4))),
         "claim": chance.pick((None, None, Heard(seq=3, index=1))),

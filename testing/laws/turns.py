@@ -13,6 +13,7 @@ from ...states.effects import (
     NotifyParent,
     RequestLlm,
     SelectProfile,
+    SendToAgent,
     VerifyWork,
 )
 from ...states.events import ToolInterrupted, ToolReconciled
@@ -22,7 +23,7 @@ from ...states.replies.nudges import owes_answer
 from ...states.replies.reply_text import text_of_delivery
 from ...states.states import Closed, Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Made, Said, Usage
-from ...states.values.revision import ANSWERS_OR_SAYS_WHY, NAMES_LIMITS, NAMES_PROFILES
+from ...states.values.revision import ANSWERS_OR_SAYS_WHY, KEEPS_RELAYS, NAMES_LIMITS, NAMES_PROFILES
 from ...states.values.turn import Delivered, LimitKind, TurnEnded, TurnRecord
 from ..history import History
 from ..law import require
@@ -60,8 +61,9 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     rests_failed = isinstance(newest.after, Failed)
     failed = ended.status == "failed"
     require(ended.turn == newest.before.book.turn, "another turn ended", history)
+    goes_on = newest.context.revision >= KEEPS_RELAYS and newest.after.book.turn > ended.turn
     require(
-        failed if rests_failed else not failed or replies or newest.context.has_one_task,
+        failed if rests_failed else not failed or replies or goes_on or newest.context.has_one_task,
         "the state and the record of the turn disagree about a failure",
         history,
     )
@@ -112,6 +114,21 @@ def delivers_no_blank_text(history: History) -> None:
         says_why = bool(policy.texts.ending.strip())
         waits = owes_answer(turn, newest.context) and may_show_text(policy)
         require(not (waits and says_why and ended.silent), "a turn ended without a word to who waits for it", history)
+
+
+def keeps_what_it_owes(history: History) -> None:
+    """Law 13: a message for the user that a turn took up is kept, in every state, until a turn has passed it on, it has
+    lapsed, or the conversation has closed; then the agent that wrote it is told."""
+    newest = history.newest
+    if newest.step is None:
+        return
+    keeps = newest.context.revision >= KEEPS_RELAYS
+    owed = [(one.said, one.since) for one in newest.after.book.owed]
+    wanted = list(history.speech.owed.items()) if keeps else []
+    require(owed == wanted, "the state owes the user other messages than were not passed on", history)
+    returned = [one.said for one in newest.effects if isinstance(one, SendToAgent) and one.returned]
+    told = all(said in returned for said in history.speech.given_up)
+    require(told or not keeps, "an agent is not told that its message never reached the user", history)
 
 
 def checks_what_is_delivered(history: History) -> None:

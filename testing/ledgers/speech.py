@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from ...states.context import Context
 from ...states.effects import DeliverToUser, PersistToolResults
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, ToolReconciled
+from ...states.states import Closed
 from ...states.step import Step
 from ...states.values.acts import Speech
 from ...states.values.messages import Heard, ToolResult
+from ...states.values.revision import KEEPS_RELAYS
+from ...states.values.turn import TurnEnded
 from .effects import EffectLedger
 from .messages import MessageLedger
 
@@ -48,12 +53,14 @@ class SpeechLedger:
         """The speeches that the newest step accepted, in the order of its result."""
         self._places: dict[str, tuple[int, int]] = {}
         """Of each call of the newest round, the step of its response and its place in it."""
+        self.owed: dict[Heard, datetime] = {}
+        """The messages for the user that are still to be passed on, each with the moment at which a turn took it up."""
+        self.given_up: list[Heard] = []
+        """Those that are no longer to be passed on since the newest step, although they were not."""
         self._turn = 0
-        self._left_over: list[Heard] = []
-        """What a turn that failed was to relay."""
 
-    def add(self, event: Event, step: Step, effects: EffectLedger, messages: MessageLedger) -> None:
-        """Add a step, after it was added to `effects` and `messages`."""
+    def add(self, event: Event, step: Step, effects: EffectLedger, messages: MessageLedger, context: Context) -> None:
+        """Add a step, after it was added to `effects` and `messages`; `context` is the context after it."""
         seq = step.state.book.seq
         if isinstance(event, LlmResponse):
             self._places = {call.call_id: (seq, place) for place, call in enumerate(event.tool_calls)}
@@ -63,7 +70,13 @@ class SpeechLedger:
         for effect in step.effects:
             if isinstance(effect, DeliverToUser):
                 self.turns[effect.turn].delivered.append(effect)
-        self._pass_on(step, messages)
+        self.given_up = []
+        if step.ended is not None:
+            self._end(step.ended, context)
+        if step.state.book.turn > self._turn:
+            self._begin(event.at, step, messages, context)
+        if isinstance(step.state, Closed):
+            self._give_up(list(self.owed))
 
     def _accepted(self, event: Event, step: Step, effects: EffectLedger) -> Iterator[Spoken]:
         """The speeches of a result that the machine accepted unchanged."""
@@ -77,16 +90,33 @@ class SpeechLedger:
             for index, speech in _speeches(result):
                 yield Spoken((*self._places[call_id], index), message.seq, index, speech.when == "now")
 
-    def _pass_on(self, step: Step, messages: MessageLedger) -> None:
-        """A turn is to relay the messages for the user that begin it, and those of a turn that failed before."""
-        if step.ended is not None and step.ended.status == "failed":
-            replied = any(isinstance(effect, DeliverToUser) for effect in step.effects)
-            self._left_over = [] if replied else self.turns[step.ended.turn].relay
-        if step.state.book.turn > self._turn:
-            self._turn = step.state.book.turn
+    def _end(self, ended: TurnEnded, context: Context) -> None:
+        """A turn that completed has passed on what it was to, and so has one that stayed incomplete and delivered words
+        of its agent. Otherwise only that is done which was delivered unchanged. In logs of earlier revisions a turn
+        that failed left all of it to the next one, unless it replied, and a cancelled one nothing."""
+        delivered = self.turns[ended.turn].delivered
+        if context.revision < KEEPS_RELAYS:
+            is_done = ended.status != "failed" or context.policy.on_failure == "reply"
+        else:
+            speaks = any(isinstance(one.said, Heard) and not one.relayed for one in delivered)
+            is_done = ended.status == "completed" or (ended.status == "incomplete" and speaks)
+        passed_on = [one.said for one in delivered if one.relayed]
+        self.owed = {said: since for said, since in self.owed.items() if not (is_done or said in passed_on)}
+
+    def _begin(self, at: datetime, step: Step, messages: MessageLedger, context: Context) -> None:
+        """A turn is to relay what is owed and has not lapsed, and the messages for the user that begin it."""
+        deadline = context.policy.relay_deadline
+        if deadline is not None and context.revision >= KEEPS_RELAYS:
+            self._give_up([said for said, since in self.owed.items() if (at - since).total_seconds() > deadline])
+        self._turn = step.state.book.turn
+        if context.role == "foreground":
             mine = [Heard(seq=seq) for seq in messages.entering_now if _is_for_user(messages.taken[seq])]
-            self.turns[self._turn].relay = [*self._left_over, *mine]
-            self._left_over = []
+            self.owed |= dict.fromkeys(mine, at)
+        self.turns[self._turn].relay = list(self.owed)
+
+    def _give_up(self, owed: list[Heard]) -> None:
+        self.given_up += owed
+        self.owed = {said: since for said, since in self.owed.items() if said not in owed}
 
 
 def _is_for_user(message: object) -> bool:

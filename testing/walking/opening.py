@@ -8,26 +8,29 @@ from typing import Any
 
 from ...states.events import Opened
 from ...states.policy.policy import Questions, Recovery, SubAgentRules
+from ...states.values.revision import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT
 from ..generation.chance import Chance, Seeded
 from ..generation.policies import plain_policy
 from ..generation.requests import request
 from ..generation.values import NOON
-from ..generation.vocabulary import PLAIN, TOOLS, Vocabulary, one_of
+from ..generation.vocabulary import PLAIN, TOOLS, Vocabulary, always, one_of
 
 
 @dataclass(frozen=True)
 class Theme:
-    """What a walk is about, where rare things must coincide: the rules that it always has, and its tools."""
+    """What a walk is about, where rare things must coincide: the rules that it always has, its tools, and the revision
+    under which it begins."""
 
     rules: dict[str, Any]
     tools: tuple[str, ...]
+    revision: int = CURRENT_REVISION
 
 
 _ASK_USER = SubAgentRules(depth=2, questions="ask_user")
 
 _THEMES = (
     Theme({}, ()),
-    Theme({}, ()),
+    Theme({}, (), NAMES_WHAT_WAS_LEFT),
     Theme({"parallel": 3, "recovery": Recovery(resumes=2)}, ("pay", "book", "look", "ask_beside")),
     Theme({"verify": 3, "text": "fallback"}, ("finish", "respond", "look")),
     Theme({"sub_agents": _ASK_USER}, ("spawn", "look")),
@@ -41,7 +44,8 @@ def generator_of(seed: int) -> tuple[Chance, Vocabulary]:
     chance, theme = Seeded(seed), _THEMES[seed % len(_THEMES)]
     few = chance.sample(TOOLS, chance.pick((1, 2, 3, 6)))  # so that the same tools meet again
     tools = [tool for tool in TOOLS if tool.name in theme.tools] or few
-    return chance, replace(PLAIN, tool=one_of(*tools), policy=partial(plain_policy, **theme.rules))
+    policy = partial(plain_policy, **theme.rules)
+    return chance, replace(PLAIN, tool=one_of(*tools), policy=policy, revision=always(theme.revision))
 
 
 def opening_of(seed: int) -> Opened:

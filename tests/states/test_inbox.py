@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from turnwise.states import (
+    AgentMessage,
     Closed,
     CloseRequested,
+    CompactionRequested,
     Context,
     Failed,
     Idle,
@@ -17,6 +19,7 @@ from turnwise.states import (
     MessageWithdrawn,
     PersistMessage,
     PersistToolResults,
+    Recovery,
     Refused,
     RequestLlm,
     ToolExecuting,
@@ -26,6 +29,7 @@ from turnwise.states import (
 )
 from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.inbox import MAX_INBOX
+from turnwise.states.values.revision import NAMES_WHAT_WAS_LEFT
 from turnwise.testing.strategies import NOON
 
 from ..support.conversation import Conversation
@@ -33,7 +37,8 @@ from ..support.conversation import Conversation
 
 def waiting(conversation: Conversation) -> list[str]:
     """The texts of the messages that wait, in order."""
-    said = {entry.seq: entry.event.text for entry in conversation.history.log if isinstance(entry.event, UserMessage)}
+    log = conversation.history.log
+    said = {entry.seq: entry.event.text for entry in log if isinstance(entry.event, UserMessage | AgentMessage)}
     return [said[message.seq] for message in getattr(conversation.state, "inbox", ())]
 
 
@@ -261,11 +266,72 @@ class TestTakenBack:
 
 
 class TestAfterAFailure:
-    """A message that waits when a turn fails still waits."""
+    """A message that waits when a turn fails begins the next one, as a message that comes a moment later does."""
+
+    def test_it_begins_the_next_turn(self) -> None:
+        """Law 13: nobody has to do anything for it; the failed turn has its own end."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("Hello")
+        conversation.says("And rain?")
+        conversation.model_fails("authentication")
+
+        assert conversation.ended.status == "failed"
+        assert conversation.rests_in(LlmRequesting).turn.number == 2
+        assert told(conversation) == [("user", "Hello", 1), ("user", "And rain?", 2)]
+
+    def test_messages_of_people_begin_it_together_and_those_of_agents_one_by_one(self) -> None:
+        """Each of them is answered or fails by itself, so this ends."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("Hello")
+        conversation.says("And rain?")
+        conversation.says("And wind?")
+        conversation.agent_says("It rains.")
+        conversation.model_fails("authentication")
+        assert waiting(conversation) == ["It rains."]
+        conversation.model_fails("authentication")
+        conversation.model_fails("authentication")
+
+        assert conversation.rests_in(Failed).turn == 3
+        assert [text for _, text, _ in told(conversation)] == ["Hello", "And rain?", "And wind?", "It rains."]
+
+    def test_a_silent_message_begins_none(self) -> None:
+        """It enters the transcript, and the failed turn can be tried again."""
+        conversation = Conversation()
+        conversation.says("Hello")
+        conversation.agent_says("It rains.", silent=True)
+        conversation.model_fails("authentication")
+
+        assert conversation.rests_in(Failed).inbox == ()
+        assert [text for _, text, _ in told(conversation)] == ["Hello", "It rains."]
+
+    def test_one_that_comes_while_a_failed_conversation_is_condensed(self) -> None:
+        """It begins a turn when that is done, and does not wait for somebody to try the failed one again."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("Hello")
+        conversation.model_fails("authentication")
+        conversation.happens(CompactionRequested)
+        conversation.says("And rain?")
+        conversation.history_is_condensed("Nothing was said.")
+
+        assert conversation.rests_in(LlmRequesting).turn.number == 2
+
+    def test_after_a_crash_loop(self) -> None:
+        """A process that died too often ends its turn only."""
+        conversation = Conversation(when_busy="queue", recovery=Recovery(resumes=0))
+        conversation.says("Hello")
+        conversation.says("And rain?")
+        conversation.resumes()
+
+        assert conversation.ended.status == "failed"
+        assert conversation.rests_in(LlmRequesting).turn.number == 2
+
+
+class TestAfterAFailureInOlderLogs:
+    """In a log that began before, a message that waits when a turn fails still waits."""
 
     def failed(self) -> Conversation:
         """A conversation whose turn failed while a message waited."""
-        conversation = Conversation(when_busy="queue")
+        conversation = Conversation(when_busy="queue", revision=NAMES_WHAT_WAS_LEFT)
         conversation.says("Hello")
         conversation.says("And rain?")
         conversation.model_fails("authentication")

@@ -8,7 +8,7 @@ model look at a `Dialogue`, in which these are told apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,10 @@ _NUDGES = (
 _IS_NUDGE = re.compile("|".join(re.escape(nudge).replace(RESPOND[0], r"\S+") for nudge in _NUDGES))
 """Reminders that turnwise puts in a user's message. The model answers the user's own last message instead."""
 
+_MAIL = r"<message_for_user [^<>]*>[^<>]*</message_for_user>"
+_OVERDUE = re.compile(rf"(?:\n\n|\A){re.escape(_TEXTS.overdue)}((?:\n\n{_MAIL})+)(?=\n\n|\Z)")
+"""The reminder of messages for the user that came before, behind the user's own text or alone."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -86,7 +90,7 @@ class Dialogue:
     name and text. `tools` are the offered functions by name; `special` holds the names of those among `SPECIAL_TOOLS`,
     which are not in `tools`, with their parameters. `is_new` says that the model has not answered in this conversation
     yet. `is_sub_agent` says that another agent started it for one task. `recalled` is what the user said in an older
-    conversation, if something was recalled.
+    conversation, if something was recalled. `overdue` are messages for the user that an earlier turn left.
     """
 
     said: str
@@ -98,6 +102,7 @@ class Dialogue:
     origin: str = ""
     special: dict[str, dict[str, Any]] = field(default_factory=dict)
     is_sub_agent: bool = False
+    overdue: tuple[str, ...] = ()
 
     @property
     def is_background(self) -> bool:
@@ -126,6 +131,7 @@ def read_dialogue(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, 
         recalled=_recalled_in(messages),
         is_new=not said.startswith(_CONDENSED_MESSAGE) and all(message["role"] != "assistant" for message in messages),
         is_sub_agent=_TEXTS.sub_agent_guidance in _system_message(messages),
+        overdue=tuple(_overdue_in(messages)),
     )
 
 
@@ -181,12 +187,20 @@ def _text_of(message: dict[str, Any]) -> str:
         if part["type"] != "text":
             texts += ["[image]"] * is_own
         elif is_own := not part["text"].startswith(RESULT_IMAGES):
-            texts.append(_CONTEXT_NOTE.sub("", part["text"]))
+            texts.append(_OVERDUE.sub("", _CONTEXT_NOTE.sub("", part["text"])))
     return " ".join(filter(None, texts))
 
 
 def _system_message(messages: Sequence[dict[str, Any]]) -> str:
     return str(next((message["content"] for message in messages if message["role"] == "system"), ""))
+
+
+def _overdue_in(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The messages for the user of which the newest message reminds."""
+    content = messages[-1]["content"] if messages and messages[-1]["role"] == "user" else ""
+    texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+    for reminder in (found[1] for text in texts for found in _OVERDUE.finditer(text)):
+        yield from (read.text for one in re.findall(_MAIL, reminder) if (read := read_agent_text(one)) is not None)
 
 
 def _recalled_in(messages: Sequence[dict[str, Any]]) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from .agent_rules import AFTER_PASSING_ON, AGENT_RULES, SENT, SILENCE, findings_of, tell_user
+from .agent_rules import AFTER_PASSING_ON, AGENT_RULES, NEWS, SENT, SILENCE, findings_of, tell_user
 from .dialogue import (
     ASK,
     COMPLETE,
@@ -137,8 +137,9 @@ def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
     reply = next(reply for rule in RULES if (reply := rule(dialogue)) is not None)
     if dialogue.is_background or dialogue.is_sub_agent or reply == SILENCE:
         return reply
-    text = f"{INTRODUCTION}\n\n{reply.text}" if dialogue.is_new else reply.text
-    return _speak_by_tool(Reply(text, reply.calls), offered)
+    introduction = [INTRODUCTION] if dialogue.is_new else []
+    news = [] if reply.calls else [f"{NEWS}\n\n{text}" for text in dialogue.overdue]
+    return _speak_by_tool(Reply("\n\n".join([*introduction, *news, reply.text]), reply.calls), offered)
 
 
 def _speak_by_tool(reply: Reply, offered: Collection[str]) -> Reply:

@@ -17,8 +17,9 @@ from ....states.events import MemoryRecalled
 from ....states.policy.policy import Recent
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
+from ....states.values.acts import Audience
 from ....states.values.mail import text_for_model
-from ....states.values.messages import Joined, Made, Message
+from ....states.values.messages import Heard, Joined, Made, Message
 from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
 from .system_message import NOTHING_RECALLED, Recalled, SystemSource, write_system_message
 from .wording import Wording
@@ -99,12 +100,17 @@ def _history(
 
 
 def _nudge(effect: RequestLlm, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
-    """The reminder to the model, as the last message. Texts of the machine name the tool as it is offered."""
+    """The reminder to the model, as the last message. Texts of the machine name the tool as it is offered, and a
+    message of another agent stands between its tags."""
     if effect.nudge is not None:
         name = tools.respond or tools.talk or RESPOND_PLACEHOLDER
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
-        named = (
-            Made(text=part.text.replace(RESPOND_PLACEHOLDER, name)) if isinstance(part, Made) else part
-            for part in parts
-        )
-        yield Message(role="user", text=transcript.words(Joined(parts=tuple(named))))
+        yield Message(role="user", text=Joined.text_of(_reminder(part, transcript, name) for part in parts))
+
+
+def _reminder(part: Heard | Made, transcript: Transcript, respond: str) -> str:
+    if isinstance(part, Made):
+        return part.text.replace(RESPOND_PLACEHOLDER, respond)
+    origin = transcript.origin(part)
+    audience: Audience | None = "user" if origin else None
+    return text_for_model(Message(role="user", text=transcript.words(part), origin=origin, audience=audience))

@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from turnwise import Policy, presets, tool
+import pytest
+
+from turnwise import Engine, Policy, presets, tool
 from turnwise.states.values.mail import write_message_for_user
-from turnwise.testing import call, calls, reply
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, failure, reply
 
 from ...support.agents.teams import (
     MAIL_TOOLS,
@@ -213,6 +215,93 @@ class TestRelay:
             await agents.settled()
 
             assert "Table 4" not in agents.channel.texts
+
+
+class TestTheDutyToTell:
+    """D7: a message for the user whose turn failed or was cancelled is told by a later turn."""
+
+    @pytest.mark.parametrize("end", ["cancel", "failure"])
+    async def test_it_outlives_a_restart(self, database: Path, end: str) -> None:
+        """The turn ends without a word, the process ends, and the next turn tells the user: the model reads the message
+        again beside the user's own, and says nothing, so it is delivered as it is."""
+        gate = Gate()
+        ends: list[Any] = [held(gate, "late") if end == "cancel" else failure("authentication")]
+        async with team(database, fg=ends, bg=[tells_user("Table 4"), reply("Sent.")]) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            await back.send("Go")
+            if end == "cancel":
+                await gate.arrived.wait()
+                await front.cancel()
+            await agents.settled()
+            assert agents.channel.texts == []
+
+        channel, llm = RecordingChannel(), ScriptedLlm([reply(""), reply("")], name="fg")
+        async with Engine.open(database, model=llm, tools=MAIL_TOOLS, channels=[channel]) as engine:
+            again = await engine.get(front.id)
+            await again.send("Any news?")
+            await engine.delivered()
+
+            assert channel.texts == ["Table 4"]
+            assert str(llm.requests[0].messages).count(write_message_for_user("Table 4", back.id)) == 2
+            assert again.state.book.owed == ()
+            assert (await again.replay()).divergence is None
+
+    async def test_a_fork_has_it_too(self, database: Path) -> None:
+        """The copy is a conversation of its own, whose user has not heard of it either."""
+        gate = Gate()
+        async with team(
+            database,
+            fg=[held(gate, "late"), reply("Yes, table 4 is yours.")],
+            bg=[tells_user("Table 4"), reply("Sent.")],
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            await back.send("Go")
+            await gate.arrived.wait()
+            await front.cancel()
+            copy = await front.fork()
+            turn = await copy.send("Any news?")
+
+            assert turn.reply == "Yes, table 4 is yours."
+            assert (len(front.state.book.owed), copy.state.book.owed) == (1, ())
+
+    async def test_one_that_waited_when_a_turn_failed_begins_its_own(self, database: Path) -> None:
+        """Nobody has to write or to try again first."""
+        gate = Gate()
+
+        async def fails() -> Any:
+            await gate()
+            return failure("authentication")
+
+        async with team(
+            database, fg=[fails(), reply("Table 4 is yours.")], bg=[tells_user("Table 4"), reply("Sent.")]
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            sending = asyncio.ensure_future(front.send("Hi"))
+            await gate.arrived.wait()
+            await back.send("Go")
+            await agents.engine.delivered()
+            gate.opened.set()
+            assert (await sending).status == "failed"
+            await agents.settled()
+
+            assert agents.channel.texts == ["Table 4 is yours."]
+
+    async def test_a_deleted_agent_returns_it(self, database: Path) -> None:
+        """D14: the sender learns that its message will not be passed on."""
+        gate = Gate()
+        async with team(database, fg=[held(gate, "late")], bg=[tells_user("Table 4"), reply("Sent.")]) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            await back.send("Go")
+            await gate.arrived.wait()
+            await front.cancel()
+            await agents.settled()
+            await agents.engine.delete(front.id)
+
+            assert [front.id in message.text for message in await received(back)] == [True]
 
 
 class TestOrigin:

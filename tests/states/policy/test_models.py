@@ -71,6 +71,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             "describe_agents": True,
             "documents": True,
             "sub_agents": SubAgentRules(depth=2),
+            "relay_deadline": 60.0,
         },
     ),
     (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),
@@ -80,7 +81,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             **{"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look.", "wake_up": "Now."},
             **dict.fromkeys(("too_many_children", "too_deep", "unknown_profile", "nothing_left"), "No."),
             **dict.fromkeys(("act_not_for_role", "question_not_for_role"), "No."),
-            **dict.fromkeys(("claim_missing", "fallback_result", "imported"), "Go on."),
+            **dict.fromkeys(("claim_missing", "fallback_result", "imported", "overdue"), "Go on."),
             **dict.fromkeys(("foreground_guidance", "background_guidance", "sub_agent_guidance"), ""),
             **dict.fromkeys(
                 ("user_message_guidance", "agent_message_guidance", "transfer_guidance", "spawn_guidance"), ""

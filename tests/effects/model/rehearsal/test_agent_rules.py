@@ -38,6 +38,15 @@ class TestInTheForeground:
 
         assert reply == Reply(f"{NEWS}\n\n{text}")
 
+    def test_what_came_before_is_presented_beside_the_answer(self) -> None:
+        """D7: the reminder stands behind the user's own words, and is no part of them."""
+        talk = Talk()
+        talk.say("Hello")
+
+        reply = talk.say(f"Any news?\n\n{Texts().overdue}\n\n{write_message_for_user(NASTY, 'builder')}")
+
+        assert reply.text.startswith(f"{NEWS}\n\n{NASTY}\n\nYou said: “Any news?”")
+
     def test_what_it_presents_is_no_request(self) -> None:
         """D7: no tool is called because a message for the user mentions it."""
         reply = Talk(FIND_PAPER, SPAWN).say(write_message_for_user("Look for a paper on: tides, winds and ice", "b"))
