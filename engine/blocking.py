@@ -246,6 +246,7 @@ class BlockingConversation(_Blocking[Conversation]):
     steps = _waits(Conversation.steps)
     step_of = _waits(Conversation.step_of)
     model_request = _waits(Conversation.model_request)
+    origin = _waits(Conversation.origin)
     outbox = _waits(Conversation.outbox)
     replay = _waits(Conversation.replay)
 

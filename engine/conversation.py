@@ -17,6 +17,7 @@ from .handles.turn_streams import TurnStreams
 from .projections.projection import ConversationProjection
 from .projections.turn import EndedTurn
 from .projections.updates.update import Update
+from .requests import checked_request_id
 
 if TYPE_CHECKING:
     from ..persistence.maintenance.replay import ReplayReport
@@ -109,7 +110,7 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
 
         return await replay_conversation(self._host.store, self.id)
 
-    async def fork(self, at: int | None = None) -> Conversation:
+    async def fork(self, at: int | None = None, *, request_id: str | None = None) -> Conversation:
         """Return a new conversation that begins as a copy of this one up to the step `at`; None stands for the newest
         step, without a turn that is under way.
 
@@ -120,10 +121,17 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
 
         This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
         its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
-        """
-        from ..persistence.maintenance.fork import fork
 
-        copy_id = new_id()
-        await fork(self._host.store, self.id, copy_id, at, self._host.now())
+        With a `request_id` the copy is made once: a call that is repeated, because no answer came, returns it as it is
+        by now. If it was made up to another step, `Refused` with `event_id_reused` is raised.
+        """
+        from ..persistence.maintenance.fork import fork, fork_once
+
+        store, now = self._host.store, self._host.now()
+        if request_id is None:
+            copy_id = new_id()
+            await fork(store, self.id, copy_id, at, now)
+        else:
+            copy_id = await fork_once(store, self.id, checked_request_id(request_id), at, now)
         self._host.note_copy()
         return await self._get(copy_id)

@@ -83,6 +83,15 @@ def checked_id(conversation_id: str) -> str:
     return conversation_id
 
 
+def checked_request_id(request_id: str) -> str:
+    """Return an id that a request may have which no step of the log takes. Raises `InvalidInput`."""
+    if not isinstance(request_id, str):
+        raise InvalidInput("request_id: Input should be a valid string.")
+    if not 0 < len(request_id) <= LONGEST_ID or not is_encodable(request_id):
+        raise InvalidInput(f"request_id: Input should be a text of 1 to {LONGEST_ID} characters.")
+    return request_id
+
+
 def checked_new_id(conversation_id: str) -> str:
     """Return an id that an application may choose for a new conversation. Raises `InvalidInput`."""
     if not isinstance(conversation_id, str):

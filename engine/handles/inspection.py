@@ -13,6 +13,7 @@ from ..projections.updates.state_view import StateView, view_of
 from .handle import Handle
 
 if TYPE_CHECKING:
+    from ...persistence.records.origin import Origin
     from ...persistence.records.outbox import Undelivered
 
 
@@ -57,6 +58,13 @@ class Inspection(Handle):
         """
         asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
         return written_request(self.id, asked, RequestWriter(self._host.choices.registry))
+
+    async def origin(self) -> Origin | None:
+        """Return where this conversation was copied from, and the newest step that both have in common; None if it is
+        no copy."""
+        from ...persistence.maintenance.fork import origin_of
+
+        return await origin_of(self._host.store, self.id)
 
     async def outbox(self) -> tuple[Undelivered, ...]:
         """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent

@@ -13,18 +13,21 @@ of the original, byte for byte, so a replay of the copy has the same result as a
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
+from uuid import UUID
 
 from ...states.context import Context
-from ...states.errors import CannotForkThere, InvalidInput, Refused, StoreError
+from ...states.errors import CannotForkThere, InvalidInput, Refused, StoreError, UnknownConversation
 from ...states.events import Event, MessageWithdrawn, ScheduleChanged
 from ...states.machine import transition
 from ...states.state import Busy
 from ...states.states import Failed, Idle, State
 from ...states.step import Step
-from ..errors import Damaged
+from ..errors import Damaged, StoreConflict
 from ..ports import Store
 from ..records.codec import decode_event, encode, head_row, to_microseconds
 from ..records.conversation_record import ConversationRecord
@@ -66,6 +69,51 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
     return ForkPoint(cut.seq, cut.state, cut.withdrawn)
 
 
+async def fork_once(store: Store, conversation_id: str, request_id: str, at: int | None, now: datetime) -> str:
+    """Copy a conversation like `fork`, once under this id of a request, and return the id of the copy, which follows
+    from it: a request that is sent again finds the copy that it has made, also after a restart.
+
+    Raises what `fork` raises, and `Refused` with `event_id_reused` if the copy was made up to another step; an `at`
+    that is left out does not count.
+    """
+    original = await store.read_record(conversation_id)
+    copy_id = _id_of_copy(original, request_id)
+    origin = await _known_origin(store, copy_id)
+    if origin is None:
+        try:
+            await fork(store, conversation_id, copy_id, at, now)
+            return copy_id
+        except StoreConflict:  # the same request was carried out meanwhile
+            origin = await _known_origin(store, copy_id)
+    if origin is None or not await asyncio.to_thread(_may_end_there, origin, original, at):
+        raise Refused("event_id_reused")
+    return copy_id
+
+
+def _id_of_copy(original: ConversationRecord, request_id: str) -> str:
+    """Return an id for the copy that a request makes. Its conversation is named by the id and by its first step, since
+    another one may have had the id before."""
+    known = json.dumps([original.id, original.steps[0].chain.hex(), request_id])
+    return str(UUID(bytes=blake2b(known.encode(), digest_size=16, person=b"turnwise fork").digest()))
+
+
+async def _known_origin(store: Store, conversation_id: str) -> Origin | None:
+    try:
+        return await origin_of(store, conversation_id)
+    except UnknownConversation:
+        return None
+
+
+def _may_end_there(origin: Origin, original: ConversationRecord, at: int | None) -> bool:
+    """Whether a copy with this origin is one up to the step `at`."""
+    if origin.conversation_id != original.id:
+        return False
+    try:
+        return at is None or find_cut(original.steps, at).shared == origin.seq
+    except InvalidInput:
+        return False
+
+
 async def origin_of(store: Store, conversation_id: str) -> Origin | None:
     """Return where the conversation was copied from, if it is a copy. Raises `UnknownConversation`."""
     return (await store.read_record(conversation_id)).origin
@@ -84,13 +132,18 @@ class Cut:
     own: tuple[tuple[Event, Step], ...] = ()
 
     @property
+    def shared(self) -> int:
+        """The newest step that a copy has in common with its original."""
+        return self.seq - 1 if self.own else self.seq
+
+    @property
     def withdrawn(self) -> tuple[str, ...]:
         """The ids of the messages that waited and that a copy leaves out."""
         return tuple(event.message_id for event, _ in self.own if isinstance(event, MessageWithdrawn))
 
     def copy_of(self, original: ConversationRecord, new_id: str, now: datetime) -> ConversationRecord:
         """Return a copy of the record up to this cut. `Pure.`"""
-        shared = original.steps[: self.seq - 1 if self.own else self.seq]
+        shared = original.steps[: self.shared]
         steps, head = list(shared), head_row(self.state, self.state.to_json(), shared[-1])
         for event, step in (*self.own, *self._without_schedule(original.id, now)):
             row, head = encode(event, step, steps[-1].chain)

@@ -143,11 +143,14 @@ async def list_children(conversation: TheConversation, caller: CurrentCaller) ->
     f"{CONVERSATION}/fork",
     status_code=201,
     operation_id="forkConversation",
-    responses=problems(*BODY_REFUSALS, 404),
+    responses=problems(*BODY_REFUSALS, 404, 409),
 )
 async def fork_conversation(
     conversation: TheConversation, caller: CurrentCaller, body: ForkPoint | None = None
 ) -> Copy:
     """Copy a conversation up to a step. The conversation itself is not changed."""
-    copy: Conversation = await conversation.fork(None if body is None else body.at)
-    return Copy(conversation=await ShownConversation.of(copy, caller.shown), landed_on=copy.state.book.seq)
+    given = body or ForkPoint()
+    copy: Conversation = await conversation.fork(given.at, request_id=given.request_id)
+    origin = await copy.origin()
+    assert origin is not None, "a copy has an origin"
+    return Copy(conversation=await ShownConversation.of(copy, caller.shown), landed_on=origin.seq)

@@ -10,7 +10,7 @@ from ....engine.conversation import Conversation
 from ....engine.requests import NEW_ID
 from ....states.policy.policy import Policy
 from ....states.policy.roles import Role
-from .body import LARGEST_NUMBER, Answer, Body, RequestId, Shown
+from .body import LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, Shown
 from .described import DescribedBy
 from .rules import GivenPolicy, Preset
 from .states import StateJson
@@ -60,7 +60,7 @@ class Changes(Body):
     request_id: Annotated[RequestId, Field(max_length=180)] | None = None
 
 
-class ForkPoint(Body):
+class ForkPoint(Repeatable):
     """The step up to which a copy is made: a rest, or the end of a turn. null stands for the newest one."""
 
     at: Annotated[int, Field(ge=1, le=LARGEST_NUMBER)] | None = None
@@ -147,7 +147,7 @@ class Children(Answer):
 
 
 class Copy(Answer):
-    """A copy of a conversation, and the number of its newest step."""
+    """A copy of a conversation, and the newest step that both have in common."""
 
     conversation: ShownConversation
     landed_on: int

@@ -477,3 +477,41 @@ def test_an_older_database_learns_of_origins(tmp_path: Path) -> None:
 
 def test_the_message_of_a_walk_is_what_it_seems() -> None:
     """The steps that the tests above count: opened, message, call, result, answer."""
+
+
+class TestUnderAnId:
+    """`Conversation.fork(request_id=…)`: a fork that is asked for again."""
+
+    async def test_requests_at_once_make_one_copy(self, database: Path) -> None:
+        """Clients that repeat a request before its answer came all get the same copy."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            original = await engine.create()
+            await original.send("One")
+            copies = await asyncio.gather(*(original.fork(request_id="r") for _ in range(5)))
+            of_copy = await copies[0].fork(request_id="r")
+            origin = await of_copy.origin()
+            listed = await engine.list()
+
+        assert len({copy.id for copy in copies}) == 1
+        assert len(listed) == 3
+        assert origin is not None
+        assert origin.conversation_id == copies[0].id
+
+    async def test_a_new_conversation_of_the_same_id_has_copies_of_its_own(self, database: Path) -> None:
+        """The copies of one that was deleted are not those of the one that has its id now."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            copies = []
+            for title in ("Old", "New"):
+                original = await engine.create(conversation_id="main", title=title)
+                copies.append(await original.fork(request_id="r"))
+                await engine.delete("main")
+            titles = [copy.title for copy in copies]
+
+        assert titles == ["Old", "New"]
+
+    @pytest.mark.parametrize("request_id", ["", "x" * 201, "\ud800", 7])
+    async def test_what_is_no_id_is_refused(self, database: Path, request_id: Any) -> None:
+        """With a sentence that names it."""
+        async with Engine.open(database) as engine:
+            with pytest.raises(InvalidInput, match="request_id"):
+                await (await engine.create()).fork(request_id=request_id)

@@ -66,7 +66,7 @@ class TestARequestThatIsSentAgain:
         operations = operations_of(api_document())
         taking = {name for name, (_, _, one) in operations.items() if repeatable & {*references(one)}}
 
-        assert taking == REQUESTS.keys() | {"resolveCall"}
+        assert taking == REQUESTS.keys() | {"resolveCall", "forkConversation"}
 
     async def test_a_verdict_is_taken_once(self, tmp_path: Path) -> None:
         """A call in doubt is resolved once."""
@@ -144,3 +144,32 @@ class TestAConversationThatIsCreatedAgain:
         assert second == (200, "mine")
         assert other == (409, "event_id_reused")
         assert [one["title"] for one in listed["conversations"]] == ["Dinner"]
+
+
+class TestACopy:
+    """A fork that is asked for again."""
+
+    async def test_is_made_once(self, tmp_path: Path) -> None:
+        """The same copy is returned under the same id, as it is by now, also after a restart, and is listed once;
+        another id makes another copy, and the id with another step is refused."""
+        async with serving_here(obedient_engine(tmp_path / "fork.db")) as api:
+            original = (await api.result("createConversation", {"id": "main"}))["id"]
+            asked = {"request_id": "r"}
+            first = await api.call("forkConversation", asked, conversation_id=original)
+            copied = first.json()["conversation"]["id"]
+            await api.result("changeConversation", {"title": "Copied"}, conversation_id=copied)
+        async with serving_here(obedient_engine(tmp_path / "fork.db")) as api:
+            await api.result("changeConversation", {"title": "Original"}, conversation_id=original)
+            again = await api.call("forkConversation", asked, conversation_id=original)
+            same = await api.call("forkConversation", {**asked, "at": 1}, conversation_id=original)
+            other = await api.result("forkConversation", {"request_id": "s"}, conversation_id=original)
+            elsewhere = await api.problem("forkConversation", {**asked, "at": 2}, conversation_id=original)
+            unfit = await api.problem("forkConversation", {"request_id": ""}, conversation_id=original)
+            listed = await api.result("listConversations")
+
+        assert [one.status_code for one in (first, again, same)] == [201, 201, 201]
+        assert {one.json()["conversation"]["id"] for one in (first, again, same)} == {copied}
+        assert [one.json()["landed_on"] for one in (first, again, same)] == [1, 1, 1]
+        assert again.json()["conversation"]["title"] == "Copied"
+        assert {one["id"] for one in listed["conversations"]} == {"main", copied, other["conversation"]["id"]}
+        assert (elsewhere, unfit) == ((409, "event_id_reused"), (422, "invalid_input"))
