@@ -42,7 +42,7 @@ from time import perf_counter
 from figures import Figure, at_most, print_figures
 
 SCRIPT = Path(sys.executable).with_name("turnwise")
-COMMAND = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "turnwise.hosts.terminal"]
+COMMAND = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "turnwise"]
 ROUNDS = 5
 SECONDS = 60.0
 """How long to wait for a process before it counts as hung."""

@@ -11,14 +11,10 @@ they read as another word. What is hidden follows from Unicode's properties, by 
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-
-from ..states.values.messages import ToolCall
-from ..states.values.value import json_object
 
 _KEPT = {"\n", "\t"}
 
@@ -44,14 +40,6 @@ def _shown(character: str) -> str:
 
 
 # --- what a person must see before a call runs
-
-
-def shown_arguments(call: ToolCall) -> str:
-    """Return the arguments of a call as JSON on one line, or as the model wrote them if that is no JSON object, with
-    what is hidden in them marked. `Pure.`"""
-    arguments = json_object(call.raw_arguments)
-    written = call.raw_arguments if arguments is None else json.dumps(arguments, ensure_ascii=False)
-    return with_hidden_shown(written)
 
 
 def with_hidden_shown(text: str) -> str:

@@ -154,6 +154,9 @@ class _Blocking(Generic[T]):
         self._portal = portal
         self._target = target
 
+    def __repr__(self) -> str:
+        return repr(self._target).replace("<", "<Blocking", 1)
+
 
 class _Method(Generic[P, R]):
     """A method that passes each call on to a method of the asynchronous object."""

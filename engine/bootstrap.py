@@ -97,6 +97,9 @@ class Source:
         if self.store is not None and not implements(self.store, Store):
             raise ConfigurationError("A store is an object that implements the port `Store`.")
 
+    def __str__(self) -> str:
+        return type(self.store).__name__ if self.url is None else str(self.url)
+
     async def open(self) -> Store:
         """Return the open store. Raises `StoreError`."""
         store = self.store

@@ -202,6 +202,11 @@ class RunningEngine(ConversationAccess):
         method here does first."""
         self._lifetime.check_home()
 
+    def __repr__(self) -> str:
+        count = len(self._registry)
+        held = f"{count} conversation{'' if count == 1 else 's'} in memory"
+        return f"<{type(self).__name__} {self._source}: {'open' if self.is_open else 'not open'}, {held}>"
+
     @property
     def is_open(self) -> bool:
         """Whether the engine has opened, and has not begun to close."""

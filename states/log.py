@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .effects import Effect
-from .events import Event
+from .events import AnyEvent, Event
 from .step import Step
 from .values.turn import TurnEnded
 
@@ -15,7 +15,7 @@ class LogEntry:
     """The `seq`-th step: the event that came in, and what the machine made of it. `turn` counts the turns so far."""
 
     seq: int
-    event: Event
+    event: AnyEvent
     effects: tuple[Effect, ...] = ()
     ended: TurnEnded | None = None
     turn: int = 0

@@ -1,4 +1,4 @@
-"""Decides whether a person must approve a call.
+"""Decides whether a person must approve a call, and writes what that person is to see.
 
 A tool may leave that to a function of its arguments: small payments run, large ones wait. The function is asked when
 the call arrives, and its decision is stored on the call. If it fails, the call waits for a person.
@@ -7,12 +7,16 @@ the call arrives, and its decision is stored on the call. If it fails, the call 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
+from ...states.values.messages import ToolCall
+from ...states.values.value import json_object
 from ..application_functions import is_coroutine_function
 from ..logs import performer_logger
+from ..printable import with_hidden_shown
 from .arguments.argument_errors import InvalidArguments, NothingToSay
 from .arguments.arguments import Arguments
 from .arguments.callables import signature_of
@@ -74,3 +78,11 @@ def _taken(approval: Callable[..., bool], values: dict[str, object]) -> dict[str
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return values
     return {name: value for name, value in values.items() if name in parameters}
+
+
+def shown_arguments(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON on one line, or as the model wrote them if that is no JSON object, with
+    what is hidden in them marked. `Pure.`"""
+    arguments = json_object(call.raw_arguments)
+    written = call.raw_arguments if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return with_hidden_shown(written)

@@ -76,6 +76,11 @@ class Handle(Homebound):
         first."""
         self._host.check_home()
 
+    def __repr__(self) -> str:
+        state = self._loop.state
+        turns = f"{state.book.turn} turn{'' if state.book.turn == 1 else 's'}"
+        return f"<{type(self).__name__} {self.id!r}: {state.type}, {turns}>"
+
     @property
     def id(self) -> str:
         """The id under which `Engine.get` finds this conversation again."""

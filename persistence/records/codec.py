@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from ...states.effects import AnyEffect, Effect, StartTimer
-from ...states.events import EVENTS, Answer, Event, Opened
+from ...states.events import EVENTS, Answer, AnyEvent, Event, Opened
 from ...states.state import Book
 from ...states.states import AnyState, State, Timer
 from ...states.step import Step
@@ -97,7 +97,7 @@ def decode(row: EventRow) -> StoredEntry:
         raise _unreadable(row) from error
 
 
-def decode_event(row: EventRow) -> Event:
+def decode_event(row: EventRow) -> AnyEvent:
     """Return the event in a row. `Pure.` Raises `Damaged` like `decode`."""
     if row.version != VERSION or row.type not in _EVENT_TYPES:
         raise _unreadable(row)
@@ -108,7 +108,7 @@ def decode_event(row: EventRow) -> Event:
             values["event_id"] = row.event_id
         if row.effect_id is not None:
             values["effect_id"] = row.effect_id
-        event: Event = _VALIDATORS[row.type].validate_python(values)
+        event: AnyEvent = _VALIDATORS[row.type].validate_python(values)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise _unreadable(row) from error
     return event

@@ -8,7 +8,8 @@ from cProfile import Profile
 
 import pytest
 
-from turnwise.effects.printable import printable, shown_arguments, with_hidden_shown
+from turnwise.effects.printable import printable, with_hidden_shown
+from turnwise.effects.tools.approval import shown_arguments
 from turnwise.states.values.messages import ToolCall
 
 from ..support.hidden_texts import HIDDEN, INNOCENT

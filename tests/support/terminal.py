@@ -21,7 +21,7 @@ from turnwise.states import Abort
 from .forks.starting import python
 from .walks import Walk
 
-MODULE = "turnwise.hosts.terminal"
+MODULE = "turnwise"
 COMMAND = [sys.executable, "-m", MODULE]
 
 DEMO_TOOLS = "turnwise.hosts.terminal.demo:find_table,ask_user_question"

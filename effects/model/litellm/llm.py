@@ -42,34 +42,38 @@ _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks",
 class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`.
 
+    With `model`, that is litellm's name, and `name` is what conversations call it: so an engine has one model with two
+    settings, `LiteLlm("careful", model="openai/gpt-4.1-mini", temperature=0)` beside another one.
+
     `options` are passed to litellm unchanged: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and
     so on. `window` is how many tokens one request may hold; models in litellm's list need none. Raises
     `ConfigurationError` for an option that an application cannot set.
     """
 
-    def __init__(self, name: str, *, window: int | None = None, **options: Any) -> None:
+    def __init__(self, name: str, *, model: str | None = None, window: int | None = None, **options: Any) -> None:
         if reserved := sorted(_RESERVED & options.keys()):
             raise ConfigurationError(
                 f"These options of litellm are set by turnwise and cannot be given: {', '.join(reserved)}."
             )
         self.name = name
+        self.model = name if model is None else model
         self._window = window
         self._options = options
         self._settings = RequestSettings(name)
-        self._costs = Costs(name)
+        self._costs = Costs(self.model)
         self._litellm: Any = None
         self._can_be_asked = False
 
     @property
     def window(self) -> int | None:
         """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
-        return listed_model(self.name).window if self._window is None else self._window
+        return listed_model(self.model).window if self._window is None else self._window
 
     @property
     def is_priced(self) -> bool:
         """Whether it is known what a request costs: from litellm's list, or because a price is given as an option.
         Does not import litellm."""
-        return listed_model(self.name).is_priced or any(price in self._options for price in PRICES)
+        return listed_model(self.model).is_priced or any(price in self._options for price in PRICES)
 
     def warm(self) -> None:
         """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
@@ -107,11 +111,11 @@ class LiteLlm:
         """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""
         base = self._options.get("api_base")
         try:
-            self._litellm.get_llm_provider(model=self.name, api_base=base)
+            self._litellm.get_llm_provider(model=self.model, api_base=base)
         except Exception:
-            sentence = f"The model {self.name!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
+            sentence = f"The model {self.model!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
             return "unknown_model", sentence
-        if not self._secrets() and (missing := missing_keys(self._litellm, self.name)):
+        if not self._secrets() and (missing := missing_keys(self._litellm, self.model)):
             return "authentication", f"There is no key for the model {self.name!r}: set {' or '.join(missing)}."
         return None
 
@@ -140,7 +144,7 @@ class LiteLlm:
         # What litellm gets is copied, because it changes messages and tools in place for some providers.
         arguments = {
             **self._options,
-            "model": self.name,
+            "model": self.model,
             "messages": copy_json(request.messages),
             **copy_json(_FIXED),
         }
@@ -151,7 +155,7 @@ class LiteLlm:
         return arguments
 
     def _takes_tool_choice(self) -> bool:
-        model, provider, *_ = self._litellm.get_llm_provider(model=self.name)
+        model, provider, *_ = self._litellm.get_llm_provider(model=self.model)
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from textwrap import indent
 
-from ....effects.printable import shown_arguments, with_hidden_shown
+from ....effects.printable import with_hidden_shown
+from ....effects.tools.approval import shown_arguments
 from ....states.events import Resolution
 from ....states.values.messages import ToolCall
 from ....states.values.questions import QuestionOption, UserQuestion

@@ -234,15 +234,17 @@ def export(
     conversation_id: options.MaybeId = None,
     everything: options.ExportAll = False,
     format_: options.Format = "turnwise",
+    tools: options.ExportTools = None,
     db: options.Db = None,
     debug: options.Debug = None,
 ) -> None:
     """Write a conversation to stdout as JSON lines.
 
     Exit 1 if a damaged one was left out. With --format openai its messages are written as other programs read them: a
-    JSON list, and with --all a line {"messages": […]} for each conversation.
+    JSON list, and with --all a line {"messages": […], "tools": […]} for each conversation that has an answer, as for
+    fine-tuning.
     """
-    settings = _settings(db=db, debug=debug)
+    settings = _settings(db=db, tools=tools, debug=debug)
     _check_one_or_all(conversation_id, everything)
     _check_format(format_)
     from .export import export, export_messages

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from ....effects.tools.registry import ToolRegistry
 from ....persistence.errors import Damaged
 from ....persistence.maintenance import export as jsonl
 from ....states.openai_format.messages import openai_messages
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
+from ..configuration.tools import tools_named
 from ..output.notices import print_notice
 from ..output.printable import one_line
-from .openai_files import write_line, write_one
+from .openai_files import write_example, write_one
 
 INCOMPLETE = 1
 """The exit code of an export from which damaged conversations were left out."""
@@ -45,9 +47,12 @@ async def export(settings: Settings, given_id: str | None) -> int:
 async def export_messages(settings: Settings, given_id: str | None) -> int:
     """Write the messages of one conversation, or with None of all of them, to stdout, in OpenAI's chat format.
 
-    An export of all of them leaves damaged conversations out, and names each on stderr.
+    An export of all of them is a file for fine-tuning. It leaves out damaged conversations and those without an answer,
+    and names each on stderr. It describes the tools that are called; those of the settings that were given say how.
     """
     complete = True
+    given = settings.tools if "tools" in settings.model_fields_set else ()
+    tools = ToolRegistry(tools_named(given))
     async with open_for_reading(settings) as store:
         if given_id is not None:
             entries = await store.entries(await resolve_id(store, given_id))
@@ -55,10 +60,15 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
             return 0
         for each in await store.ids():
             try:
-                _write([write_line(openai_messages(await store.entries(each)))])
+                example = write_example(openai_messages(await store.entries(each)), tools)
             except Damaged as damaged:
                 print_notice(one_line(f"{each} is left out: {damaged.sentence}"))
                 complete = False
+            else:
+                if example is None:
+                    print_notice(one_line(f"{each} is left out: it has no answer."))
+                else:
+                    _write([example])
     return 0 if complete else INCOMPLETE
 
 

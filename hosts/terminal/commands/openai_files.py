@@ -1,8 +1,8 @@
 """Files with messages in OpenAI's chat format, as other programs write and read them.
 
-One conversation is a JSON list of messages. Several are JSON lines, each an object with `messages`, which is the format
-of files for fine-tuning. All that programs usually write is read: lists, objects with `messages`, lists or lines of
-them, and lines of single messages.
+One conversation is a JSON list of messages. Several are JSON lines, each an object with `messages` and `tools`, as in
+files for fine-tuning: an example ends with an answer of the assistant, and describes the tools that it calls. All that
+programs usually write is read: lists, objects with `messages`, lists or lines of them, and lines of single messages.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ....effects.tools.builtin.catalogue import BUILT_IN
+from ....effects.tools.registry import ToolRegistry
 from ....states.errors import InvalidInput
 
 Messages = list[dict[str, Any]]
@@ -25,9 +27,33 @@ def write_one(messages: Messages) -> str:
     return f"[\n{lines}\n]" if lines else "[]"
 
 
-def write_line(messages: Messages) -> str:
-    """Return the messages of one of several conversations as one line. `Pure.`"""
-    return json.dumps({"messages": messages}, ensure_ascii=False)
+def write_example(messages: Messages, tools: ToolRegistry) -> str | None:
+    """Return the messages of one of several conversations as one line: an example for fine-tuning. None if there is no
+    answer in it.
+
+    It ends with the last answer, so a turn that was cancelled, or has not ended, is left out where nothing follows it.
+    All of these `tools` are described, and those that are called; one that is not known may take anything.
+    """
+    answers = [place for place, message in enumerate(messages) if _is_answer(message)]
+    if not answers:
+        return None
+    example = messages[: answers[-1] + 1]
+    called = (call["function"]["name"] for message in example for call in message.get("tool_calls") or ())
+    offered = tools.definitions()
+    names = {definition["function"]["name"] for definition in offered}
+    definitions = [*offered, *(_definition(name) for name in dict.fromkeys(called) if name not in names)]
+    line = {"messages": example, **({"tools": definitions} if definitions else {})}
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    return message["role"] == "assistant" and not message.get("tool_calls")
+
+
+def _definition(name: str) -> dict[str, Any]:
+    tool = BUILT_IN.get(name)
+    anything = {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    return anything if tool is None else tool.definition()
 
 
 def read_histories(data: bytes) -> tuple[Messages, ...]:

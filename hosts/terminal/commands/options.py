@@ -45,6 +45,15 @@ DemoModel = Annotated[
     str | None,
     typer.Option("--model", metavar="NAME", help="As in openai/gpt-4.1-mini or ollama/….", show_default="rehearsal"),
 ]
+ExportTools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="Tools that --format openai describes, as package.module:function, with commas between them.",
+        show_default=False,
+    ),
+]
 DemoTools = Annotated[
     list[str] | None,
     typer.Option(

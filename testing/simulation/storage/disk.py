@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LogKey: TypeAlias = tuple[str, int]
 """The key of a conversation: its id, and how many conversations with this id were deleted before it was created."""
 
-_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
+_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
 _STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
@@ -34,7 +34,7 @@ class Row:
 
     seq: int
     text: str
-    event: Event
+    event: AnyEvent
     effects: tuple[Effect, ...]
     ended: TurnEnded | None
     state: AnyState

@@ -13,8 +13,8 @@ from typing import Any, assert_never, assert_type
 from turnwise import BlockingConversation, Conversation
 from turnwise.states import (
     AnyState, AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Cancelling, Closed, Compacting, Context,
-    Failed, Idle, InDoubt, LlmRequesting, MemoryRecalling, ModelSpec, Profile, ProfileSelecting, RetryWaiting,
-    Summarizing, ToolCall, ToolExecuting, UserMessage, Verifying, transition,
+    Failed, Idle, InDoubt, LlmRequesting, LlmResponse, MemoryRecalling, ModelSpec, Profile, ProfileSelecting,
+    RetryWaiting, Summarizing, ToolCall, ToolExecuting, UserMessage, Verifying, transition,
 )
 
 
@@ -67,6 +67,16 @@ def values(call: ToolCall) -> None:
     Profile(name="quick", tools=["look"], model="small")
     assert_type(Profile(name="quick", model=ModelSpec(name="small")).model, ModelSpec | None)
     Profile(name="quick", model=1)  # error
+
+
+async def events(conversation: Conversation) -> str:
+    for entry in await conversation.events():
+        if entry.event.type == "user_message":
+            return entry.event.text
+        if isinstance(entry.event, LlmResponse):
+            return entry.event.content
+        entry.event.text  # error
+    return ""
 """
 
 

@@ -23,7 +23,7 @@ OPTIONAL = {"hypothesis", "jsonschema", "opentelemetry", "pytest", "pyttsx3"}
 def imports_of(*arguments: str, folder: Path) -> set[str]:
     """Return the packages that a run of the command imports; those of turnwise with their first folder."""
     ran = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "turnwise.hosts.terminal", *arguments],
+        [sys.executable, "-X", "importtime", "-m", "turnwise", *arguments],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if not name.startswith("TURNWISE_")},
         stdin=subprocess.DEVNULL,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .....effects.printable import shown_arguments, with_hidden_shown
+from .....effects.printable import with_hidden_shown
+from .....effects.tools.approval import shown_arguments
 from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.values.questions import UserQuestion
 

@@ -10,10 +10,12 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from turnwise import Engine
 from turnwise.effects.model.failure_sentences import SENTENCES
 from turnwise.effects.model.litellm.llm import LiteLlm
 from turnwise.effects.model.litellm.loading import load_litellm
@@ -528,3 +530,19 @@ class TestCheck:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
         LiteLlm("openai/gpt-4.1-mini").check()
+
+
+class TestNames:
+    """What conversations call a model, and what litellm calls it."""
+
+    async def test_one_model_has_two_settings_under_two_names(self, tmp_path: Path) -> None:
+        """Each conversation asks by its own name; the provider gets its own, with the options of each."""
+        async with OpenAiServer([says("Hello."), says("Hello.")]) as server:
+            careful = model_at(server, "careful", model="openai/test", temperature=0)
+            lively = model_at(server, "lively", model="openai/test", temperature=1)
+            async with Engine.open(tmp_path / "names.db", model=careful, models=[lively]) as engine:
+                for name in ("careful", "lively"):
+                    turn = await (await engine.create(model=name)).send("Hi")
+                    assert turn.reply == "Hello."
+
+        assert [(body["model"], body["temperature"]) for body in server.requests] == [("test", 0), ("test", 1)]

@@ -106,7 +106,7 @@ class TestSpeech:
         """Ctrl-C also ends the wait for speech at the end of the command."""
         spoken = fake_speaker(tmp_path, seconds=60)
         environment = {**os.environ, **fake_speaker_environment(tmp_path)}
-        command = [sys.executable, "-m", "turnwise.hosts.terminal", "chat", "--speak"]
+        command = [sys.executable, "-m", "turnwise", "chat", "--speak"]
 
         child = pexpect.spawn(
             command[0],

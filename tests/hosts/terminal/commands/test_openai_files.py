@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.commands.openai_files import read_histories, write_line, write_one
-from turnwise.states import InvalidInput
+from turnwise.hosts.terminal.commands.openai_files import read_histories, write_one
+from turnwise.states import InvalidInput, UserCancel
 
 from ....support.terminal import InProcessRun, assert_one_sentence, database_with, execute_sql
 from ....support.walks import Walk
@@ -35,7 +35,7 @@ class TestFiles:
             json.dumps({"messages": [GREETING, ASKED], "title": "Dinner"}),
             json.dumps([[GREETING, ASKED]]),
             write_one([GREETING, ASKED]),
-            write_line([GREETING, ASKED]),
+            json.dumps({"messages": [GREETING, ASKED], "tools": []}, ensure_ascii=False),
             f"{json.dumps(GREETING, ensure_ascii=False)}\r\n{json.dumps(ASKED)}\r\n",
         ],
         ids=["list", "with a mark", "object", "list of lists", "written", "line", "lines of messages"],
@@ -47,7 +47,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         "text",
         [
-            f"{write_line([GREETING])}\n\n{write_line([ASKED])}\n",
+            f"{json.dumps({'messages': [GREETING]}, ensure_ascii=False)}\n\n{json.dumps({'messages': [ASKED]})}\n",
             f"{json.dumps([GREETING])}\n{json.dumps([ASKED])}",
             json.dumps([[GREETING], [ASKED]]),
             json.dumps([{"messages": [GREETING]}, {"messages": [ASKED]}]),
@@ -112,12 +112,26 @@ class TestCommands:
         )
 
         assert everything.returncode == 1
-        assert everything.stderr == "one is left out: Step 3 is missing: the file is damaged.\n"
-        assert [len(json.loads(line)["messages"]) for line in everything.stdout.splitlines()] == [5, 2]
-        assert [line.split("  ")[1] for line in imported.stdout.splitlines()] == [
-            "4 messages imported",
-            "1 message imported",
-        ]
+        assert everything.stderr == (
+            "one is left out: Step 3 is missing: the file is damaged.\nthree is left out: it has no answer.\n"
+        )
+        assert [len(json.loads(line)["messages"]) for line in everything.stdout.splitlines()] == [5]
+        assert [line.split("  ")[1] for line in imported.stdout.splitlines()] == ["4 messages imported"]
+
+    def test_a_line_is_an_example_for_fine_tuning(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """It ends with an answer, although the turn after it was cancelled, and describes the tools that are called, as
+        far as they are known."""
+        database_with(tmp_path, Walk("one").turn("tonight").say().request(UserCancel))
+
+        done = in_process("export", "--all", "--format", "openai", "--tools", "ask_user_question")
+
+        example = json.loads(done.stdout)
+        assert example["messages"][-1]["role"] == "assistant"
+        assert not example["messages"][-1].get("tool_calls")
+        asked, called = (definition["function"] for definition in example["tools"])
+        assert asked["name"] == "ask_user_question"
+        assert "questions" in asked["parameters"]["properties"]
+        assert called["name"] == example["messages"][2]["tool_calls"][0]["function"]["name"]
 
     def test_secrets_are_removed_under_a_preset_that_removes_them(
         self, tmp_path: Path, in_process: InProcessRun
