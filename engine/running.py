@@ -247,9 +247,13 @@ class RunningEngine(ConversationAccess):
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation, with its sub-agents and all that was said in it, from the database.
 
+        When this returns it is gone for everybody, and what was said is overwritten. In a file of more than 8 MiB
+        copies of parts of it may stand between other rows until the engine closes, or, if its process dies before, the
+        next one opens: only then the file is rewritten, because everybody would wait for that.
+
         Raises `UnknownConversation`, and `StoreError` if the database does not let it go, in which case the
-        conversation is as before, but sub-agents of it may be gone. A caller that is cancelled stops waiting, but it is
-        deleted all the same.
+        conversation is as before, but sub-agents of it may be gone; `TracesLeft`, which is one, says that it is gone,
+        but that traces are left until then. A caller that is cancelled stops waiting, but it is deleted all the same.
         """
         deletion = Deletion(self.store, self._registry, self._forget, self._agents.mail.return_unread)
         await deletion.delete(checked_id(conversation_id))

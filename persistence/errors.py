@@ -39,8 +39,9 @@ class NotAnExport(StoreError):
 
 
 class TracesLeft(StoreError):
-    """A conversation was deleted, but its file could not be rewritten, so parts of it can still be found in the bytes
-    of the file. The next deletion removes them."""
+    """A conversation was deleted, but its file could not be rewritten now, so parts of it can still be found in the
+    bytes of the file. The next deletion, the close of the engine or the next engine that opens the file removes
+    them."""
 
 
 class Damaged(StoreError):

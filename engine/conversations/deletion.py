@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...persistence.errors import TracesLeft
 from ...states.errors import StoreError, UnknownConversation
 from ...states.state import Busy
 from ...states.states import Failed
@@ -33,6 +34,7 @@ class Deletion:
         self._registry = registry
         self._forget = forget
         self._return_mail = return_mail
+        self._traces: TracesLeft | None = None
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again. It starts
@@ -43,6 +45,8 @@ class Deletion:
         cancelled stops waiting. Raises `UnknownConversation` and `StoreError`.
         """
         await asyncio.shield(asyncio.ensure_future(self._delete(conversation_id)))
+        if self._traces is not None:
+            raise self._traces
 
     async def _delete(self, conversation_id: str) -> None:
         async with self._registry.family(conversation_id):
@@ -68,7 +72,10 @@ class Deletion:
 
     async def _delete_one(self, conversation_id: str) -> None:
         unread = await self._unread(conversation_id)
-        await self._store.delete(conversation_id)
+        try:
+            await self._store.delete(conversation_id)
+        except TracesLeft as error:  # it is gone all the same
+            self._traces = error
         await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
         await self._forget(conversation_id)
         await self._return_mail(conversation_id, unread)

@@ -7,7 +7,6 @@ itself, over the connection of the thread that writes. A database in memory has 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -17,9 +16,10 @@ from sqlalchemy import Connection
 
 from ...states.errors import StoreError
 from ...states.values.memory import MemoryScope
-from ..errors import TracesLeft
+from ..errors import StorageFailed
+from . import erasure
 from .file.address import Address
-from .file.transaction import driver_of, within
+from .file.transaction import within
 from .opening import open_for_reading, open_for_writing
 from .threads.log_position import Append
 from .threads.receipts import Receipt
@@ -39,6 +39,8 @@ class Database:
         self.name = address.name
         self._reader = reader
         self._writer = writer
+        self._erasing: set[int] = set()
+        """The keys of conversations of which something may be left in the tables."""
 
     @classmethod
     async def open(cls, url: str | Path, *, read_only: bool = False, busy_timeout: float = BUSY_TIMEOUT) -> Database:
@@ -89,13 +91,35 @@ class Database:
         while writer is not None and not writer.follower.is_current and await writer.index(scope):
             pass
 
-    async def erase(self, work: Callable[[Connection], bool]) -> bool:
-        """Do `work`, which deletes something, within a transaction. Returns what `work` returns: whether it did.
+    async def erase(self, conversation_id: str) -> bool:
+        """Delete a conversation, and return whether there was one. It is gone at once, and its rows are overwritten in
+        short transactions, between which others write. Nothing of it is left in the bytes of a small file when this
+        returns, and in those of a large one when it is closed (`erasure`). Raises `TracesLeft`."""
+        key = await self.writing.run(partial(erasure.begin, conversation_id=conversation_id))
+        if key is None:
+            return False
+        self._erasing.add(key)
+        erasing = erasure.Erasure(key)
+        try:
+            while await self.write(partial(self._erase_piece, erasing)):
+                pass
+        except StorageFailed as error:
+            raise erasure.traces_left(self.name) from error
+        self._erasing.discard(key)
+        await self.writing.run(self._finish_erasure)
+        return True
 
-        If it did, the whole file is rewritten and the write-ahead log emptied. `secure_delete` alone is not enough:
-        rows that SQLite once moved from one page to another leave copies in the gaps. Raises `TracesLeft`.
-        """
-        return await self.writing.run(partial(_erase, self.name, work))
+    def _erase_piece(self, erasing: erasure.Erasure, connection: Connection) -> bool:
+        more = erasing.erase_piece(connection)
+        if erasing.drops_index:
+            self.writing.follower.forget()
+        return more
+
+    def _finish_erasure(self, connection: Connection) -> None:
+        if self._erasing or not erasure.is_small(connection):
+            erasure.overwrite_log(connection)
+        elif erasure.leaves_traces(connection):
+            erasure.rewrite(connection, self.name)
 
     async def close(self) -> None:
         """Close both connections, the writing one last, so that the write-ahead log is merged into the file."""
@@ -122,18 +146,3 @@ async def _reader(address: Address, opening: Opening) -> ConnectionThread:
 def _within_transaction(work: Callable[[Connection], T], connection: Connection) -> T:
     with within(connection):
         return work(connection)
-
-
-def _erase(name: str, work: Callable[[Connection], bool], connection: Connection) -> bool:
-    if not _within_transaction(work, connection):
-        return False
-    traces = TracesLeft(f"The conversation is deleted, but traces of it stay in {name} until the next one is deleted.")
-    try:
-        driver = driver_of(connection)
-        driver.execute("VACUUM")
-        busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    except sqlite3.Error as error:
-        raise traces from error
-    if busy:
-        raise traces
-    return True

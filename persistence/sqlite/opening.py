@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from ...states.errors import StoreError
+from . import erasure
 from .file.address import Address
 from .file.connection import configured, connect
 from .file.identity import READABLE, recognise
@@ -32,6 +33,7 @@ def open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) -> 
     revision = recognise(driver, address)
     connection = undo.enter_context(configured(driver, "rw"))
     migrate(connection, revision)
+    erasure.complete(connection, address.name)
     return connection
 
 

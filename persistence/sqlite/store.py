@@ -36,7 +36,7 @@ from .reading import read_entries, read_head
 from .search import embeddings, examination, finding, text_index
 from .search.finding import Window
 from .search.follower import Follower
-from .tables import conversation_records, queries, recorder, summaries
+from .tables import conversation_records, queries, summaries
 from .tables import repairs as storage
 from .tables.recorder import Head
 from .threads.log_position import LogPosition
@@ -112,15 +112,13 @@ class SqliteStore:
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation so that nothing of it is left in the file, or in the files beside it.
 
-        The whole file is rewritten, which takes as long as copying it. Raises `UnknownConversation`, and `TracesLeft`
-        if the conversation is gone but the file could not be rewritten.
+        When this returns, the conversation is gone and its rows are overwritten. In a file of up to 8 MiB nothing of it
+        is left in the bytes then. A larger one is rewritten when the store closes, or, if the process dies before, when
+        a store opens it the next time: until then parts of the conversation may stand in gaps between other rows. No
+        other write waits for more than a piece of this. Raises `UnknownConversation`, and `TracesLeft` if the
+        conversation is gone but the file could not be rewritten now.
         """
-
-        def remove(connection: Connection) -> bool:
-            self._forget_texts(connection, conversation_id)
-            return recorder.remove(connection, conversation_id)
-
-        if not await self.database.erase(remove):
+        if not await self.database.erase(conversation_id):
             raise UnknownConversation(conversation_id)
 
     # --- many conversations

@@ -50,6 +50,12 @@ _INDEXED = f"""
 SELECT id, scope, {TEXT}, checksum FROM texts JOIN text_positions USING (conversation)
 WHERE texts.conversation = ? AND texts.seq <= text_positions.seq
 """
+_SOME = f"""
+SELECT id, scope, {TEXT}, checksum, texts.seq <= coalesce(text_positions.seq, 0)
+FROM texts LEFT JOIN text_positions USING (conversation) WHERE texts.conversation = ? LIMIT ?
+"""
+_MERGED = 2
+"""The least number of rows that FTS5 changes when it merges something."""
 _POSITIONED = "SELECT key FROM conversations JOIN text_positions ON conversation = key WHERE id = ?"
 
 
@@ -178,6 +184,31 @@ def remove(driver: sqlite3.Connection, conversation_id: str) -> bool:
         drop(driver)
         return False
     return True
+
+
+def remove_some(driver: sqlite3.Connection, key: int, limit: int) -> bool:
+    """Forget up to `limit` texts of a conversation, and their words. Returns whether there may be more. The words are
+    left in the index, noted as gone, until it is merged. Raises `TextChanged` and the driver's errors if the index
+    cannot forget them."""
+    rows = driver.execute(_SOME, (key, limit)).fetchall()
+    has_index = exists(driver)
+    for number, scope, text, checksum, is_indexed in rows:
+        if is_indexed and has_index:
+            if type(text) is not str or checksum_of(text) != checksum:
+                raise TextChanged
+            driver.execute(_REMOVE_WORDS, (number, indexed_words(scope, text)))
+        driver.execute("DELETE FROM texts WHERE id = ?", (number,))
+    if not rows:
+        driver.execute("DELETE FROM text_positions WHERE conversation = ?", (key,))
+    return bool(rows)
+
+
+def merge_some(driver: sqlite3.Connection, pages: int) -> bool:
+    """Merge about so many pages of the index; a negative number begins to merge all of its parts into one. Returns
+    whether there is more to merge, as FTS5 tells it: by the number of rows that it has changed."""
+    before = driver.total_changes
+    driver.execute(f"INSERT INTO {NAME} ({NAME}, rank) VALUES ('merge', ?)", (pages,))
+    return driver.total_changes - before >= _MERGED
 
 
 def checksum_of(text: str) -> int:

@@ -21,6 +21,12 @@ from .schema import acknowledgements, conversations, events, forks, outbox
 from .statements import prepared
 
 _ADD_CONVERSATION = insert(conversations)
+_NEW_KEY = """
+SELECT 1 + max(
+    coalesce((SELECT max(key) FROM conversations), 0), coalesce((SELECT max(conversation) FROM events), 0)
+)
+"""
+"""The key of a new conversation: one that no steps have, also of a conversation that is being deleted."""
 _ADD_STEPS = insert(events)
 _ADD_ORIGIN = insert(forks)
 _ADD_DELIVERIES = insert(outbox)
@@ -100,12 +106,11 @@ def add_record(connection: Connection, record: ConversationRecord, known: Detail
     """Store a conversation with at least one step, and return its head. What lists show of it is computed from the
     steps, unless it is `known`. Raises `StoreConflict` if the id is taken."""
     named = {"id": record.id, "created_at": record.created_at, "owner": record.owner, "parent": record.parent}
+    (key,) = driver_of(connection).execute(_NEW_KEY).fetchone()
     try:
-        made = connection.execute(_ADD_CONVERSATION, {**named, **record.head._asdict()})
+        connection.execute(_ADD_CONVERSATION, {"key": key, **named, **record.head._asdict()})
     except IntegrityError as error:
         raise StoreConflict(f"There is already a conversation with the id {record.id}.") from error.orig
-    assert made.inserted_primary_key is not None
-    key = made.inserted_primary_key.key
     connection.execute(_ADD_STEPS, [{"conversation": key, **row._asdict()} for row in record.steps])
     derived = details_of_rows(record.steps) if known is None else known
     details_recorder.add(driver_of(connection), key, details_row(derived))

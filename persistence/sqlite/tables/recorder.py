@@ -1,4 +1,4 @@
-"""The SQL by which conversations change: steps, receipts of deliveries, deletion.
+"""The SQL by which conversations change: steps and receipts of deliveries.
 
 Each function works within the transaction of its caller. One `executemany` of the driver does the work of a whole
 batch.
@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     Integer,
     bindparam,
     delete,
@@ -145,7 +144,6 @@ _SET_SENT = prepared(
     "sum",
     "conversation",
 )
-_DELETE = delete(conversations).where(conversations.c.id == bindparam("conversation_id"))
 
 
 def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
@@ -221,8 +219,3 @@ def count_deliveries(driver: sqlite3.Connection, conversation: int) -> None:
     rows = driver.execute(_DELIVERIES, (conversation,)).fetchall()
     driver.execute(_FORGET_ACKNOWLEDGED, (conversation,))
     driver.execute(_SET_SENT, (deliveries_checksum(rows), conversation))
-
-
-def remove(connection: Connection, conversation_id: str) -> bool:
-    """Delete a conversation with all its steps and its part of the outbox. Returns whether there was one."""
-    return connection.execute(_DELETE, {"conversation_id": conversation_id}).rowcount == 1

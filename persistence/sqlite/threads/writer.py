@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...errors import StoreConflict
+from .. import erasure
 from ..file import transaction
 from ..file.failures import as_storage_failure
 from ..search.follower import Follower
@@ -45,6 +46,7 @@ class Writer(Worker):
         super().__init__(name)
         self._monotonic = monotonic
         self._mode = CommitMode(has_log=not in_memory)
+        self._is_open = False
         self._driver: sqlite3.Connection
         self._commits: Commits
         self.inline = InlineCommits(always=in_memory)
@@ -92,12 +94,18 @@ class Writer(Worker):
     def open(self, opening: Opening) -> None:
         """Open the connection, or leave nothing open."""
         super().open(opening)
+        self._is_open = True
         self._driver = transaction.driver_of(self.connection)
         self._commits = Commits(self._driver, self._receipts, self.inline, self._monotonic)
 
     def close(self) -> None:
-        """Store the receipts that still wait, if the disk takes them, and close the connection."""
+        """Store the receipts that still wait, if the disk takes them, remove the traces of what was deleted, and close
+        the connection."""
         self.flush()
+        if self._is_open:
+            self._is_open = False
+            self._set_for_thread()
+            erasure.complete(self.connection, self.name)
         super().close()
 
     def _batch(self, first: Append) -> list[Append]:

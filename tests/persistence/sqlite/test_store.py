@@ -540,7 +540,8 @@ class TestDeletion:
 
         await store.delete("second")
 
-        expected = f"The conversation is deleted, but traces of it stay in {database} until the next one is deleted."
+        when = "until the engine closes it, or opens it the next time"
+        expected = f"The conversation is deleted, but traces of it stay in {database} {when}."
         assert left.value.sentence == expected
         assert (traces, b"SECRET" in bytes_of(database)) == (True, False)
 
