@@ -163,8 +163,9 @@ class ConversationAccess(Homebound):
         `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has
         this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `role` selects, too; so do
         `parent`, the id of the conversation that started sub-agents, and `works_for`, the id of the one that background
-        agents work for. `limit` is the size of the page, and `before` the id of the last conversation of the page
-        before. Raises `InvalidInput`, and `UnknownConversation` for a `before` that is not stored.
+        agents work for. `limit` is the size of the page, and `before` the `cursor` of the last conversation of the page
+        before, which holds although that one is deleted, or its id. Raises `InvalidInput`, and `UnknownConversation`
+        for an id that is not stored.
         """
         selection = checked_selection(owner, metadata, state, limit, before, role, parent, works_for)
         return await self.store.list(**selection)

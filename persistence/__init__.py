@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .records.origin import Origin
     from .records.outbox import Outgoing, Undelivered
     from .records.rows import DetailsRow, EventRow, HeadRow, OutboxRow
-    from .records.summary import Summary, summary_of
+    from .records.summary import Place, Summary, place_of, summary_of
     from .records.text_list import TextList
     from .sqlite.store import SqliteStore
 
@@ -61,7 +61,7 @@ _HOMES = {
     ".records.origin": ("Origin",),
     ".records.outbox": ("Outgoing", "Undelivered"),
     ".records.rows": ("DetailsRow", "EventRow", "HeadRow", "OutboxRow"),
-    ".records.summary": ("Summary", "summary_of"),
+    ".records.summary": ("Place", "Summary", "place_of", "summary_of"),
     ".records.text_list": ("TextList",),
     ".sqlite.store": ("SqliteStore",),
 }
@@ -86,6 +86,7 @@ __all__ = [
     "Origin",
     "OutboxRow",
     "Outgoing",
+    "Place",
     "RepairableStorage",
     "ReplayReport",
     "SearchableStore",
@@ -113,6 +114,7 @@ __all__ = [
     "json_identity",
     "metadata_entry",
     "open_store",
+    "place_of",
     "read_export",
     "read_record",
     "read_steps",

@@ -156,10 +156,12 @@ class Store(Protocol):
         1 is neither "1" nor true. What is selected by follows from the log as `Details` says, apart from `state`.
         `parent` and `works_for` need not be ids of conversations that are stored.
 
-        `limit` is the size of a page, and `before` the id of the last conversation of the page before. If that
-        conversation has moved in the meantime, the page begins at its new place: some conversations are listed twice.
-        Another one that moves between two pages comes before them, and is not on those that follow. Raises
-        `UnknownConversation` if `before` is not stored.
+        `limit` is the size of a page, and `before` says where it begins: `Summary.cursor` of the last conversation of
+        the page before, a place that stays although that one is deleted or moves (`place_of` reads it); conversations
+        that moved at the very same moment may be listed twice then. It may also be the id of that conversation. If it
+        has moved in the meantime, the page begins at its new place, so some conversations are listed twice; if it is
+        not stored, `UnknownConversation` is raised. Another one that moves between two pages comes before them, and is
+        not on those that follow.
         """
         ...
 

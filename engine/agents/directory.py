@@ -88,7 +88,7 @@ class Directory:
             for summary in page:
                 if summary.state != "closed":
                     return await self.find(summary.id)
-            before = page[-1].id
+            before = page[-1].cursor
         return None
 
     async def _page(self, owner: str, before: str | None) -> tuple[Summary, ...]:

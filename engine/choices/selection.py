@@ -8,6 +8,7 @@ from typing import Any, TypedDict, get_args
 from pydantic import JsonValue, TypeAdapter
 
 from ...effects.text import is_encodable
+from ...persistence.records.summary import place_of
 from ...states.errors import InvalidInput
 from ...states.policy.roles import Role
 from ...states.states import STATES
@@ -48,7 +49,7 @@ def checked_selection(
         metadata=_checked_metadata(metadata),
         state=_checked_state(state),
         limit=_checked_limit(limit),
-        before=None if before is None else checked_id(before),
+        before=None if before is None else _checked_before(before),
         role=_checked_role(role),
         parent=None if parent is None else checked_id(parent),
         works_for=None if works_for is None else checked_id(works_for),
@@ -84,6 +85,17 @@ def _checked_state(state: Any) -> str | None:
     if state is None or (isinstance(state, str) and state in _STATES):
         return state
     raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
+
+
+def _checked_before(before: Any) -> str:
+    """Return the id of a conversation, or a cursor, which holds one. Raises `InvalidInput`."""
+    if not isinstance(before, str) or not before.startswith("@"):
+        return checked_id(before)
+    place = place_of(before)
+    if place is None:
+        raise InvalidInput("The page of a list begins behind a conversation, or at its cursor.")
+    checked_id(place.conversation_id)
+    return before
 
 
 def _checked_role(role: Role | None) -> Role | None:

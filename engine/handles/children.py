@@ -22,7 +22,7 @@ async def children_of(store: Store, conversation_id: str) -> tuple[Summary, ...]
             parent_id, effect_id = parent_of(summary.id)
             if parent_id == conversation_id:
                 found[effect_id] = summary
-        before = page[-1].id
+        before = page[-1].cursor
     return tuple(found[effect_id] for effect_id in sorted(found))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from ...states.policy.roles import Role
 from ...states.state import State
-from .codec import from_microseconds
+from .codec import from_microseconds, to_microseconds
 from .conversation_record import ConversationRecord
 from .details import Details
 from .metadata import Metadata
@@ -39,6 +40,27 @@ class Summary:
     works_for: str | None = None
     wakes_at: datetime | None = None
     seq: int = 0
+
+    @property
+    def cursor(self) -> str:
+        """The `before` of the page that follows this conversation: its place, which stays although it is deleted."""
+        return f"@{to_microseconds(self.updated_at)}.{self.id}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a list: behind the conversation that had this id and changed at this moment, in microseconds."""
+
+    updated_at: int
+    conversation_id: str
+
+
+def place_of(before: str) -> Place | None:
+    """Return the place that a cursor names, None for the id of a conversation, which never begins with "@". `Pure.`"""
+    at, _, conversation_id = before.removeprefix("@").partition(".")
+    if not before.startswith("@") or re.fullmatch(r"-?[0-9]{1,18}", at) is None or not conversation_id:
+        return None
+    return Place(int(at), conversation_id)
 
 
 def summary_of(record: ConversationRecord, details: Details) -> Summary:

@@ -105,6 +105,26 @@ class ListContract(OpenedStore):
         with pytest.raises(UnknownConversation):
             await store.list(before="nobody")
 
+    @on_a_store
+    async def test_a_page_follows_a_place_whose_conversation_is_gone(self, store: Store) -> None:
+        """Its cursor holds although it is deleted or moves; what moved at the same moment is not left out."""
+        stories = {f"story {number}": Story(at=NOON + timedelta(minutes=number // 2)) for number in range(8)}
+        logs = {name: await story.into(store, name) for name, story in stories.items()}
+        everything = [one.id for one in await store.list()]
+        first = await store.list(limit=3)
+        gone, moved = first[-1], (await store.list(limit=5))[-1]
+        behind = [one.id for one in await store.list(before=gone.cursor)]
+        await store.delete(gone.id)
+        await logs[moved.id].append(*stories[moved.id].say().newest)
+
+        rest = [one.id for one in await store.list(before=gone.cursor)]
+        after_moved = [one.id for one in await store.list(before=moved.cursor)]
+
+        assert behind == everything[3:]
+        assert [one for one in rest if one not in everything[:3]] == everything[3:]
+        assert set(everything[5:]) <= set(after_moved) <= set(everything[4:])
+        assert await store.list(before="@0.story 1") == ()
+
     # --- claim
 
     @on_a_store

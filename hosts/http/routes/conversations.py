@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from ....engine.conversation import Conversation
+from ....engine.engine import Engine
 from ....states.errors import InvalidInput
 from ....states.policy.roles import Role
-from ..dependencies import ConversationId, CurrentCaller, CurrentEngine, TheConversation
+from ..dependencies import Caller, ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from ..problems import problems
 from ..schemas.body import BODY_REFUSALS
 from ..schemas.conversations import (
@@ -90,12 +91,21 @@ async def list_conversations(
         parent=None if parent is None else await caller.stored_id(engine, parent),
         works_for=None if works_for is None else await caller.stored_id(engine, works_for),
         limit=limit,
-        before=None if before is None else (await caller.open(engine, before)).id,
+        before=None if before is None else await _place_before(engine, caller, before),
     )
-    following = caller.shown_id(summaries[-1].id) if len(summaries) == limit else None
+    following = caller.shown_id(summaries[-1].cursor) if len(summaries) == limit else None
     return ConversationPage(
         conversations=[ListedConversation.of(one, caller.shown) for one in summaries], next=following
     )
+
+
+async def _place_before(engine: Engine, caller: Caller, before: str) -> str:
+    """Return where a page begins. Raises `UnknownConversation` for the id of a conversation that the caller may not
+    see; a cursor is a moment, and tells of no conversation whether it is there."""
+    if not before.startswith("@"):
+        return (await caller.open(engine, before)).id
+    moment, dot, conversation_id = before.partition(".")
+    return f"{moment}{dot}{await caller.stored_id(engine, conversation_id)}"
 
 
 @router.get(CONVERSATION, operation_id="getConversation", responses=problems(404))

@@ -134,7 +134,8 @@ class ListedConversation(Answer):
 
 
 class ConversationPage(Answer):
-    """A page of conversations, the one that changed last first. `next` is the `before` of the next page, or null."""
+    """A page of conversations, the one that changed last first. `next` is the `before` of the next page, or null;
+    it holds although the last of these is deleted."""
 
     conversations: list[ListedConversation]
     next: str | None

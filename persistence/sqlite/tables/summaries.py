@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
 from ....states.errors import UnknownConversation
 from ....states.policy.roles import Role
+from ...records.summary import place_of
 from .schema import conversations, details, forks, metadata_entries
 
 
@@ -37,8 +38,8 @@ class SummaryRow(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which conversations a list holds: those that have all of this. `entries` are digests of metadata; `before` is the
-    id of the last conversation of the page before."""
+    """Which conversations a list holds: those that have all of this. `entries` are digests of metadata; `before` says
+    where a page begins, as `Store.list` takes it."""
 
     owner: str | None = None
     entries: tuple[bytes, ...] = ()
@@ -71,6 +72,7 @@ _SUMMARIES = (
     .outerjoin(details)
     .order_by(*_NEWEST_FIRST)
 )
+_LAST_KEY = 2**63 - 1
 _POSITION = select(conversations.c.updated_at, conversations.c.key)
 
 
@@ -85,11 +87,21 @@ def select_page(connection: Connection, selection: Selection) -> Select[tuple[in
     """Return the statement that finds the keys of these conversations. Raises `UnknownConversation` for `before`."""
     statement = select(conversations.c.key).where(*_conditions(selection))
     if selection.before is not None:
-        position = connection.execute(_POSITION.where(conversations.c.id == selection.before)).one_or_none()
-        if position is None:
-            raise UnknownConversation(selection.before)
-        statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < tuple_(*position))
+        position = tuple_(*_position(connection, selection.before))
+        statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < position)
     return statement
+
+
+def _position(connection: Connection, before: str) -> tuple[int, int]:
+    """Return the place behind which a page begins, by moment and key. Raises `UnknownConversation`."""
+    place = place_of(before)
+    wanted = before if place is None else place.conversation_id
+    found = connection.execute(_POSITION.where(conversations.c.id == wanted)).one_or_none()
+    if place is not None:
+        return place.updated_at, _LAST_KEY if found is None else found.key
+    if found is None:
+        raise UnknownConversation(before)
+    return found.updated_at, found.key
 
 
 def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:

@@ -21,9 +21,7 @@ def summaries(
     """What `Store.list` returns. Raises `UnknownConversation`."""
     newest = sorted(disk.rows, key=disk.moved.__getitem__, reverse=True)
     if before is not None:
-        if before not in disk.rows:
-            raise UnknownConversation(before)
-        newest = newest[newest.index(before) + 1 :]
+        newest = newest[_beginning(disk, newest, before) :]
     wanted = (
         summary
         for summary, details in (_summary(id_, disk.rows[id_]) for id_ in newest)
@@ -31,6 +29,22 @@ def summaries(
         and all(value is None or getattr(summary, name) == value for name, value in selected.items())
     )
     return tuple(islice(wanted, limit))
+
+
+def _beginning(disk: Disk, newest: Sequence[str], before: str) -> int:
+    """Where a page begins among these. Raises `UnknownConversation`."""
+    from ....persistence.records.codec import to_microseconds
+    from ....persistence.records.summary import place_of
+
+    place = place_of(before)
+    if place is None:
+        if before not in disk.rows:
+            raise UnknownConversation(before)
+        return newest.index(before) + 1
+    moments = [to_microseconds(disk.rows[id_][-1].event.at) for id_ in newest]
+    of_moment = [id_ for id_, at in zip(newest, moments, strict=True) if at == place.updated_at]
+    newer = sum(at > place.updated_at for at in moments)
+    return newer + (of_moment.index(place.conversation_id) + 1 if place.conversation_id in of_moment else 0)
 
 
 def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:

@@ -340,6 +340,21 @@ class TestChosenIds:
         assert by_mark.json()["id"] == "diary"
         assert mark not in json.dumps(tree.json)
 
+    async def test_stand_in_the_pages_of_a_list(self) -> None:
+        """The place at which a page ends has them, too, also where the conversation is gone; that of somebody else
+        shows nothing of theirs."""
+        async with ann_and_bob() as (engine, ann, bob):
+            for number in range(4):
+                await ann.create("POST /conversations", f"c.{number}")
+            first = (await ann.get("/conversations", params={"limit": 2})).json()
+            await engine.delete(owned_id("ann", "c.2"))
+            second = (await ann.get("/conversations", params={"limit": 2, "before": first["next"]})).json()
+            of_bob = (await bob.get("/conversations", params={"before": first["next"]})).json()
+
+        assert first["next"].endswith(".c.2")
+        assert [one["id"] for one in second["conversations"]] == ["c.1", "c.0"]
+        assert of_bob == {"conversations": [], "next": None}
+
     async def test_of_a_database_from_before_are_kept(self) -> None:
         """A conversation that is stored under the id itself belongs to its owner as before, who finds it and creates it
         once; the same id of somebody else is another conversation."""

@@ -72,6 +72,22 @@ class TestListing:
 
         assert [one["id"] for page in pages for one in page["conversations"]] == created[::-1]
 
+    async def test_pages_go_on_behind_a_conversation_that_is_gone(self) -> None:
+        """`next` is a place: the conversation at which the page ended may be deleted. An id is taken as before, and has
+        to be that of a conversation; what looks like a place and is none is refused."""
+        async with serving_here(obedient_engine()) as api:
+            created = [(await api.result("createConversation", {"id": f"c.{n}"}))["id"] for n in range(5)]
+            first = await api.result("listConversations", limit=2)
+            await api.call("deleteConversation", conversation_id=created[3])
+            second = await api.result("listConversations", limit=2, before=first["next"])
+            by_id = await api.result("listConversations", limit=2, before=created[2])
+            unfit = (created[3], "@", "@1", "@x.c", "@9.")
+            refused = [await api.problem("listConversations", before=one) for one in unfit]
+
+        assert [one["id"] for one in second["conversations"]] == [created[2], created[1]]
+        assert [one["id"] for one in by_id["conversations"]] == [created[1], created[0]]
+        assert refused == [(404, "unknown_conversation"), *[(422, "invalid_input")] * 4]
+
     async def test_what_is_asked_for_is_selected(self) -> None:
         """Owner, state and role select."""
         engine = obedient_engine()
