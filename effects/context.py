@@ -23,8 +23,8 @@ from .suspended_calls import SuspendedCalls
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
 """What may be shown of an effect while it is carried out. Live updates are never stored.
 
-Each kind has its data: token `text` and `kind` (text or thinking), tool_progress `call_id` and `text`, delivered
-`turn`, `ordinal`, `key` and `channel`, delivery_failed these and `sentence`.
+Each kind has its data: token `text`, `kind` (text or thinking) and `fallback`, tool_progress `call_id` and `text`,
+delivered `turn`, `ordinal`, `key` and `channel`, delivery_failed these and `sentence`.
 """
 
 UNAWAITED: frozenset[LiveKind] = frozenset({"delivered", "delivery_failed"})

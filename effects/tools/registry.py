@@ -190,6 +190,11 @@ class ToolRegistry:
         offered = (self._current.tools[name] for name in self._names(allowed))
         return next((one.name for one in offered if one.function is tool.function), "")
 
+    def names_acting(self, act: ActKind, allowed: Allowed = None) -> tuple[str, ...]:
+        """The names under which those of these tools are offered that declare this kind of act."""
+        tools = self._current.tools
+        return tuple(name for name in self._names(allowed) if act in tools[name].acts)
+
     def acts_of(self, allowed: Allowed = None) -> frozenset[ActKind]:
         """The kinds of act that these tools declare."""
         return frozenset(act for name in self._names(allowed) for act in self._current.tools[name].acts)

@@ -49,7 +49,8 @@ class LlmResponse(Answer):
     """The model's response: its text, its thinking, and the tools that it calls.
 
     `opaque` holds the provider's sealed thinking blocks, which are sent back unchanged. `digest` identifies the request
-    that was sent. The performer makes the ids of the calls unique.
+    that was sent. `speaks` says whether it offered a tool that speaks to the user. The performer makes the ids of the
+    calls unique.
     """
 
     type: Literal["llm_response"] = "llm_response"
@@ -61,6 +62,7 @@ class LlmResponse(Answer):
     usage: Usage = Usage()
     model: Text = ""
     digest: Text = ""
+    speaks: bool = False
 
     @field_validator("tool_calls")
     @classmethod

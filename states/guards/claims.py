@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import EffectFailed, Event, LlmResponse, WorkVerified
+from ..replies.delivery_rules import text_rule
 from ..replies.nudges import owes_answer
 from ..state import State
 from ..states import LlmRequesting, Verifying
@@ -31,7 +32,7 @@ def must_speak_first(step: StepBuilder[State], event: Event, context: Context) -
 def lacks_answer(turn: TurnRecord, context: Context) -> bool:
     """Whether nothing was said in this turn to a user who waits for it, and the model was not yet asked to do so.
     `Pure.`"""
-    shows_text = context.policy.text == "reply" and turn.final is not None
+    shows_text = text_rule(context, speaks=turn.speaks) == "reply" and turn.final is not None
     is_heard = bool(turn.said or turn.deliveries) or shows_text or not owes_answer(turn, context)
     return not is_heard and not turn.asked_to_speak
 

@@ -13,6 +13,7 @@ from ..states import Compacting, LlmRequesting, RetryWaiting
 from ..step_builder import StepBuilder
 from ..values.messages import Made
 from ..values.repeats import fingerprint, is_repeated, remember
+from ..values.revision import KNOWS_WHO_SPEAKS
 from ..values.round import RoundCall
 from ..values.value import later
 
@@ -26,6 +27,8 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
     changes["cut_off"] = event.finish_reason == "length"
     changes["condensed"] = step.turn.condensed and is_full(step, context, step.window_used)
+    if event.speaks != step.turn.speaks and context.revision >= KNOWS_WHO_SPEAKS:
+        changes["speaks"] = event.speaks
     has_text = bool(text_of_reply(event.content, policy).strip())
     if has_text:
         changes["final"] = said

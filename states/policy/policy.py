@@ -233,8 +233,9 @@ class Policy(Rules):
     profiles: tuple[Profile, ...] = ()
     """The profiles to choose from. The first is the default; with fewer than two nothing is chosen."""
 
-    text: Literal["reply", "fallback", "thought"] = "reply"
-    """Whether the model's text is shown: always, only if nothing was said by tool, or never."""
+    text: Literal["auto", "reply", "fallback", "thought"] = "auto"
+    """Whether the text with which the model ends a turn reaches the user. reply: always. fallback: only if nothing was
+    said by tool. thought: never. auto: as a fallback where the model is offered a tool that speaks, else always."""
 
     speech: SpeechRules = SpeechRules()
     """What happens to speech that tools bring."""

@@ -16,11 +16,13 @@ class Texts(Rules):
     """The words of the machine, by their readers.
 
     The model reads *results* in place of the result of a call, and *nudges* once: they are never stored as dialogue,
-    and in them the name under which the tool is offered replaces `respond_to_user`; `claim_missing` and
-    `fallback_result` are those for turns in which no user waits for an answer. *Guidance* is part of the system message
-    of each request that offers the tool it is about, or whose agent has the role it is about; `{tool}` stands for the
-    tool's name, and `{profiles}` for the list of the profiles. People read *endings* and *reasons*. An empty ending or
-    an empty guidance is left out.
+    and in them `respond_to_user` and `mark_work_complete` stand for whatever tools a request offers that speak to the
+    user or claim that the work is complete. Where it offers none, `claim_missing`, `fallback` or `fallback_result` is
+    read in place of a nudge that names one. `claim_missing` and `fallback_result` are also those for turns in which no
+    user waits for an answer. *Guidance* is part of the system message of each request that offers the tool it is about,
+    or whose agent has the role it is about; `{tool}` stands for the tool's name, `{plain_text}` for what the rules make
+    of plain text (`plain_text_reply`, `plain_text_fallback` or `plain_text_thought`), and `{profiles}` for the list of
+    the profiles. People read *endings* and *reasons*. An empty ending or an empty guidance is left out.
     """
 
     ADDED: ClassVar = (
@@ -45,6 +47,9 @@ class Texts(Rules):
         "transfer_guidance",
         "spawn_guidance",
         "overdue",
+        "plain_text_reply",
+        "plain_text_fallback",
+        "plain_text_thought",
     )
 
     # Results
@@ -92,7 +97,7 @@ class Texts(Rules):
         "with a concise summary. Otherwise go on working."
     )
     speak: Text = (
-        "Nothing has reached the user in this turn. Say to the user, by the tool for it, what they should know."
+        "Nothing has reached the user in this turn. Say to the user, with respond_to_user, what they should know."
     )
     answer_missing: Text = (
         "You marked the work as complete, but nothing was said to the user. Call respond_to_user with your answer now."
@@ -115,19 +120,30 @@ class Texts(Rules):
     how_to_respond: Text = (
         "# How the user hears from you\n"
         "What you say with the tool {tool} reaches the user: it is spoken aloud where they listen, and sent as a "
-        "message where they read. Plain text that you write outside of it stays with you and is not delivered.\n"
+        "message where they read. {plain_text}\n"
         "Call {tool} whenever something is meant for the user: when you answer a question, read content back to them, "
         "give a result or a summary, confirm an action, or have anything else to tell them.\n"
         "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
     )
     how_to_talk: Text = (
         "# How the user hears from you\n"
-        "The user hears what you say with the tool {tool}, at once and in the order in which you say it, and nothing "
-        "else. Plain text that you write outside of it is your own thinking and is not delivered.\n"
+        "The user hears what you say with the tool {tool}, at once and in the order in which you say it. {plain_text}\n"
         "Call {tool} for every word that is meant for the user: when you greet them, answer a question, read content "
         "back, tell what you are about to do, give a result or a summary, confirm an action, or have anything else to "
-        "tell them. If you never call it, they hear nothing at all.\n"
+        "tell them.\n"
         "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
+    )
+    plain_text_reply: Text = (
+        "Plain text that you write outside of {tool} reaches the user as well, when the turn ends with it. Do not say "
+        "the same thing twice."
+    )
+    plain_text_fallback: Text = (
+        "Plain text that you write outside of {tool} stays with you and is not delivered. Only if you say nothing with "
+        "{tool} in a turn, the user receives the text with which the turn ends."
+    )
+    plain_text_thought: Text = (
+        "Plain text that you write outside of {tool} is your own thinking and is not delivered: if you never call "
+        "{tool}, the user hears nothing at all."
     )
     foreground_guidance: Text = (
         "# Messages of other agents\n"

@@ -7,16 +7,34 @@ and for the check of a claim before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ..context import Context
 from ..policy.policy import Policy
 from ..values.inbox import Owed
 from ..values.messages import Heard, Said
+from ..values.revision import KNOWS_WHO_SPEAKS
 from ..values.turn import EndedStatus, Spoken, TurnRecord
+
+TextRule = Literal["reply", "fallback", "thought"]
+"""Whether the model's text reaches the user: always, only if nothing was said by tool, or never."""
 
 Outstanding = tuple[tuple[Said, bool], ...]
 """The texts that a turn has yet to deliver, in order, each with whether it is another agent's message that is passed on
 unchanged."""
+
+
+def text_rule(context: Context, *, speaks: bool) -> TextRule:
+    """What becomes of the text that answers a request; `speaks` says whether the request offered a tool that speaks to
+    the user.
+
+    What the model is told about its text, what is delivered, and what hosts show as an answer all follow from this, so
+    they agree. `Pure.`
+    """
+    policy = context.policy
+    if policy.text == "auto":
+        return "fallback" if speaks and context.revision >= KNOWS_WHO_SPEAKS else "reply"
+    return "fallback" if policy.text == "thought" and policy.silent == "fallback" else policy.text
 
 
 def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed: bool = False) -> Outstanding:
@@ -25,7 +43,7 @@ def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed
     policy = context.policy
     own: list[Said] = [] if failed else [spoken.said for spoken in _chosen(turn, policy)]
     is_silent = not (turn.deliveries or own)
-    if text is not None and _shows_text(context, is_silent=is_silent, failed=failed):
+    if text is not None and _shows_text(turn, context, is_silent=is_silent, failed=failed):
         own.append(text)
     return *[(said, False) for said in own], *_passed_on(turn, own, policy)
 
@@ -56,7 +74,7 @@ def left_owed(owed: tuple[Owed, ...], turn: TurnRecord, status: EndedStatus) -> 
 
 def may_show_text(policy: Policy) -> bool:
     """Whether the text that ends a turn reaches a user who has received nothing else in the turn. `Pure.`"""
-    return policy.text == "reply" or "fallback" in (policy.text, policy.silent)
+    return policy.text != "thought" or policy.silent == "fallback"
 
 
 def spoken_and_delivered(turn: TurnRecord) -> tuple[Said, ...]:
@@ -75,12 +93,12 @@ def _chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
     return waiting[-1:] if policy.speech.keep == "last" else waiting
 
 
-def _shows_text(context: Context, *, is_silent: bool, failed: bool) -> bool:
+def _shows_text(turn: TurnRecord, context: Context, *, is_silent: bool, failed: bool) -> bool:
     """Whether the text that ends the turn is delivered: the agent must have a user."""
     if context.role != "foreground":
         return False
-    policy = context.policy
-    return failed or policy.text == "reply" or (is_silent and may_show_text(policy))
+    rule = text_rule(context, speaks=turn.speaks)
+    return failed or rule == "reply" or (is_silent and rule == "fallback")
 
 
 def _passed_on(turn: TurnRecord, own: Sequence[Said], policy: Policy) -> Outstanding:

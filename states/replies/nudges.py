@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ..context import Context
 from ..values.messages import Made
-from ..values.revision import AGENTS, ANSWERS_OR_SAYS_WHY
+from ..values.revision import AGENTS, ANSWERS_OR_SAYS_WHY, KNOWS_WHO_SPEAKS
 from ..values.turn import TurnRecord
-from .delivery_rules import may_show_text, outstanding
+from .delivery_rules import may_show_text, outstanding, text_rule
 from .reply_text import text_of_reply
 
 
@@ -48,12 +48,21 @@ def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
 
 def wants_text(turn: TurnRecord, context: Context) -> bool:
     """Whether a response without text is a fault: the turn wants an answer, or the claim that is to end it. Where text
-    is only a thought, or nobody waits for an answer, nothing is missing, unless another agent waits for the result.
-    `Pure.`"""
+    is only a thought, or was only wanted if nothing had been said by tool, or nobody waits for an answer, nothing is
+    missing, unless another agent waits for the result. `Pure.`"""
     policy, owes = context.policy, owes_answer(turn, context)
     if turn.claim is not None and (turn.said or turn.deliveries or turn.final or not owes):
         return False  # what is left is the check
-    return (owes and may_show_text(policy)) or policy.ends_on != "text" or context.role == "sub_agent"
+    is_wanted = owes and may_show_text(policy) and not _has_said_enough(turn, context)
+    return is_wanted or policy.ends_on != "text" or context.role == "sub_agent"
+
+
+def _has_said_enough(turn: TurnRecord, context: Context) -> bool:
+    """Whether a text would not reach the user, who has heard of the model by tool. After a check has failed the model
+    has more to do."""
+    has_said = bool(turn.said or turn.deliveries) and turn.rejection is None
+    is_known = context.revision >= KNOWS_WHO_SPEAKS
+    return has_said and is_known and text_rule(context, speaks=turn.speaks) == "fallback"
 
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:

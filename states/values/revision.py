@@ -16,6 +16,7 @@ behaviour.
     that is passed on by the prompt alone is owed no answer.
   - `KEEPS_RELAYS`: a message for the user is owed until a turn has passed it on, also when turns fail or are cancelled,
     and a message that waits when a turn fails begins the next one.
+  - `KNOWS_WHO_SPEAKS`: a turn knows whether the model was offered a tool that speaks, and what becomes of its text.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ AGENTS = 4
 NAMES_WHAT_WAS_LEFT = 5
 ANSWERS_OR_SAYS_WHY = 6
 KEEPS_RELAYS = 6
+KNOWS_WHO_SPEAKS = 6
 CURRENT_REVISION = 6
 """The revision of new conversations."""
 

@@ -99,6 +99,9 @@ class TurnRecord(Part):
     """Whether no user waits for an answer: a message of another agent began the turn, for this agent alone or to be
     passed on by its prompt only, and no person has steered it since."""
 
+    speaks: bool = False
+    """Whether the newest request offered a tool that speaks to the user."""
+
     cut_off: bool = False
     """Whether the provider cut off the newest response."""
 

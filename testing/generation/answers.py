@@ -66,6 +66,7 @@ def _response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: Roun
         "usage": usage,
         "tool_calls": some_calls(chance, vocabulary, f"call-{effect_id}") if makes_calls else (),
         "model": vocabulary.model(chance),
+        "speaks": effect_id % 2 == 1,
     }
 
 

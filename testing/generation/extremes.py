@@ -132,6 +132,7 @@ CHANGES: tuple[Change, ...] = (
     _picked("redact", True),
     _made("limits", tight_limits),
     _picked("repeats", Repeats(window=1), Repeats(window=3)),
+    _picked("text", "reply", "fallback", "thought"),
     _picked("plain_retry", 1, 2),
     _picked("empty", Empty(in_a_row=2), Empty(until_limit=True)),
     _picked("retry", *_RETRIES),

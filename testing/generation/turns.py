@@ -99,7 +99,7 @@ def _attempts(chance: Chance) -> Fields:
 
 
 def _said(chance: Chance) -> Fields:
-    flags = chance.flags(6)
+    flags = chance.flags(7)
     said = tuple(Spoken(said=Heard(seq=3, index=n + 1), place=(2, 0, n), now=now) for n, now in enumerate(flags[:2]))
     delivered = tuple(Delivered(effect_id=1, said=one.said) for one in said if one.now)
     return {
@@ -108,6 +108,7 @@ def _said(chance: Chance) -> Fields:
         "relay": (Heard(seq=1),) if flags[3] and flags[4] else (),
         "overdue": (Heard(seq=1),) if flags[3] and flags[4] and flags[5] else (),
         "internal": flags[5],
+        "speaks": flags[6],
         "final": chance.pick((None, Heard(seq=4))),
         "claim": chance.pick((None, None, Heard(seq=3, index=1))),
     }

@@ -23,7 +23,13 @@ from ...states.replies.nudges import owes_answer
 from ...states.replies.reply_text import text_of_delivery
 from ...states.states import Closed, Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Made, Said, Usage
-from ...states.values.revision import ANSWERS_OR_SAYS_WHY, KEEPS_RELAYS, NAMES_LIMITS, NAMES_PROFILES
+from ...states.values.revision import (
+    ANSWERS_OR_SAYS_WHY,
+    KEEPS_RELAYS,
+    KNOWS_WHO_SPEAKS,
+    NAMES_LIMITS,
+    NAMES_PROFILES,
+)
 from ...states.values.turn import Delivered, LimitKind, TurnEnded, TurnRecord
 from ..history import History
 from ..law import require
@@ -167,8 +173,11 @@ def _chosen_at_the_end(
         return []
     waiting = [(spoken.said, False) for spoken in turn.spoken if not spoken.now and not failed]
     chosen: list[Wanted] = list(waiting[-1:] if policy.speech.keep == "last" else waiting)
-    falls_back = not (earlier or chosen) and "fallback" in (policy.text, policy.silent)
-    if text is not None and context.role == "foreground" and (failed or policy.text == "reply" or falls_back):
+    is_silent = not (earlier or chosen)
+    speaks = turn.speaks and context.revision >= KNOWS_WHO_SPEAKS
+    rule = ("fallback" if speaks else "reply") if policy.text == "auto" else policy.text
+    falls_back = is_silent and "fallback" in (rule, policy.silent)
+    if text is not None and context.role == "foreground" and (failed or rule == "reply" or falls_back):
         chosen.append((text, False))
     is_told = any(isinstance(said, Heard) for said, _ in (*earlier, *chosen))
     passes_on = not is_told and context.role == "foreground" and policy.relay == "nudge_then_deliver"

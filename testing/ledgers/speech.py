@@ -42,6 +42,8 @@ class TurnSpeech:
     spoken: list[Spoken] = field(default_factory=list)
     delivered: list[DeliverToUser] = field(default_factory=list)
     relay: list[Heard] = field(default_factory=list)
+    speaks: bool = False
+    """Whether the newest request offered a tool that speaks."""
 
 
 class SpeechLedger:
@@ -66,6 +68,8 @@ class SpeechLedger:
             self._places = {call.call_id: (seq, place) for place, call in enumerate(event.tool_calls)}
         self.said_now = list(self._accepted(event, step, effects))
         turn = self.turns[self._turn]
+        if isinstance(event, LlmResponse):
+            turn.speaks = event.speaks
         turn.spoken = sorted((*turn.spoken, *self.said_now))
         for effect in step.effects:
             if isinstance(effect, DeliverToUser):

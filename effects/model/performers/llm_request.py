@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
+from ....states.replies.delivery_rules import TextRule, text_rule
 from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ....states.values.value import unvalidated
@@ -48,8 +50,7 @@ class LlmRequestPerformer:
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
-        # Text that the policy keeps from the user is also shown as a thought while it streams.
-        show = partial(_show, context.progress, effect.effect_id, context.policy.text == "thought")
+        show = partial(_show, context.progress, effect.effect_id, _fate_of_text(context.context, offer))
         try:
             answer = await self._caller.ask(request, show)
         except LlmFailure as failure:
@@ -89,6 +90,7 @@ class LlmRequestPerformer:
             usage=answer.usage,
             model=model,
             digest=digest,
+            speaks=offer.speaks,
         )
         # A model may fill fields with lists and dicts, as decoded JSON has them; they are converted here. What cannot
         # be converted fails this performer, under any dispatcher.
@@ -102,9 +104,16 @@ def _is_plain(response: LlmResponse) -> bool:
     return fields["opaque"] == () and type(reason) is str and reason.isascii() and type(fields["usage"]) is Usage
 
 
-def _show(progress: Progress, effect_id: int, is_thought: bool, token: Token) -> None:
-    """Show a piece of an answer; all of it as a thought, if it is one."""
-    progress(effect_id, "token", {"text": token.text, "kind": "thinking" if is_thought else token.kind})
+def _fate_of_text(context: Context, offer: ToolOffer) -> TextRule:
+    """What becomes of the text that answers this request. What the policy takes for a thought is shown as one."""
+    return "thought" if context.policy.text == "thought" else text_rule(context, speaks=offer.speaks)
+
+
+def _show(progress: Progress, effect_id: int, rule: TextRule, token: Token) -> None:
+    """Show a piece of an answer: all of it as a thought, if it is one, and text that may not reach the user as such."""
+    kind = "thinking" if rule == "thought" else token.kind
+    shown = {"text": token.text, "kind": kind}
+    progress(effect_id, "token", {**shown, "fallback": True} if rule == "fallback" and kind == "text" else shown)
 
 
 def _log_request(turn: int, transcript: Transcript, tools: int) -> None:

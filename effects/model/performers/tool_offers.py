@@ -59,4 +59,9 @@ class ToolOffers:
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
         names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in EXPLAINED.items()}
-        return ToolOffer(allowed, caller, OfferedTools(self._tools.definitions(allowed)), ExplainedTools(**names))
+        explained = ExplainedTools(
+            **names,
+            speaking=self._tools.names_acting("speech", allowed) if caller.role == "foreground" else (),
+            claiming=self._tools.names_acting("work_complete", allowed),
+        )
+        return ToolOffer(allowed, caller, OfferedTools(self._tools.definitions(allowed)), explained)

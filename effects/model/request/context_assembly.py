@@ -20,7 +20,8 @@ from ....states.projections.transcript import Transcript
 from ....states.values.acts import Audience
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Heard, Joined, Made, Message
-from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
+from ....states.values.revision import KNOWS_WHO_SPEAKS
+from .explained_tools import CLAIM_PLACEHOLDER, NO_EXPLAINED_TOOLS, RESPOND_PLACEHOLDER, ExplainedTools
 from .system_message import NOTHING_RECALLED, Recalled, SystemSource, write_system_message
 from .wording import Wording
 
@@ -48,10 +49,6 @@ class AssembledContext(NamedTuple):
         return (*history, *self.closing)
 
 
-RESPOND_PLACEHOLDER = "respond_to_user"
-"""The name by which nudges refer to the tool for speaking at the end of the turn, which may have another name."""
-
-
 def assemble_context(
     effect: RequestLlm,
     context: Context,
@@ -76,7 +73,7 @@ def assemble_context(
     return AssembledContext(
         system=write_system(source),
         history=_history(effect, context, transcript, turn, found),
-        closing=tuple(_nudge(effect, transcript, tools)),
+        closing=tuple(_nudge(effect, context, transcript, tools)),
         # Where no message needs other words, none is looked at.
         wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered),
     )
@@ -99,18 +96,40 @@ def _history(
     return transcript.messages
 
 
-def _nudge(effect: RequestLlm, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
-    """The reminder to the model, as the last message. Texts of the machine name the tool as it is offered, and a
+def _nudge(effect: RequestLlm, context: Context, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
+    """The reminder to the model, as the last message. Texts of the machine name the tools that are offered, and a
     message of another agent stands between its tags."""
     if effect.nudge is not None:
-        name = tools.respond or tools.talk or RESPOND_PLACEHOLDER
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
-        yield Message(role="user", text=Joined.text_of(_reminder(part, transcript, name) for part in parts))
+        yield Message(role="user", text=Joined.text_of(_reminder(part, context, transcript, tools) for part in parts))
 
 
-def _reminder(part: Heard | Made, transcript: Transcript, respond: str) -> str:
+def _reminder(part: Heard | Made, context: Context, transcript: Transcript, tools: ExplainedTools) -> str:
     if isinstance(part, Made):
-        return part.text.replace(RESPOND_PLACEHOLDER, respond)
+        return name_tools(part.text, context, tools)
     origin = transcript.origin(part)
     audience: Audience | None = "user" if origin else None
     return text_for_model(Message(role="user", text=transcript.words(part), origin=origin, audience=audience))
+
+
+def name_tools(text: str, context: Context, tools: ExplainedTools) -> str:
+    """The reminder with the tools that it names under the names under which they are offered.
+
+    One that names a tool of which none is offered gives way to one that asks for less: for the claim alone, or for a
+    plain text. In a conversation that began before that, every reminder keeps its words. `Pure.`
+    """
+    if context.revision < KNOWS_WHO_SPEAKS:
+        return text.replace(RESPOND_PLACEHOLDER, tools.named(RESPOND_PLACEHOLDER) or RESPOND_PLACEHOLDER)
+    texts = context.policy.texts
+    plain = texts.fallback if context.role == "foreground" else texts.fallback_result
+    for wording in (text, *((texts.claim_missing,) if CLAIM_PLACEHOLDER in text else ()), plain):
+        names = {one: tools.named(one) for one in (RESPOND_PLACEHOLDER, CLAIM_PLACEHOLDER) if one in wording}
+        if all(names.values()):
+            return _replaced(wording, names)
+    return plain
+
+
+def _replaced(text: str, names: dict[str, str]) -> str:
+    for placeholder, name in names.items():
+        text = text.replace(placeholder, name)
+    return text

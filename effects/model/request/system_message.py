@@ -14,6 +14,8 @@ from typing import NamedTuple
 from ....states.context import Context
 from ....states.policy.policy import Profile
 from ....states.policy.texts import Texts
+from ....states.replies.delivery_rules import TextRule, text_rule
+from ....states.values.revision import KNOWS_WHO_SPEAKS
 from .agent_guidance import write_agent_guidance
 from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
 
@@ -80,18 +82,33 @@ def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str
     if policy.transcription_note:
         yield policy.texts.transcription_note
     if all(profile.guidance for profile in profiles):
-        yield from _guidance(source.tools, policy.texts)
+        yield from _guidance(source.tools, context)
     yield from write_agent_guidance(context, source.tools, holds_mail=source.holds_mail)
     if policy.describe_tools and source.listed_tools:
         yield policy.texts.tool_protocol
 
 
-def _guidance(tools: ExplainedTools, texts: Texts) -> Iterator[str]:
-    """How to use each of the speaking tools. It is the same in all requests of a conversation, also where no tool may
-    be called, because providers cache the common beginning of requests."""
+def _guidance(tools: ExplainedTools, context: Context) -> Iterator[str]:
+    """How to use each of the speaking tools, and what becomes of plain text beside them. It is the same in all requests
+    of a conversation, also where no tool may be called, because providers cache the common beginning of requests."""
+    texts, of_text = context.policy.texts, _fate_of_text(tools, context)
     for text, name in ((texts.how_to_respond, tools.respond), (texts.how_to_talk, tools.talk)):
         if name:
-            yield text.replace("{tool}", name)
+            yield text.replace("{plain_text}", of_text).replace("{tool}", name)
+    if tools.speakers and not (tools.respond or tools.talk) and context.revision >= KNOWS_WHO_SPEAKS:
+        yield of_text
+
+
+def _fate_of_text(tools: ExplainedTools, context: Context) -> str:
+    """What the model is told about its plain text, by the rule that also decides what is delivered."""
+    texts = context.policy.texts
+    sentences: dict[TextRule, str] = {
+        "reply": texts.plain_text_reply,
+        "fallback": texts.plain_text_fallback,
+        "thought": texts.plain_text_thought,
+    }
+    sentence = sentences[text_rule(context, speaks=bool(tools.speakers))]
+    return sentence.replace("{tool}", " or ".join(tools.speakers))
 
 
 def _tools(texts: Texts, listed_tools: str) -> Iterator[str]:

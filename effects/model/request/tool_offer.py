@@ -33,3 +33,8 @@ class ToolOffer:
     caller: Caller
     definitions: OfferedTools
     explained: ExplainedTools
+
+    @property
+    def speaks(self) -> bool:
+        """Whether one of them speaks to the user."""
+        return bool(self.explained.speakers)

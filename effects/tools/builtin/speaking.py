@@ -62,11 +62,11 @@ speak_to_user = replace(respond_to_user, name="speak_to_user")
 async def talk(
     message: Annotated[str, Field(description="What to say to the user. Write naturally, without any markup.")],
 ) -> Speech:
-    """Talk to the user: they receive the message at once. This is the only way to reach the user.
+    """Talk to the user: they receive the message at once. Take this for the only way to reach the user.
 
-    All other text that you write is your own thinking, which nobody but you ever sees. You must therefore use this tool
-    for every word that is meant for the user, be it a greeting, an answer, what you are about to do or what came of it.
-    Use it as often as you have something to say.
+    All other text that you write counts as your own thinking. You must therefore use this tool for every word that is
+    meant for the user, be it a greeting, an answer, what you are about to do or what came of it. Use it as often as you
+    have something to say.
     """
     return Speech(text=message, when="now")
 

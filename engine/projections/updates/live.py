@@ -29,7 +29,8 @@ class BaseLiveUpdate:
 @dataclass(frozen=True)
 class TokenUpdate(BaseLiveUpdate):
     """A piece of the answer that a model is writing, of the `kind` text or thinking. `request` and `attempt` are those
-    of the state: a piece of another request or attempt begins a new answer. With `from_start` the text is everything of
+    of the state: a piece of another request or attempt begins a new answer. With `fallback` the text reaches the user
+    only if the model says nothing by tool. With `from_start` the text is everything of
     this kind that was streamed so far, and replaces what is shown of it: for a watcher that has missed pieces."""
 
     type: ClassVar[Literal["token"]] = "token"
@@ -39,6 +40,7 @@ class TokenUpdate(BaseLiveUpdate):
     request: int
     attempt: int
     from_start: bool = False
+    fallback: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ from typing import Any, TypeAlias
 
 from ....states.context import Context
 from ....states.effects import DeliverToUser, ExecuteTool, PersistToolResults
+from ....states.events import LlmResponse
 from ....states.log import LogEntry
 from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
+from ....states.replies.delivery_rules import text_rule
 from ....states.replies.reply_text import text_of_delivery
 from ....states.states import State
 from ....states.values.messages import Message
+from ....states.values.turn import TurnRecord
 from ..replayed_steps import replayed_steps
 from ..turn import EndedTurn
 from ..turn_builder import ended_turn
@@ -55,6 +58,7 @@ class StepUpdates:
         Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
         """
         policy = context.policy
+        said = partial(_said, policy=policy, falls_back=_falls_back(entry, before, context))
         was = self._view_of(before, transcript, policy)
         messages = transcript.add(entry)
         self._state = None  # the entry may change the arguments of a call that the same state shows
@@ -62,14 +66,14 @@ class StepUpdates:
         change: list[_Shown] = [partial(StateChangeUpdate, state=now)] if now != was else []
         if entry.ended is None:
             self.ended = None
-            shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
+            shown = [*said(messages), *_done(entry, messages, transcript, policy), *change]
         else:
             turn = entry.ended.turn
             self.ended = ended_turn(entry.ended, transcript, policy)
             end = partial(TurnEndedUpdate.of, turn=self.ended)
-            shown = [*_said((m for m in messages if m.turn <= turn), policy)]
+            shown = [*said(m for m in messages if m.turn <= turn)]
             shown += _done(entry, messages, transcript, policy)
-            begun = list(_said((m for m in messages if m.turn > turn), policy))
+            begun = list(said(m for m in messages if m.turn > turn))
             # If the next turn begins in the same step, the end of this one is shown before anything of the next.
             shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
         return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
@@ -88,7 +92,17 @@ def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
         yield from updates.add(entry, before, after, transcript, context)
 
 
-def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:
+def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:
+    """Whether the text of the model in this step reaches the user only if nothing is said by tool."""
+    if isinstance(entry.event, LlmResponse):
+        speaks = entry.event.speaks
+    else:
+        turn = getattr(before, "turn", None)
+        speaks = isinstance(turn, TurnRecord) and turn.speaks
+    return text_rule(context, speaks=speaks) == "fallback"
+
+
+def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> Iterator[_Shown]:
     for message in messages:
         if message.thinking:
             yield partial(ThoughtUpdate, text=message.thinking, turn=message.turn)
@@ -104,6 +118,7 @@ def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:
                 message_id=message.message_id,
                 origin=message.origin,
                 images=message.images,
+                fallback=falls_back and message.role == "assistant" and bool(message.turn),
             )
 
 

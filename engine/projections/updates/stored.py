@@ -51,7 +51,8 @@ class StateChangeUpdate(StoredUpdate):
 @dataclass(frozen=True)
 class MessageUpdate(StoredUpdate):
     """A message entered the transcript: of a user, with the `message_id` under which it was sent, or of the model.
-    `origin` is the agent that wrote it, if it was another one."""
+    `origin` is the agent that wrote it, if it was another one. With `fallback` a text of the model reaches the user
+    only if nothing is said by tool in the turn; if it does, an update shows the delivery."""
 
     type: ClassVar[Literal["message"]] = "message"
     role: MessageRole
@@ -60,6 +61,7 @@ class MessageUpdate(StoredUpdate):
     message_id: str = ""
     origin: str = ""
     images: tuple[Image, ...] = ()
+    fallback: bool = False
 
 
 @dataclass(frozen=True)

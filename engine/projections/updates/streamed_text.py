@@ -12,13 +12,15 @@ from .live import TokenUpdate
 
 @dataclass(frozen=True)
 class Streaming:
-    """The `text` and the `thinking` that were streamed so far in this `attempt` of this `request`."""
+    """The `text` and the `thinking` that were streamed so far in this `attempt` of this `request`. With `fallback` the
+    text reaches the user only if the model says nothing by tool."""
 
     text: str
     thinking: str
     turn: int
     request: int
     attempt: int
+    fallback: bool = False
 
     @property
     def data(self) -> dict[str, Any]:
@@ -29,11 +31,12 @@ class Streaming:
 class StreamedText:
     """Collects the tokens of one request. A token of another request or attempt begins anew."""
 
-    __slots__ = ("_key", "_pieces")
+    __slots__ = ("_fallback", "_key", "_pieces")
 
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
         self._pieces: dict[str, list[str]] | None = None
+        self._fallback = False
 
     def add(self, token: TokenUpdate) -> None:
         """Add a piece."""
@@ -41,6 +44,7 @@ class StreamedText:
         if key != self._key:
             self.clear()
             self._key = key
+        self._fallback = self._fallback or token.fallback
         if self._pieces is None:
             self._pieces = {}
         self._pieces.setdefault(token.kind, []).append(token.text)
@@ -59,6 +63,7 @@ class StreamedText:
         """Forget the text."""
         self._key = None
         self._pieces = None
+        self._fallback = False
 
     @property
     def so_far(self) -> Streaming | None:
@@ -66,7 +71,7 @@ class StreamedText:
         if self._key is None:
             return None
         turn, request, attempt = self._key
-        return Streaming(self._joined("text"), self._joined("thinking"), turn, request, attempt)
+        return Streaming(self._joined("text"), self._joined("thinking"), turn, request, attempt, self._fallback)
 
     def tokens(self) -> Iterator[TokenUpdate]:
         """Yield the text so far as one token of each kind."""
@@ -74,7 +79,8 @@ class StreamedText:
             turn, request, attempt = self._key
             for kind in ("thinking", "text"):
                 if text := self._joined(kind):
-                    yield TokenUpdate(text, kind, turn, request, attempt, from_start=True)
+                    fallback = self._fallback and kind == "text"
+                    yield TokenUpdate(text, kind, turn, request, attempt, from_start=True, fallback=fallback)
 
     def _joined(self, kind: str) -> str:
         """Join the pieces once: what was joined counts as one piece from then on."""

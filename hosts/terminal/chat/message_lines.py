@@ -42,20 +42,22 @@ def recalled(messages: Iterable[Message], *, by_tool: bool, thoughts: bool) -> t
 
     `by_tool` and `thoughts` are those of the screen.
     """
-    lines = list(_lines(messages, by_tool, tools=thoughts or not by_tool))
+    lines = list(_lines(tuple(messages), by_tool, tools=thoughts or not by_tool))
     said = [index for index, line in enumerate(lines) if line.kind in ("user", "assistant")]
     earlier = max(0, len(said) - RECALLED)
     return earlier, lines[said[earlier] :] if earlier else lines
 
 
-def _lines(messages: Iterable[Message], by_tool: bool, tools: bool) -> Iterator[RecalledLine]:
+def _lines(messages: Collection[Message], by_tool: bool, tools: bool) -> Iterator[RecalledLine]:
     calls: dict[str | None, ToolCall] = {}
+    spoken = {message.turn for message in messages if message.role == "tool" and message.deliveries}
     for message in messages:
         calls |= {call.call_id: call for call in message.tool_calls}
         call = calls.get(message.tool_call_id) if message.role == "tool" else None
-        if call is not None and (tools or call.name == ASKS):
+        is_said = bool(message.deliveries) and not by_tool  # what a tool says is shown when it is delivered
+        if call is not None and (call.name == ASKS or (tools and not is_said)):
             yield from _outcome(call, message)
-        if text := _received(message, by_tool):
+        if text := _received(message, by_tool or message.turn in spoken):
             yield RecalledLine("user" if message.role == "user" else "assistant", text)
 
 
@@ -65,7 +67,8 @@ def is_of_user(message: Message) -> bool:
 
 
 def _received(message: Message, by_tool: bool) -> str:
-    """Return what the user wrote or received: with `by_tool` the deliveries of a message, not its text."""
+    """Return what the user wrote or received: with `by_tool`, as in a turn in which something was said by tool, the
+    deliveries of a message, not its text."""
     is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
     return text_of(message.text, message.images) if is_shown else "\n".join(message.deliveries)
 

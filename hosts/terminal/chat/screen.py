@@ -48,7 +48,8 @@ class Screen:
 
     With `thoughts` it shows the model's thinking, dimmed. With `echo` it shows the user's messages too, for a user who
     does not type them here. `by_tool` says that the user receives only what the model says by tool: then the model's
-    text counts as thinking, and tool calls are shown with the thoughts only. With `whole` an answer is shown when
+    text counts as thinking, and tool calls are shown with the thoughts only. A text that is only for a turn in which
+    nothing is said by tool counts as thinking, too, until it is delivered. With `whole` an answer is shown when
     it is complete. `header` is written above each reply.
     """
 
@@ -138,7 +139,8 @@ class Screen:
 
     def _end_turn(self, turn: TurnEndedUpdate) -> None:
         content, shown, self._last_shown = turn.final_content, self._last_shown, ""
-        if content and content != shown and not self._by_tool:
+        said_by_tool = self._by_tool or turn.user_response is not None
+        if content and content != shown and not said_by_tool:
             self._show_reply(content)
         if turn.truncated:
             self.writer.note("The answer was cut off: it reached the model's limit.")
@@ -173,7 +175,7 @@ class Screen:
         elif message.role == "user":
             if self._echo:
                 self._write("user", text)
-        elif self._by_tool:
+        elif self._by_tool or message.fallback:
             self._draft.end_thought(text, "text")
         else:
             self._last_shown = self._expected_delivery = text
@@ -205,8 +207,8 @@ class Screen:
             self.writer.spin(self._calls[tool.call_id])
         elif tool.call_id != self._asking_call:
             call = self._calls.pop(tool.call_id, tool.name)
-            if self._by_tool and (not self._thoughts or (tool.status == "completed" and tool.speaks)):
-                return  # what the tool said has been shown
+            if (self._by_tool and not self._thoughts) or (tool.status == "completed" and tool.speaks):
+                return  # what a tool says is shown when it is delivered
             self.writer.note(outcome_line(call, tool.status, tool.error))
 
     def _show_progress(self, progress: ToolProgressUpdate) -> None:

@@ -72,15 +72,16 @@ def speech_for(settings: Settings, writer: TerminalWriter) -> SpeechChannel | No
 def screen_for(conversation: Conversation, settings: Settings, writer: TerminalWriter, *, echo: bool = False) -> Screen:
     """Return the screen for a conversation; `echo` as for `Screen`.
 
-    Where the policy keeps the model's text from the user, the user is reached by tool. Where it removes something from
-    answers, they are not streamed to an output that cannot take anything back.
+    Where the policy keeps the model's text from the user, the user is reached by tool; where that depends on the tools,
+    each update tells. Where it removes something from answers, they are not streamed to an output that cannot take
+    anything back.
     """
     policy = conversation.policy
     return Screen(
         writer,
         thoughts=settings.thoughts,
         echo=echo,
-        by_tool=policy.text != "reply",
+        by_tool=policy.text in ("fallback", "thought"),
         whole=(policy.redact or policy.marker is not None) and not writer.takes_back,
         header=ReplyHeader(writer, lambda: conversation.profile) if _has_steps(policy) else None,
     )

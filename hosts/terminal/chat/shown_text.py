@@ -37,6 +37,7 @@ class ShownText:
         self._header = header
         self._thoughts = thoughts
         self._by_tool = by_tool
+        self._hides_text = by_tool
         self._request = (0, 0)
         self._shown: dict[Kind, str] = {"text": "", "thinking": ""}
 
@@ -47,7 +48,8 @@ class ShownText:
             self.take_back()
             self._shown = {"text": "", "thinking": ""}
         self._request = request
-        is_thought = token.kind == "thinking" or self._by_tool
+        self._hides_text = self._by_tool or token.fallback
+        is_thought = token.kind == "thinking" or self._hides_text
         if (is_thought and not self._thoughts) or (self._whole and not is_thought):
             return
         text = self._new_text(token, is_thought)
@@ -62,7 +64,7 @@ class ShownText:
         """Take back the text of an answer that broke off, and return whether there was any. What has left the screen
         stays, and a note says so."""
         shown, self._shown["text"] = self._shown["text"], ""
-        if self._by_tool or not shown:
+        if self._hides_text or not shown:
             return False
         if not self._writer.discard_answer():
             self._writer.note("  This answer broke off.")

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, Limits, Policy, Profile, Speech, presets, tool
+from turnwise import Engine, Limits, Policy, Profile, Speech, WorkComplete, presets, tool
 from turnwise.effects.model.port import ModelRequest
-from turnwise.states import Empty, Texts
+from turnwise.effects.model.request.context_assembly import name_tools
+from turnwise.effects.model.request.explained_tools import ExplainedTools
+from turnwise.states import Context, Empty, Texts
+from turnwise.states.values.revision import KNOWS_WHO_SPEAKS
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Watcher
@@ -58,7 +61,8 @@ class TestGuidance:
         assert [word for word in (*OCCASIONS, "Plain text", "not delivered", "markup") if word not in system] == []
 
     async def test_a_tool_that_is_not_offered_is_not_explained(self, database: Path) -> None:
-        """S18: nor is a tool of the application that has the same name."""
+        """S18: nor is a tool of the application that has the same name; only what becomes of plain text beside it is
+        said."""
 
         @tool(acts=("speech",))
         async def respond_to_user(words: str) -> Speech:
@@ -67,7 +71,9 @@ class TestGuidance:
 
         (request,) = await requests_of(database, presets.assistant(), [respond_to_user, work, "mark_work_complete"])
 
-        assert system_of(request) == "You are kind."
+        assert system_of(request) == f"You are kind.\n\n{TEXTS.plain_text_fallback}".replace(
+            "{tool}", "respond_to_user"
+        )
 
     async def test_a_profile_can_switch_it_off(self, database: Path) -> None:
         """S18: the profile of this turn."""
@@ -107,6 +113,158 @@ class TestGuidance:
         assert [request.tool_choice for request in requests] == ["auto", "none"] * 2
         for earlier, later in pairwise(requests):
             assert later.messages[: len(earlier.messages)] == earlier.messages
+
+
+@tool(acts=("speech",), crash="pure")
+async def say(words: str) -> Speech:
+    """Say it."""
+    return Speech(text=words)
+
+
+@tool(acts=("work_complete",), crash="pure")
+async def finish(result: str) -> WorkComplete:
+    """Finish."""
+    return WorkComplete(summary=result)
+
+
+SENTENCES = {
+    "reply": TEXTS.plain_text_reply,
+    "fallback": TEXTS.plain_text_fallback,
+    "thought": TEXTS.plain_text_thought,
+}
+SPEAKING: dict[str, Any] = {
+    "respond_to_user": ("respond_to_user", {"text": "The answer."}),
+    "speak_to_user": ("speak_to_user", {"text": "The answer."}),
+    "talk": ("talk", {"message": "The answer."}),
+    "say": (say, {"words": "The answer."}),
+}
+RULES = {
+    "assistant": (presets.assistant(), "fallback"),
+    "foreground": (presets.foreground(), "fallback"),
+    "reply_flow": (presets.reply_flow().replace(route=False, recall=False, dialogue="transcript"), "fallback"),
+    "talk": (presets.talk(), "thought"),
+    "explicit_response": (RESPONDING.replace(ends_on="text"), "fallback"),
+    "reply": (Policy(text="reply"), "reply"),
+    "fallback": (Policy(text="fallback"), "fallback"),
+    "thought": (Policy(text="thought"), "thought"),
+    "thought, or else": (Policy(text="thought", silent="fallback"), "fallback"),
+}
+
+
+class TestPlainText:
+    """What the model is told about plain text beside a tool that speaks is what becomes of it."""
+
+    @pytest.mark.parametrize("rules", RULES)
+    @pytest.mark.parametrize("speaking", SPEAKING)
+    async def test_the_sentence_and_the_behaviour_agree(self, database: Path, rules: str, speaking: str) -> None:
+        """Under every preset, for every speaking tool, whether the model uses it or not."""
+        (given, arguments), (policy, fate) = SPEAKING[speaking], RULES[rules]
+        llm = ScriptedLlm([call(speaking, **arguments), reply("A status line."), reply("Plain.")])
+        heard = RecordingChannel()
+        async with Engine.open(database, model=llm, tools=[given], channels=[heard]) as engine:
+            conversation = await engine.create(policy=policy)
+            spoke = await conversation.send("One")
+            wrote = await conversation.send("Two")
+            await engine.delivered()
+            assert (await conversation.replay()).divergence is None
+
+        system = system_of(llm.requests[0])
+        assert [one for one, text in SENTENCES.items() if text.replace("{tool}", speaking) in system] == [fate]
+        assert spoke.deliveries == ("The answer.", *(["A status line."] if fate == "reply" else []))
+        assert wrote.deliveries == (() if fate == "thought" else ("Plain.",))
+        assert [one.text for one in heard.deliveries] == [*spoke.deliveries, *wrote.deliveries]
+
+    async def test_without_such_a_tool_the_text_is_the_reply(self, database: Path) -> None:
+        """And nothing is said about it."""
+        (request,) = await requests_of(database, presets.assistant(), [work])
+
+        assert "lain text" not in system_of(request)
+
+    async def test_a_model_that_has_said_its_answer_need_not_write_one(self, database: Path) -> None:
+        """It is not asked for a text that nobody would receive."""
+        llm = ScriptedLlm([call("respond_to_user", text="The answer."), reply("")])
+        async with Engine.open(database, model=llm, tools=["respond_to_user"]) as engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert (turn.status, turn.reply, turn.deliveries) == ("completed", "The answer.", ("The answer.",))
+
+    async def test_a_profile_without_the_tool_answers_in_text(self, database: Path) -> None:
+        """Also in the turn in which another profile, which has the tool, said something before it handed over."""
+        profiles = [Profile(name="desk", tools=("respond_to_user", "transfer_to")), Profile(name="clerk", tools=())]
+        answers = [
+            call("respond_to_user", text="One moment."),
+            call("transfer_to", profile="clerk"),
+            reply("It is 12."),
+        ]
+        llm = ScriptedLlm(answers)
+        tools = ["respond_to_user", "transfer_to"]
+        async with Engine.open(database, model=llm, tools=tools, profiles=profiles) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("What is the time?")
+            assert (await conversation.replay()).divergence is None
+
+        assert ["lain text" in system_of(request) for request in llm.requests] == [True, True, False]
+        assert turn.deliveries == ("One moment.", "It is 12.")
+
+    async def test_other_tools_hold_from_the_next_turn_on(self, database: Path) -> None:
+        """`set_tools` gives the tool, and takes it away."""
+        llm = ScriptedLlm([reply("A."), call("say", words="B."), reply("C."), reply("D.")])
+        async with Engine.open(database, model=llm, tools=[say, work]) as engine:
+            conversation = await engine.create(tools=["work"])
+            first = await conversation.send("1")
+            await conversation.set_tools(["say"])
+            second = await conversation.send("2")
+            await conversation.set_tools(["work"])
+            third = await conversation.send("3")
+
+        assert [turn.deliveries for turn in (first, second, third)] == [("A.",), ("B.",), ("D.",)]
+
+
+class TestNames:
+    """A reminder names only tools that the request offers."""
+
+    @pytest.mark.parametrize(
+        ("tools", "named"),
+        [
+            (["respond_to_user", "mark_work_complete"], ["respond_to_user", "mark_work_complete"]),
+            ([say, finish], ["say", "finish"]),
+            (["talk", finish], ["talk", "finish"]),
+            (["mark_work_complete"], ["mark_work_complete"]),
+            ([finish], ["finish"]),
+        ],
+    )
+    async def test_it_names_what_the_conversation_has(self, database: Path, tools: list[Any], named: list[str]) -> None:
+        """S10: by the names under which they are offered; without a speaking tool it asks for the claim alone."""
+        requests = await requests_of(database, RESPONDING, tools, [reply("One."), reply("Two."), reply("Three.")])
+
+        reminder = requests[1].messages[-1]["content"]
+        offered = {one["function"]["name"] for one in requests[1].tools}
+        names = ("respond_to_user", "speak_to_user", "talk", "say", "mark_work_complete", "finish")
+        assert [name for name in names if name in reminder] == [name for name in names if name in named]
+        assert set(named) <= offered
+
+    @pytest.mark.parametrize(("tools", "named"), [(["mark_work_complete"], ""), ([say, finish], "say")])
+    async def test_a_missing_answer_is_asked_for_by_the_tool_for_it(
+        self, database: Path, tools: list[Any], named: str
+    ) -> None:
+        """S17: or in plain words, where there is none."""
+        claim = call("finish", result="Done.") if named else call("mark_work_complete", summary="Done.")
+        requests = await requests_of(database, RESPONDING, tools, [claim, reply("The answer.")])
+
+        reminder = requests[1].messages[-1]["content"]
+        assert reminder == (TEXTS.answer_missing.replace("respond_to_user", named) if named else TEXTS.fallback)
+
+    async def test_rules_of_a_policy_that_no_tool_fits_name_none(self) -> None:
+        """A conversation may keep its rules while its engine has lost the tools."""
+        context = Context(policy=RESPONDING)
+        for text in (TEXTS.nudge, TEXTS.answer_missing, TEXTS.speak, TEXTS.claim_missing):
+            assert name_tools(text, context, ExplainedTools()) == TEXTS.fallback
+
+    def test_a_conversation_that_began_before_keeps_its_words(self) -> None:
+        """Its requests stay the same."""
+        context = Context(policy=RESPONDING, revision=KNOWS_WHO_SPEAKS - 1)
+
+        assert name_tools(TEXTS.nudge, context, ExplainedTools()) == TEXTS.nudge
 
 
 class TestReminders:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from turnwise.states import (
+    Empty,
     ModelSettings,
     ModelSpec,
     Policy,
@@ -86,8 +87,10 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             **dict.fromkeys(
                 ("user_message_guidance", "agent_message_guidance", "transfer_guidance", "spawn_guidance"), ""
             ),
+            **dict.fromkeys(("plain_text_reply", "plain_text_fallback", "plain_text_thought"), ""),
         },
     ),
+    (Empty(), {"until_limit": True}),
 )
 """Rules that were added after logs had been written, each with a value that is not its default."""
 
@@ -105,8 +108,9 @@ def test_rules_that_were_added_later_are_left_out_where_they_hold_their_default(
     assert type(rules).model_validate_json(changed.model_dump_json()) == changed
 
 
-AS_FIRST_WRITTEN = (4903, "a8ef36e4dee777f7")
-"""The length and the digest of the default rules as the version before agents wrote them."""
+AS_FIRST_WRITTEN = (4704, "f987dad7d8262569")
+"""The length and the digest of the default rules: those that the version before agents wrote, with the default of
+`Policy.text` and the guidance for speaking tools as they are now."""
 
 
 def test_the_default_rules_are_written_as_they_always_were() -> None:

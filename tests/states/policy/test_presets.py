@@ -37,7 +37,7 @@ TEXTS = Texts()
 RULES: dict[Callable[[], Policy], dict[str, Any]] = {
     # A question ends the turn when it is cancelled, its answer is JSON, calls beside it keep their place.
     presets.assistant: {
-        "text": "reply",
+        "text": "auto",
         "ends_on": "text",
         "parallel": 1,
         "when_busy": "refuse",
@@ -55,7 +55,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
     },
     # Redaction, a router, recall, five minutes of dialogue, eight requests with fallback prompts, markers taken out.
     presets.reply_flow: {
-        "text": "reply",
+        "text": "auto",
         "ends_on": "text",
         "limits.requests": 8,
         "limits.last": "plain",
@@ -97,7 +97,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
         "texts.acknowledgement": "Message delivered to user",
     },
     # It has a user, and must present to that user what background agents send.
-    presets.foreground: {"text": "reply", "when_busy": "queue", "relay": "nudge_then_deliver"},
+    presets.foreground: {"text": "auto", "when_busy": "queue", "relay": "nudge_then_deliver"},
     # Its text is for nobody.
     presets.background: {"text": "thought", "when_busy": "queue", "silent": "allow"},
     # It answers the turn that started it, and gets one last request without tools.

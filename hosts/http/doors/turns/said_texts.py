@@ -20,22 +20,22 @@ class SaidTexts:
     """Reads the updates of a turn, and yields what the assistant says, in parts.
 
     With `live`, a text is shown while it is written. A conversation whose rules remove something from what a model
-    wrote (secrets, marked lines) shows it only afterwards, without that; one whose rules keep the text from the user
-    shows only what was delivered.
+    wrote (secrets, marked lines) shows it only afterwards, without that. Of text that the rules keep from the user, or
+    that is for the user only if nothing is said by tool, nothing is shown but what was delivered.
     """
 
     def __init__(self, policy: Policy, *, live: bool) -> None:
-        self._shows_texts = policy.text == "reply"
-        self._is_live = live and self._shows_texts and not policy.redact and not policy.marker
+        is_reply = policy.text in ("auto", "reply")
+        self._is_live = live and is_reply and not policy.redact and not policy.marker
         self._parts = TextParts()
         self._shown: Counter[str] = Counter()
 
     def read(self, update: Update) -> Iterator[TextPiece]:
         """Yield what this update adds."""
         match update:
-            case TokenUpdate(kind="text") if self._is_live:
+            case TokenUpdate(kind="text", fallback=False) if self._is_live:
                 yield from self._parts.token(update)
-            case MessageUpdate(role="assistant", text=text) if self._shows_texts:
+            case MessageUpdate(role="assistant", text=text, fallback=False):
                 self._shown[text] += 1
                 yield from self._parts.full_text(text)
             case DeliveryUpdate(text=text) if self._shown[text]:

@@ -223,6 +223,9 @@ class TestRecentDialogue:
 class TestReminders:
     """S10: a reminder is the last message of one request, and stands nowhere else."""
 
+    words = TEXTS.fallback
+    """What is read where no tool is offered that speaks or claims."""
+
     def reminded(self) -> Flow:
         """A turn that ended short of what the policy asks for, in the request that says so."""
         flow = Flow(explicit_response())
@@ -236,7 +239,7 @@ class TestReminders:
 
         last = flow.framed().messages[-1]
 
-        assert (last.role, last.text) == ("user", TEXTS.nudge)
+        assert (last.role, last.text) == ("user", self.words)
 
     def test_a_reminder_is_never_stored(self) -> None:
         """S10: it is not in the transcript, in the next request, or in the next turn."""
@@ -251,7 +254,7 @@ class TestReminders:
 
         flow.says("And more")
 
-        assert TEXTS.nudge not in (*in_the_next_request, *sent(flow), *(one.text for one in flow.transcript))
+        assert self.words not in (*in_the_next_request, *sent(flow), *(one.text for one in flow.transcript))
 
     def test_each_reminder_stands_alone(self) -> None:
         """S10: the second one replaces the first."""
@@ -259,7 +262,7 @@ class TestReminders:
 
         flow.model_says("Here it is again.")
 
-        assert sent(flow).count(TEXTS.nudge) == 1
+        assert sent(flow).count(self.words) == 1
 
     def test_a_reminder_has_the_words_of_a_failed_check(self) -> None:
         """S11: a reminder may be a text of an event."""
@@ -281,7 +284,7 @@ class TestReminders:
 
         flow.timer_rings()
 
-        assert sent(flow)[-1] == TEXTS.nudge
+        assert sent(flow)[-1] == self.words
 
     def test_a_request_after_a_crash_has_its_reminder(self) -> None:
         """The same holds after the process died."""
@@ -289,7 +292,7 @@ class TestReminders:
 
         flow.resumes()
 
-        assert sent(flow)[-1] == TEXTS.nudge
+        assert sent(flow)[-1] == self.words
 
 
 class TestAPlainRequest:

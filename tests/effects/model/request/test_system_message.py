@@ -68,6 +68,13 @@ DESCRIBED = (
     Profile(name="cook", prompt="You cook."),
 )
 
+
+def guidance(text: str, tool: str) -> str:
+    """The guidance for a speaking tool under rules that leave it to the tools what becomes of plain text."""
+    of_text = TEXTS.plain_text_fallback.replace("{tool}", "respond_to_user or talk")
+    return text.replace("{plain_text}", of_text).replace("{tool}", tool)
+
+
 CASES = {
     "reply_flow": message(rules(presets.reply_flow()), tools=NO_EXPLAINED_TOOLS),
     "reply_flow_with_speaking_tools": message(rules(presets.reply_flow())),
@@ -97,8 +104,8 @@ class TestOrder:
         "You are kind.",
         "You show people the city.",
         TEXTS.transcription_note,
-        TEXTS.how_to_respond.replace("{tool}", "respond_to_user"),
-        TEXTS.how_to_talk.replace("{tool}", "talk"),
+        guidance(TEXTS.how_to_respond, "respond_to_user"),
+        guidance(TEXTS.how_to_talk, "talk"),
         TEXTS.tool_protocol,
         f"{MEMORY_TITLE}\n{RECALLED.conversations}",
         f"{DOCUMENTS_TITLE}\n{RECALLED.documents}",

@@ -12,6 +12,9 @@ from turnwise import Engine, Policy, Retry
 from ....support.doors.commanded_model import CommandedLlm, book, look
 from ....support.http.live_server import LiveServer, serving
 
+RULES = Policy(text="reply", retry=Retry(base=0.0))
+"""Under these rules a text streams as an answer, although the engine has a tool that speaks."""
+
 
 @pytest.fixture(scope="module")
 def model() -> CommandedLlm:
@@ -24,7 +27,7 @@ def engine(model: CommandedLlm) -> Engine:
     """The engine of the server, which is used in the server's event loop only."""
     tools: list[Any] = ["ask_user_question", "respond_to_user", look, book]
     second = CommandedLlm("second")
-    return Engine.open("sqlite://", model=model, models=[second], tools=tools, policy=Policy(retry=Retry(base=0.0)))
+    return Engine.open("sqlite://", model=model, models=[second], tools=tools, policy=RULES)
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,13 @@ class TestRecalled:
         assert lines(*spoken, by_tool=True) == [("assistant", "Hi")]
         assert lines(*spoken, by_tool=True, thoughts=True)[0] == ("note", '  ✓ talk(message="Hi")')
 
+    def test_where_something_was_said_by_tool_the_text_is_not_shown(self) -> None:
+        """As it looked when the turn was held: the user received the speech, and a text only if it was delivered."""
+        spoken = [calling("say", text="hm"), result("", deliveries=("Hi",)), said("assistant", "Done.")]
+
+        assert lines(*spoken) == [("assistant", "Hi")]
+        assert lines(*spoken[:2], spoken[2].replace(deliveries=("Done.",)))[-1] == ("assistant", "Done.")
+
     def test_only_the_last_messages_are_shown(self) -> None:
         """With the tools between them; the others are counted."""
         messages = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from turnwise import Engine, presets
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing import calls as call_several
@@ -20,6 +22,46 @@ def talks() -> OpenAiServer:
         calls(("talk", {"message": "A bird 🙂\nup there."})),
         says("That ", "was all."),
     ])  # fmt: skip
+
+
+class TestASpeakingTool:
+    """S1, S2: under rules that leave it to the tools what becomes of the model's text."""
+
+    async def chat(self, folder: Path, *options: str) -> str:
+        """Return the output of two turns, of which only the first speaks by tool; its text comes first and last."""
+        answers = [
+            calls(("respond_to_user", {"text": "It is 12."}), ("look", {"place": "up"}), text="I answer now."),
+            says("The work ", "is done."),
+            says("Good ", "bye."),
+        ]
+        (folder / "mine.py").write_text(LOOK_TOOL)
+        async with OpenAiServer(answers) as server:
+            done = await run_beside(
+                *("chat", "--model", "openai/test", "--tools", "respond_to_user,mine:look", *options),
+                cwd=folder,
+                lines=["what is the time?", "bye"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+        return output_after_hint(done)
+
+    @pytest.mark.parametrize("preset", ["assistant", "foreground"])
+    async def test_the_user_reads_what_was_said_and_no_status_line(self, tmp_path: Path, preset: str) -> None:
+        """Once; a text of a turn in which nothing was said by tool is the reply."""
+        assert await self.chat(tmp_path, "--preset", preset) == '  ✓ look(place="up")\nIt is 12.\nGood bye.\n'
+
+    async def test_verbose_shows_the_text_as_a_thought(self, tmp_path: Path) -> None:
+        """At its place."""
+        shown = await self.chat(tmp_path, "--verbose")
+
+        assert shown == (
+            "I answer now.\n"
+            '  ✓ look(place="up")\n'
+            "The work is done.\n"
+            "It is 12.\n"
+            "Good bye.\n"
+            "Good bye.\n"
+        )  # fmt: skip
 
 
 class TestTalk:

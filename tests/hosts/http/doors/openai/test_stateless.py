@@ -91,6 +91,19 @@ class TestACompletion:
 
         assert content.count("Good evening") == 1
 
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_a_text_beside_speech_is_not_said(self, model: CommandedLlm, stream: bool) -> None:
+        """Where a tool speaks, the model's own text is for a turn in which it says nothing by tool: then it comes,
+        whole, when the turn ends."""
+        engine = Engine.open("sqlite://", model=model, tools=["respond_to_user"])
+        with serving(engine) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+            if stream:
+                said = [streamed(client, text)[0] for text in ("speak Good evening", "say one\ntwo")]
+            else:
+                said = [ask(client, text).choices[0].message.content for text in ("speak Good evening", "say one\ntwo")]
+
+        assert said == ["Good evening", "one\ntwo"]
+
     def test_images_are_sent(self, client: openai.OpenAI, model: CommandedLlm) -> None:
         """Parts of the types text and image_url reach the model."""
         content = [{"type": "text", "text": "say seen"}, {"type": "image_url", "image_url": {"url": PIXEL}}]
