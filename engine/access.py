@@ -47,6 +47,11 @@ class ConversationAccess(Homebound):
     def choices(self) -> Choices:
         """What the conversations of this engine may choose."""
 
+    @property
+    @abstractmethod
+    def channel_names(self) -> tuple[str, ...]:
+        """The names of the channels. Everything that is said to users goes out through each of them."""
+
     @abstractmethod
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""

@@ -377,6 +377,11 @@ class BlockingEngine(_Blocking[RunningEngine]):
         return self._target.model_names
 
     @property
+    def channel_names(self) -> tuple[str, ...]:
+        """The names of the channels; see `Engine.channel_names`."""
+        return self._target.channel_names
+
+    @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that a conversation may choose; see `Engine.tools`."""
         tools: tuple[OfferedTool, ...] = self._portal.call(lambda: self._target.tools)

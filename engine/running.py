@@ -228,6 +228,11 @@ class RunningEngine(ConversationAccess):
         return self._choices
 
     @property
+    def channel_names(self) -> tuple[str, ...]:
+        """The names of the channels. Everything that is said to users goes out through each of them."""
+        return self._deliveries.targets
+
+    @property
     def in_memory(self) -> int:
         """How many conversations are in memory."""
         return len(self._registry)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from ..dependencies import CurrentCaller, TheConversation
+from ..dependencies import CurrentCaller, CurrentEngine, TheConversation
 from ..problems import problems
 from ..schemas.body import LARGEST_NUMBER
 from ..schemas.log import AskedModelRequest, LogPage, OutboxAnswer, ReplayAnswer, WaitingDelivery
@@ -46,6 +46,7 @@ async def replay_conversation(conversation: TheConversation, caller: CurrentCall
 
 
 @router.get("/outbox", operation_id="getOutbox")
-async def get_outbox(conversation: TheConversation, caller: CurrentCaller) -> OutboxAnswer:
-    """Return the deliveries that are not acknowledged."""
-    return OutboxAnswer(deliveries=[WaitingDelivery.of(one, caller.shown) for one in await conversation.outbox()])
+async def get_outbox(conversation: TheConversation, caller: CurrentCaller, engine: CurrentEngine) -> OutboxAnswer:
+    """Return the deliveries that are not acknowledged, and the channels of the engine."""
+    deliveries = [WaitingDelivery.of(one, caller.shown) for one in await conversation.outbox()]
+    return OutboxAnswer(deliveries=deliveries, channels=list(engine.channel_names))

@@ -120,9 +120,11 @@ class WaitingDelivery(Answer):
 
 
 class OutboxAnswer(Answer):
-    """The deliveries that are not acknowledged, in the order in which they were asked for."""
+    """The deliveries that are not acknowledged, in the order in which they were asked for; and the names of the
+    `channels` of the engine. Without channels, what is said is read by clients only."""
 
     deliveries: list[WaitingDelivery]
+    channels: list[str]
 
 
 def _json(value: Value) -> dict[str, Any]:

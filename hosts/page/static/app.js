@@ -25,13 +25,20 @@ import { afterDeletion, apply, emptyView, withTurns } from "./view.js";
 /** After how many milliseconds a conversation that cannot be read is asked for again. */
 const READ_AGAIN = 2000;
 
+/** For how many milliseconds at least it is said that something was not sent. */
+const READING = 5000;
+
 class TurnwiseApp extends HTMLElement {
   #client = new Client(document.baseURI);
   #conversationId = null;
   #conversation = null;
   #view = emptyView();
+  #channels = null; // the names of the channels of the engine, once they are known
   #connection = { phase: "connecting" };
-  #isCutOff = false; // whether the connection was lost, or given up while the tab was hidden, and is not open again
+  #isReached = true; // whether the newest request reached the server
+  #isUnsent = false; // whether something that a person wanted was not sent since
+  #forgetting = 0;
+  #isTrying = false; // whether a person has asked to try again now
   #stream = null;
   #newestAttempt = null; // to follow a conversation: an earlier one that is still under way opens no stream
   #frame = 0;
@@ -47,6 +54,7 @@ class TurnwiseApp extends HTMLElement {
   connectedCallback() {
     this.#build();
     this.#client.onUnauthorized = (problem) => this.#session.ask(problem);
+    this.#client.onReached = (isReached) => this.#noteReached(isReached);
     addEventListener("hashchange", () => this.#route());
     this.addEventListener("select", (event) => {
       const isOurs = event instanceof CustomEvent; // a text field emits a `select` of its own
@@ -56,6 +64,7 @@ class TurnwiseApp extends HTMLElement {
     this.addEventListener("changed", () => this.#refresh());
     this.addEventListener("problem", (event) => this.#showProblem(event.detail.problem));
     this.addEventListener("signed-in", () => this.#begin());
+    this.addEventListener("try-now", () => this.#tryNow());
     this.addEventListener("release", () => this.#chat.focusComposer()); // what had the focus is gone
     this.addEventListener("keydown", (event) => event.key === "Escape" && this.#columns.closeDrawer());
     this.#begin();
@@ -116,7 +125,6 @@ class TurnwiseApp extends HTMLElement {
     this.#conversation = null;
     this.#view = emptyView();
     this.#connection = { phase: "connecting" };
-    this.#isCutOff = false;
     this.#alerts.replaceChildren(); // they were about the other conversation
     for (const part of [this.#list, this.#chat, this.#person, this.#inspector]) part.conversationId = conversationId;
     this.#renderLater();
@@ -130,6 +138,7 @@ class TurnwiseApp extends HTMLElement {
     if (this.#newestAttempt !== newest || this.#conversationId !== conversationId) return;
     if (this.#connection.phase === "waiting") setTimeout(() => this.#newestAttempt === newest && this.#follow(conversationId), READ_AGAIN);
     if (!this.#conversation) return;
+    this.#readChannels(conversationId);
     this.#stream = this.#client.followConversation(conversationId, {
       onUpdate: (update) => this.#take(conversationId, update),
       onState: (connection) => this.#noteConnection(connection),
@@ -137,14 +146,42 @@ class TurnwiseApp extends HTMLElement {
   }
 
   #noteConnection(connection) {
-    if (connection.phase === "waiting" || connection.phase === "paused") this.#isCutOff = true;
     if (connection.phase === "open") {
       this.#list.load();
-      if (this.#isCutOff) this.#forgetUnreachable();
-      this.#isCutOff = false;
+      this.#inspector.readAgain();
     }
     if (connection.reason === "deleted") this.#view = afterDeletion(this.#view);
     this.#connection = connection;
+    this.#renderLater();
+  }
+
+  // --- whether the server can be reached; one sentence says so, for all parts of the page
+
+  #noteReached(isReached) {
+    if (isReached === this.#isReached) return;
+    this.#isReached = isReached;
+    this.#forgetUnsentLater();
+    this.#inspector.isReached = isReached;
+    this.#renderLater();
+  }
+
+  async #tryNow() {
+    if (this.#isTrying) return;
+    this.#isTrying = true;
+    this.#renderLater();
+    if (this.#stream) this.#stream.tryNow();
+    else if (this.#conversationId) this.#follow(this.#conversationId);
+    await this.#list.load();
+    this.#isTrying = false;
+    this.#renderLater();
+  }
+
+  /** Ask which channels there are. They are those of the engine, the same for all conversations. */
+  async #readChannels(conversationId) {
+    if (this.#channels !== null) return;
+    const answer = await this.#client.getOutbox(conversationId).catch(() => null);
+    if (answer === null) return;
+    this.#channels = answer.channels;
     this.#renderLater();
   }
 
@@ -177,7 +214,7 @@ class TurnwiseApp extends HTMLElement {
 
   #take(conversationId, update) {
     if (conversationId !== this.#conversationId) return;
-    this.#view = apply(this.#view, update, { textIsThought: this.#conversation.policy.text === "thought" });
+    this.#view = apply(this.#view, update, { textIsThought: this.#conversation.policy?.text === "thought" });
     if (update.type === "snapshot" && update.data.state.data.turn > 0) this.#readTurns(conversationId);
     if (update.type === "turn_ended" || update.type === "snapshot") this.#chat.readUsage();
     if (update.type === "state_change") this.#list.noteState(conversationId, update.data.type);
@@ -190,24 +227,37 @@ class TurnwiseApp extends HTMLElement {
     if (this.#frame) return;
     this.#frame = requestAnimationFrame(() => {
       this.#frame = 0;
-      this.#chat.showConversation(this.#conversation, this.#connection);
+      const isLost = this.#isUnsent || !this.#isReached || (this.#conversationId !== null && this.#connection.phase === "waiting");
+      const connection = { ...this.#connection, isLost, isUnsent: this.#isUnsent, isTrying: this.#isTrying };
+      this.#chat.showConversation(this.#conversation, connection, this.#channels ?? []);
+      this.#person.policy = this.#conversation?.policy ?? null;
       for (const part of [this.#chat, this.#person, this.#inspector]) part.show(this.#view);
     });
   }
 
   #showProblem(problem) {
     if (problem.status === 401) return; // the form for the token says so
-    const alert = el("div", { className: "alert", dataset: { code: problem.code } }, icon("alert"), el("p", {}, problem.message));
+    if (problem.code === "unreachable") return this.#noteUnsent();
+    const alert = el("div", { className: "alert" }, icon("alert"), el("p", {}, problem.message));
     alert.append(iconButton("close", "Dismiss", () => alert.remove()));
     this.#alerts.append(alert);
     while (this.#alerts.children.length > 3) this.#alerts.firstChild.remove();
   }
 
-  /** Remove what says that the server cannot be reached: it can be reached again. A request that failed while the
-   * connection was only being opened is not meant: what says so would be gone before anybody read it. */
-  #forgetUnreachable() {
-    for (const alert of this.#alerts.querySelectorAll("[data-code=unreachable]")) alert.remove();
-    this.#person.forgetUnreachable();
+  #noteUnsent() {
+    this.#isUnsent = true;
+    this.#forgetUnsentLater();
+    this.#renderLater();
+  }
+
+  /** Say no longer that something was not sent, once the server can be reached and people had time to read it. */
+  #forgetUnsentLater() {
+    clearTimeout(this.#forgetting);
+    if (!this.#isUnsent || !this.#isReached) return;
+    this.#forgetting = setTimeout(() => {
+      this.#isUnsent = false;
+      this.#renderLater();
+    }, READING);
   }
 }
 

@@ -8,7 +8,7 @@ import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
 import { Outgoing } from "./outgoing.js";
 import { stateLabel, stateTone } from "./states.js";
 import { Transcript } from "./transcript.js";
-import { isBusy } from "./view.js";
+import { isBusy, marksDeliveries } from "./view.js";
 import { oneLine, usageDetails, usageText } from "./words.js";
 
 class TurnwiseChat extends HTMLElement {
@@ -32,6 +32,9 @@ class TurnwiseChat extends HTMLElement {
   #start;
   #gone;
   #connection;
+  #lost = el("p", {}); // in the connection: what is said if it is lost
+  #tryNow;
+  #channels = [];
   #composer;
   #loading;
 
@@ -42,7 +45,9 @@ class TurnwiseChat extends HTMLElement {
     this.#badge = el("span", { className: "badge", hidden: true });
     this.#usage = el("span", { className: "usage total", hidden: true });
     this.#rename = iconButton("pencil", "Rename", () => this.#askForTitle(), { hidden: true });
-    this.#connection = el("div", { className: "connection", role: "status", hidden: true });
+    this.#connection = el("div", { className: "connection", hidden: true });
+    this.#tryNow = el("button", { type: "button", className: "button small", onclick: () => emit(this, "try-now") });
+    this.#connection.append(icon("alert"), el("div", { role: "status" }, this.#lost), this.#tryNow);
     this.#loading = el("div", { className: "loading measure", "aria-hidden": "true" }, [62, 84, 48].map(() => el("div", { className: "skeleton" })));
     this.#options = el("turnwise-options");
     this.#start = el(
@@ -94,9 +99,10 @@ class TurnwiseChat extends HTMLElement {
 
   // --- showing
 
-  /** Show what is known of the conversation beside its updates, and how the connection is. */
-  showConversation(conversation, connection) {
+  /** Show what is known of the conversation beside its updates, how the connection is, and which channels there are. */
+  showConversation(conversation, connection, channels) {
     this.#conversation = conversation;
+    this.#channels = channels;
     this.#rename.hidden = !conversation;
     this.#showConnection(connection);
   }
@@ -114,7 +120,8 @@ class TurnwiseChat extends HTMLElement {
     this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" });
     if (!view.known) return;
     for (const text of this.#outgoing.takeLost(view)) this.#composer.putBack(this.#conversationId, text);
-    this.#transcript.show(view, this.#outgoing.shown(view));
+    const marks = marksDeliveries(view, this.#conversation?.policy, this.#channels);
+    this.#transcript.show(view, this.#outgoing.shown(view), marks);
   }
 
   /** A conversation without a title of its own is called by its first message. */
@@ -135,15 +142,15 @@ class TurnwiseChat extends HTMLElement {
     if (this.#badge.textContent !== label) this.#badge.textContent = label;
   }
 
-  #showConnection({ phase, reason = "" }) {
-    const isLost = this.#conversationId !== null && phase === "waiting";
-    const sentence = isLost ? "The connection to the server is lost. The page tries again by itself." : "";
+  #showConnection({ phase, reason = "", isLost, isUnsent, isTrying }) {
     this.#connection.dataset.phase = phase;
     this.#connection.dataset.reason = reason;
-    this.#connection.hidden = !sentence;
-    if (this.#connection.dataset.sentence === sentence) return;
-    this.#connection.dataset.sentence = sentence;
-    replaceChildren(this.#connection, icon("alert"), el("p", {}, sentence));
+    this.#connection.hidden = !isLost;
+    const what = isUnsent ? "The server could not be reached, so nothing was sent." : "The connection to the server is lost.";
+    const sentence = isLost ? `${what} The page tries again by itself.` : "";
+    if (this.#lost.textContent !== sentence) this.#lost.textContent = sentence;
+    this.#tryNow.textContent = isTrying ? "Trying…" : "Try now";
+    this.#tryNow.setAttribute("aria-disabled", String(isTrying));
   }
 
   /** Ask what the conversation has cost so far. */

@@ -33,6 +33,8 @@ export class Client {
     this.base = new URL(".", base);
     /** Called when a request is refused because the caller is not known. */
     this.onUnauthorized = () => {};
+    /** Called after each request with whether it reached the server. */
+    this.onReached = () => {};
   }
 
   // --- conversations
@@ -177,8 +179,10 @@ export class Client {
     }
     const session = this.#sessions;
     const response = await this.#fetch(this.#address(relative), options);
+    if (response.ok) this.onReached(true);
     if (response.ok) return response.status === 204 ? null : parseExactly(await response.text());
     const problem = await problemOf(response);
+    this.onReached(problem.code !== UNREACHABLE);
     const isOutdated = session !== this.#sessions; // a session was opened since the request was sent
     if (problem.status === 401 && !mayBeUnknown && !isOutdated) this.onUnauthorized(problem);
     throw problem;
@@ -188,7 +192,8 @@ export class Client {
     try {
       return await fetch(url, options);
     } catch {
-      throw new Problem({ code: "unreachable", detail: "The server cannot be reached." });
+      this.onReached(false);
+      throw new Problem({ code: UNREACHABLE, detail: NOT_REACHED });
     }
   }
 }
@@ -212,6 +217,14 @@ async function problemOf(response) {
   try {
     return new Problem({ ...(await response.json()), status: response.status });
   } catch {
-    return new Problem({ status: response.status, title: `The server answered ${response.status}.` });
+    const { status } = response;
+    if (OF_GATEWAYS.has(status)) return new Problem({ status, code: UNREACHABLE, detail: NOT_REACHED });
+    return new Problem({ status, title: `The server answered ${status}.` });
   }
 }
+
+const UNREACHABLE = "unreachable";
+const NOT_REACHED = "The server cannot be reached.";
+
+/** What a proxy answers, in words of its own, for a server that is gone. */
+const OF_GATEWAYS = new Set([502, 503, 504]);

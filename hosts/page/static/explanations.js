@@ -2,8 +2,9 @@
 
 import { el } from "./dom.js";
 
-/** What a state is for, and where it leads. `onPoint(lines)` is called for the lines whose entry is under the pointer. */
-export function explainState(map, state, isCurrent, onPoint) {
+/** What a state is for, and where it leads. `when` says when it is or was the state of the conversation, if it is the one
+ * that is shown. `onPoint(lines)` is called for the lines whose entry is under the pointer. */
+export function explainState(map, state, when, onPoint) {
   const ways = waysOut(map, state.type);
   return [
     el(
@@ -11,7 +12,7 @@ export function explainState(map, state, isCurrent, onPoint) {
       { className: "explained" },
       el("strong", {}, state.title),
       el("code", {}, state.name),
-      isCurrent && el("span", { className: "chip accent" }, "now"),
+      when && el("span", { className: "chip accent" }, when),
     ),
     el("p", {}, withCode(state.description)),
     ways.length > 0 && el("ul", { className: "ways" }, ways.map((way) => entryOf(map, way, onPoint))),

@@ -11,7 +11,7 @@ import "./step.js";
 import "./step_list.js";
 import "./tape.js";
 import "./tree.js";
-import { el, iconButton, replaceChildren } from "./dom.js";
+import { el, emit, iconButton, replaceChildren } from "./dom.js";
 import { TRAIL } from "./machine.js";
 import { verdict } from "./replay.js";
 import { MachineMap } from "./routes.js";
@@ -32,6 +32,7 @@ class TurnwiseInspector extends HTMLElement {
   #turns = -1; // how many had ended when the usage was read
   #delivered = null; // the items of the view when the outbox was read
   #isReadingMap = false;
+  #isReached = true;
   #mapProblem = null;
   #shownProblem = { problem: null, divergence: null };
   #titleOf = inWords; // until there is a map
@@ -177,7 +178,8 @@ class TurnwiseInspector extends HTMLElement {
 
   /** Light the state of a step; as long as the newest step is being read, the state that the updates tell. */
   #showMachine(seq, step) {
-    if (step) this.#machine.show(this.#trailTo(seq));
+    const isLive = seq >= this.#steps.last;
+    if (step) this.#machine.show(this.#trailTo(seq), isLive);
     else if (this.#chosen === null && this.#view?.known) this.#machine.show([{ seq, event: null, route: [this.#view.state.type] }]);
   }
 
@@ -191,7 +193,8 @@ class TurnwiseInspector extends HTMLElement {
 
   #showProblem() {
     const { divergence } = this.#steps;
-    const problem = this.#mapProblem ?? this.#steps.problem;
+    const problems = [this.#mapProblem, this.#steps.problem];
+    const problem = problems.find((one) => one && (this.#isReached || one.code !== "unreachable")) ?? null;
     if (this.#shownProblem.problem === problem && this.#shownProblem.divergence === divergence) return;
     this.#shownProblem = { problem, divergence };
     const retry = el("button", { type: "button", className: "link-button", onclick: () => this.#retry() }, "Try again");
@@ -200,6 +203,18 @@ class TurnwiseInspector extends HTMLElement {
       const sentence = `Steps from ${divergence.seq} on cannot be shown: another version of the machine made them. Replay says more.`;
       replaceChildren(this.#notice, el("p", { className: "error" }, sentence));
     } else replaceChildren(this.#notice);
+  }
+
+  /** Whether the server can be reached. As long as it cannot, the page says so, and not each part of it. */
+  set isReached(isReached) {
+    this.#isReached = isReached;
+    this.#renderLater();
+  }
+
+  /** Read what could not be read as long as the server could not be reached. */
+  readAgain() {
+    if (this.#mapProblem !== null || this.#steps?.problem) this.#retry();
+    if (this.#outbox.isUnread) this.#outbox.refresh();
   }
 
   #retry() {
@@ -262,7 +277,8 @@ class TurnwiseInspector extends HTMLElement {
       const report = await this.#client.replayConversation(id);
       if (id === this.#conversationId) replaceChildren(this.#verdict, verdict(report, (seq) => this.#scrub({ seq })));
     } catch (problem) {
-      if (id === this.#conversationId) replaceChildren(this.#verdict, el("p", { className: "error" }, problem.message));
+      if (id === this.#conversationId) replaceChildren(this.#verdict);
+      emit(this, "problem", { problem });
     }
     button.disabled = false;
   }

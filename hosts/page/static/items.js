@@ -84,13 +84,13 @@ function deliveryMark({ channels }, relayed = false) {
   const what = relayed ? "Relayed" : "Delivered";
   const names = taken.length ? ` by ${taken.join(", ")}` : "";
   return [
-    el("p", { className: "mark delivered", title: "The user receives this text." }, icon("check"), `${what}${names}`),
+    el("p", { className: "mark of-delivery delivered", title: "The user receives this text." }, icon("check"), `${what}${names}`),
     failed.map(([name, { sentence }]) => el("p", { className: "mark failed" }, icon("alert"), `${name}: ${sentence}`)),
   ];
 }
 
 function displayOnly() {
-  return el("p", { className: "mark", title: "The model wrote this text beside its work. It is not delivered to the user." }, "Display only");
+  return el("p", { className: "mark of-delivery", title: "The model wrote this text beside its work. It is not delivered to the user." }, "Display only");
 }
 
 // --- tools
@@ -197,12 +197,12 @@ function renderEnd(turn) {
   if (turn.status !== "completed") notes.push(turn.failure ?? ENDS[turn.status] ?? turn.status);
   if (turn.limit) notes.push(`It reached its limit of ${turn.limit.replaceAll("_", " ")}.`);
   if (turn.truncated) notes.push("The answer was cut off: it reached the model's limit.");
-  if (turn.status === "completed" && turn.silent) notes.push("Nothing was delivered to the user.");
+  const silent = turn.status === "completed" && turn.silent ? el("span", { className: "note of-delivery" }, "Nothing was delivered to the user.") : null;
   const usage = usageText(turn.usage);
   const cost = usage ? el("span", { className: "usage", title: usageDetails(turn.usage) }, usage) : null;
   const profile = turn.profile ? el("span", { className: "usage" }, turn.profile) : null;
   return el(
     "footer", { className: `item end end-${turn.status}`, "aria-label": `End of turn ${turn.turn}` },
-    notes.map((note) => el("span", { className: "note" }, note)), profile, cost,
+    notes.map((note) => el("span", { className: "note" }, note)), silent, profile, cost,
   );
 }

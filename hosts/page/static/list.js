@@ -88,7 +88,7 @@ class TurnwiseList extends HTMLElement {
       this.#watchEnd();
     } catch (problem) {
       this.#next = before;
-      emit(this, "problem", { problem });
+      if (problem.code !== "unreachable") emit(this, "problem", { problem });
     }
     this.#render();
   }
@@ -127,7 +127,7 @@ class TurnwiseList extends HTMLElement {
   }
 
   #stateOf(conversations) {
-    if (this.#problem && this.#problem.status !== 401) {
+    if (this.#problem && this.#problem.status !== 401 && this.#problem.code !== "unreachable") {
       const again = el("button", { type: "button", className: "link-button", onclick: () => this.load() }, "Try again");
       return [el("p", { className: "error" }, this.#problem.message), again];
     }

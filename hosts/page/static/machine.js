@@ -1,7 +1,8 @@
 // <turnwise-machine>: the machine as a drawing. It shows in which state a conversation is, and which way it came.
 //
 //   element.map = new MachineMap(await client.getMachine())
-//   element.show([{seq, route, event}, …])     up to `TRAIL` steps, the last of which is the one to show;
+//   element.show([{seq, route, event}, …], isLive)     up to `TRAIL` steps, the last of which is the one to show, and
+//                                                 whether it is the newest one;
 //                                                 its `event` is null while only its state is known
 //
 // The states are one stop of the Tab key; the arrow keys go from one to the next. Whatever has the focus or is under the
@@ -23,6 +24,7 @@ const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowR
 class TurnwiseMachine extends HTMLElement {
   #map = null;
   #steps = [];
+  #isLive = true;
   #states = new Map();
   #trail = svg("g", { class: "trail", "aria-hidden": "true" });
   #numbers = svg("g", { class: "numbers", "aria-hidden": "true" });
@@ -51,13 +53,14 @@ class TurnwiseMachine extends HTMLElement {
     drawing.addEventListener("pointerleave", () => this.#explain(null));
     drawing.addEventListener("focusout", () => this.#explain(null));
     replaceChildren(this, this.#text, drawing, legend(), this.#explanation);
-    this.show(this.#steps);
+    this.show(this.#steps, this.#isLive);
   }
 
   /** Show where the last of these steps has led, and the way of the steps before it. */
-  show(steps) {
-    const name = steps.map(({ seq, route }) => [seq, ...route].join(" ")).join();
+  show(steps, isLive = true) {
+    const name = [isLive, ...steps.map(({ seq, route }) => [seq, ...route].join(" "))].join();
     this.#steps = steps;
+    this.#isLive = isLive;
     if (!this.#map || name === this.#shown) return;
     this.#shown = name;
     const last = this.#steps.at(-1) ?? null;
@@ -165,7 +168,12 @@ class TurnwiseMachine extends HTMLElement {
 
   #labelOf(type, isCurrent) {
     const { title, kind } = this.#map.states.get(type);
-    return [title, KINDS[kind], isCurrent && "the current state"].filter(Boolean).join(", ");
+    return [title, KINDS[kind], isCurrent && (this.#isLive ? "the current state" : `the state at ${this.#when}`)].filter(Boolean).join(", ");
+  }
+
+  /** When the state that is lit is, or was, that of the conversation. */
+  get #when() {
+    return this.#isLive ? "now" : `step ${this.#steps.at(-1)?.seq}`;
   }
 
   #textOf(last) {
@@ -184,11 +192,12 @@ class TurnwiseMachine extends HTMLElement {
     const shown = wanted ?? (focused ? { state: focused } : { state: this.#map.states.get(current) });
     const name = shown.line ? nameOf(shown.line) : (shown.state?.type ?? "");
     const isCurrent = name === current;
-    if (this.#explained === `${name} ${isCurrent}`) return;
-    this.#explained = `${name} ${isCurrent}`;
+    const when = isCurrent ? this.#when : null;
+    if (this.#explained === `${name} ${when}`) return;
+    this.#explained = `${name} ${when}`;
     this.#point(shown.line ? [shown.line] : this.#linesAt(shown.state));
     if (shown.line) replaceChildren(this.#explanation, explainLine(this.#map, shown.line));
-    else if (shown.state) replaceChildren(this.#explanation, explainState(this.#map, shown.state, isCurrent, (lines) => this.#point(lines)));
+    else if (shown.state) replaceChildren(this.#explanation, explainState(this.#map, shown.state, when, (lines) => this.#point(lines)));
     else replaceChildren(this.#explanation);
   }
 

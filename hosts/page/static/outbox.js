@@ -14,15 +14,19 @@ class TurnwiseOutbox extends HTMLElement {
   #isReading = false;
   #isStale = false;
 
+  /** Whether the server could not be reached when the outbox was to be read. */
+  isUnread = false;
+
   /** Read the outbox again. */
   async refresh() {
     this.#isStale = this.#isReading;
+    this.isUnread = false;
     if (this.#isReading || !this.conversationId) return;
     this.#isReading = true;
     const id = this.conversationId;
     try {
-      const { deliveries } = await this.client.getOutbox(id);
-      if (id === this.conversationId) this.#render(deliveries);
+      const { deliveries, channels } = await this.client.getOutbox(id);
+      if (id === this.conversationId) this.#render(deliveries, channels);
     } catch (problem) {
       if (id === this.conversationId) this.#fail(problem);
     }
@@ -30,12 +34,12 @@ class TurnwiseOutbox extends HTMLElement {
     if (this.#isStale || id !== this.conversationId) this.refresh();
   }
 
-  #render(deliveries) {
+  #render(deliveries, channels) {
     const rows = deliveries.map((delivery) => this.#row(delivery));
     replaceChildren(
       this,
       deliveries.length === 0
-        ? el("p", { className: "empty" }, "Everything is delivered.")
+        ? el("p", { className: "empty" }, channels.length ? "Everything is delivered." : "There are no channels: what is said is read here, and by other clients.")
         : el(
             "table",
             { className: "outbox" },
@@ -52,6 +56,8 @@ class TurnwiseOutbox extends HTMLElement {
   }
 
   #fail(problem) {
+    this.isUnread = problem.code === "unreachable"; // the page says so, and asks again
+    if (this.isUnread) return;
     const again = el("button", { type: "button", className: "button small", onclick: () => this.refresh() }, "Try again");
     replaceChildren(this, el("p", { className: "error" }, problem.message), again);
   }

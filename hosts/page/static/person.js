@@ -1,9 +1,9 @@
 // What the conversation waits for from a person: answers, an approval, a decision about a call in doubt, or another try
 // after a failure. There is one panel for each, which the state of the conversation chooses.
 //
-// A panel is made from the state and from {draft, send, listChildren, describeTool}: `draft` keeps what a person has begun,
+// A panel is made from the state and from {draft, send, listChildren, describeTool, policy}: `draft` keeps what a person has begun,
 // `send(operation, body)` sends a decision, `listChildren()` reads the sub-agents, and `describeTool(name)` what a tool is
-// for. It has a `heading`, an
+// for. `policy` are the rules of the conversation, as far as they are known. It has a `heading`, an
 // `announcement` for screen readers, and an `element`. It may also have `unsent` (texts that a person wrote and has not
 // sent), a `tone`, and `showProblem(problem)`, which shows a refusal where it belongs and returns whether it could.
 // `noteVisible(end)`, if it has one, is told where on the screen the buttons begin, which cover what lies below them.
@@ -30,6 +30,8 @@ const PANELS = {
 
 /** Shows what a person is asked. It dispatches `release` when it held the focus and what it asked is gone. */
 class TurnwisePerson extends HTMLElement {
+  /** The rules of the conversation that is shown. */
+  policy = null;
   #client;
   #conversationId = null;
   #state = null;
@@ -72,11 +74,6 @@ class TurnwisePerson extends HTMLElement {
     this.#moveFocus(hadFocus);
   }
 
-  /** Remove the sentence that the server cannot be reached: it can be reached again. */
-  forgetUnreachable() {
-    this.#asked?.forgetUnreachable();
-  }
-
   // --- what is asked
 
   #ask(key, state) {
@@ -85,7 +82,7 @@ class TurnwisePerson extends HTMLElement {
     const send = (operation, body) => asked.send(operation, body);
     const listChildren = () => this.#client.listChildren(this.#conversationId);
     const describeTool = (name) => this.#describeTool(name);
-    asked.panel = new PANELS[state.type](state, { draft, send, listChildren, describeTool });
+    asked.panel = new PANELS[state.type](state, { draft, send, listChildren, describeTool, policy: this.policy });
     return asked;
   }
 
@@ -233,17 +230,14 @@ class Asked {
   #show(problem, operation, body) {
     if (problem.status === 401) {
       if (this.#section.isConnected) this.sendAfterSignIn(() => this.send(operation, body));
+    } else if (problem.code === "unreachable") {
+      return emit(this.#section, "problem", { problem }); // one sentence says so for the whole page
     } else if (problem.code === "wrong_state") {
       this.refusal = problem.message;
     }
     const isShown = problem.subject ? (this.panel.showProblem?.(problem) ?? false) : false;
     if (isShown) return;
-    this.#alert.dataset.code = problem.code;
     this.#alert.textContent = problem.message;
-  }
-
-  forgetUnreachable() {
-    if (this.#alert.dataset.code === "unreachable") this.#alert.textContent = "";
   }
 
   #showBusy(isBusy) {

@@ -1,4 +1,5 @@
-// The questions of one call, asked together. They are answered in one request or declined. The server decides whether
+// The questions of one call, asked together. They are answered in one request or declined: then the model goes on, or the
+// turn ends, which the rules of the conversation say and the button too. The server decides whether
 // the answers are complete, because a conversation may accept some of them: what is refused is shown at its question.
 
 import { el, icon, replaceChildren } from "./dom.js";
@@ -12,7 +13,7 @@ export class QuestionPanel {
   #callId;
   #send;
 
-  constructor(state, { draft, send, listChildren }) {
+  constructor(state, { draft, send, listChildren, policy }) {
     const { questions, call_id: callId } = state.data;
     this.#callId = callId;
     this.#draft = draft;
@@ -24,7 +25,7 @@ export class QuestionPanel {
     });
     this.heading = headingOf(state);
     this.announcement = [`${this.heading}:`, ...questions.map(({ question }) => question)].join(" ");
-    this.element = this.#form();
+    this.element = this.#form(policy?.questions?.cancel === "resume" ? GOES_ON : ENDS_TURN);
     if (state.type === "awaiting_sub_agents") this.#nameAsking(listChildren);
   }
 
@@ -55,13 +56,13 @@ export class QuestionPanel {
     };
   }
 
-  #form() {
+  #form({ label, title }) {
     this.#below = el("button", { type: "button", className: "link-button question-below", hidden: true });
     const buttons = el(
       "div",
       { className: "person-actions" },
       el("button", { type: "submit", className: "button primary" }, this.#fields.length === 1 ? "Send answer" : "Send answers"),
-      el("button", { type: "button", className: "button", onclick: () => this.#decline() }, "Decline to answer"),
+      el("button", { type: "button", className: "button", title, onclick: () => this.#decline() }, label),
       this.#below,
     );
     const onsubmit = (event) => {
@@ -120,6 +121,9 @@ export class QuestionPanel {
     this.#draft.write(Object.fromEntries(this.#fields.map((field) => [field.name, field.state])));
   }
 }
+
+const GOES_ON = { label: "Decline to answer", title: "The model goes on without an answer." };
+const ENDS_TURN = { label: "Stop without answering", title: "The turn ends, and the conversation waits for your next message." };
 
 /** Whether a refusal is about this question. The server shortens long subjects. */
 function isAbout(question, subject) {

@@ -95,6 +95,14 @@ export class Stream {
     this.#timer = setTimeout(() => this.#probe(), wait);
   }
 
+  /** Try again now, if it waits for the next attempt. */
+  tryNow() {
+    if (this.#ended || this.#source || document.hidden) return;
+    clearTimeout(this.#timer);
+    this.#failures = 0;
+    this.#probe();
+  }
+
   /** Ask why, before the next attempt: an EventSource does not tell what the server answered. */
   async #probe() {
     try {

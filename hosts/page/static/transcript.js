@@ -69,8 +69,10 @@ export class Transcript {
     this.#announcer.textContent = "";
   }
 
-  /** Show a view, and the messages that are on their way: {messageId, text, isQueued}. */
-  show(view, pending) {
+  /** Show a view, and the messages that are on their way: {messageId, text, isQueued}. Whether a text was delivered is
+   * said if `marksDeliveries`: where people only read it here, that says nothing. */
+  show(view, pending, marksDeliveries) {
+    this.element.classList.toggle("marks-deliveries", marksDeliveries);
     const before = this.#view;
     this.#view = view;
     if (before?.items !== view.items || before?.turns !== view.turns) this.#showItems(before);

@@ -82,8 +82,7 @@ class TurnwiseTree extends HTMLElement {
     if (!rows.some(({ agent }) => agent.id === this.#tabStop)) this.#tabStop = rows[0]?.agent.id ?? null;
     replaceChildren(
       this,
-      this.#phase === "waiting" && el("p", { className: "notice" }, "The connection is lost. The tree is shown as it was."),
-      !isKnown && this.#phase !== "waiting" && el("div", { className: "skeleton" }),
+      !isKnown && el("div", { className: "skeleton" }),
       isKnown && el("ul", { className: "agents", role: "tree", "aria-label": "Agents" }, rows.slice(0, MOST_ROWS).map((row) => this.#row(row))),
       rows.length > MOST_ROWS && el("p", { className: "quiet" }, `${rows.length - MOST_ROWS} more are not shown.`),
       isKnown && rows.length <= 1 && el("p", { className: "empty" }, "No other agents belong to this conversation."),

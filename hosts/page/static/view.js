@@ -74,6 +74,13 @@ export function afterDeletion(view) {
   return { ...view, state: { type: "closed", data: { turn: view.state.data.turn } }, streaming: null };
 }
 
+/** Return whether people are told which texts were delivered: where they go out through channels, or where not all texts
+ * of the model are for the user, by the rules or because a tool speaks. */
+export function marksDeliveries(view, policy, channels) {
+  const isForUser = (policy?.text ?? "reply") === "reply" && (policy?.silent ?? "allow") === "allow";
+  return channels.length > 0 || !isForUser || view.items.some((item) => item.kind === "delivery" || item.speaks);
+}
+
 /** Return the items of a view, each turn that has ended followed by its end. */
 export function itemsWithEnds(view) {
   return view.items.flatMap((item, index) => {

@@ -1,4 +1,4 @@
-"""What an engine says of itself to programs that let people choose: its models and tools, and whether it is open."""
+"""What an engine says of itself to programs: its models, tools and channels, and whether it is open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 
 from turnwise import Engine, StoreError, tool
-from turnwise.testing import FunctionLlm, reply
+from turnwise.testing import FunctionLlm, RecordingChannel, reply
 
 
 @tool
@@ -48,6 +48,15 @@ class TestWhatIsOffered:
         engine = Engine.open("sqlite://")
 
         assert (engine.model_names, engine.tools, engine.tool_names) == (("rehearsal",), (), ())
+
+    async def test_the_channels_are_named(self) -> None:
+        """In the order in which they were given; most engines that people read through a page have none."""
+        channels = [RecordingChannel(name="one"), RecordingChannel(name="two")]
+
+        assert Engine.open("sqlite://", channels=channels).channel_names == ("one", "two")
+        assert Engine.open("sqlite://").channel_names == ()
+        with Engine.open_blocking("sqlite://", channels=channels) as engine:
+            assert engine.channel_names == ("one", "two")
 
 
 class TestIsOpen:

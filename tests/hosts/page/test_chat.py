@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from turnwise import Engine, ToolContext, ToolError, tool
+from turnwise import Engine, ToolContext, ToolError, presets, tool
 from turnwise.states.values.messages import Usage
-from turnwise.testing import call, reply
+from turnwise.testing import RecordingChannel, call, reply
 
 from ...support.browser.chat_page import ChatPage
 from ...support.browser.tabs import Faults
@@ -108,7 +108,7 @@ async def test_a_message_is_sent_and_its_answer_streams(chat: ChatPage, model: P
     model.answer(reply("First *one*, then two.", thinking="I think: so.", usage=usage))
     await expect(chat.answers).to_contain_text(["First one, then two."])
     await expect(chat.answers.locator("em")).to_have_text("one")
-    await expect(chat.answers).to_contain_text("Delivered")
+    await expect(chat.messages.get_by_text("Delivered")).to_be_hidden()
     await expect(chat.writing).to_be_hidden()
     await expect(chat.messages.get_by_label("End of turn 1")).to_contain_text("1,234 tokens · $0.0021")
     await expect(chat.thoughts.locator("details > .text")).to_be_hidden()
@@ -305,7 +305,7 @@ async def test_a_message_that_does_not_arrive_comes_back(chat: ChatPage, model: 
 
     await chat.send("Are you there?")
 
-    await expect(chat.alert).to_contain_text("The server cannot be reached.")
+    await expect(chat.lost).to_contain_text("The server could not be reached, so nothing was sent.")
     await expect(chat.composer).to_have_value("Are you there?")
     await expect(chat.own).to_have_text(["Hello"])
     await chat.page.context.set_offline(False)
@@ -319,8 +319,8 @@ async def test_a_message_that_fails_while_another_conversation_is_shown_comes_ba
     chat: ChatPage, model: PacedLlm, faults: Faults
 ) -> None:
     """A request that breaks off after the conversation was left puts its text back where it was written, and the
-    message is not shown as under way for ever; sent again, it is said once. The alert stays when the stream of the
-    conversation that is shown opens only then: it had not been lost."""
+    message is not shown as under way for ever; sent again, it is said once. What says so stays for a while when the
+    stream of the conversation that is shown opens only then: else nobody would read it."""
     faults.allow(r"ERR_FAILED")
     with chat.server.client() as client:
         first, second = (client.post("/conversations", json={"title": name}).json()["id"] for name in ("One", "Two"))
@@ -335,10 +335,10 @@ async def test_a_message_that_fails_while_another_conversation_is_shown_comes_ba
     stream = await streams.get()
 
     await (await held.get()).abort()
-    await expect(chat.alert).to_contain_text("The server cannot be reached.")
+    await expect(chat.lost).to_contain_text("The server could not be reached, so nothing was sent.")
     await stream.continue_()
     await expect(chat.state).to_have_text("Ready")
-    await expect(chat.alert).to_contain_text("The server cannot be reached.")
+    await expect(chat.lost).to_contain_text("The server could not be reached, so nothing was sent.")
     await chat.page.unroute("**/messages")
 
     await expect(chat.composer).to_have_value("")
@@ -414,9 +414,48 @@ async def test_a_conversation_of_two_thousand_messages_stays_usable(chat: ChatPa
     await chat.button("Show earlier messages").scroll_into_view_if_needed()
     await expect(items).not_to_have_count(80)
     await expect(chat.messages.get_by_text("Message 1845")).to_have_count(1)
-    await expect(chat.messages.get_by_text("Display only")).to_have_count(0)
     await chat.send("Still there?")
     model.answer("Yes.")
     await expect(chat.answers.last).to_contain_text("Yes.")
     await expect(chat.answers.last).to_be_in_viewport()
-    await expect(chat.answers.last).to_contain_text("Delivered")
+
+
+async def test_nothing_is_said_of_deliveries_where_there_are_none(page: Page, model: PacedLlm, tmp_path: Path) -> None:
+    """Without channels and under the default rules everything is for whoever reads the page, so no text is marked."""
+    with serving(Engine.open(tmp_path / "plain.db", model=model)) as server:
+        chat = ChatPage(page, server)
+        await chat.open()
+        await chat.send("Hello")
+        model.answer("Hi.")
+        await expect(chat.answers).to_contain_text(["Hi."])
+        await expect(chat.state).to_have_text("Ready")
+
+        await expect(chat.messages.get_by_text("Delivered")).to_be_hidden()
+        await page.get_by_role("tab", name="Outbox").click()
+        await expect(page.get_by_text("There are no channels")).to_be_visible()
+
+
+async def test_where_not_every_text_is_for_the_user_that_is_said(page: Page, model: PacedLlm, tmp_path: Path) -> None:
+    """By rules under which the user hears only what a tool says, a turn that said nothing says so."""
+    engine = Engine.open(tmp_path / "talk.db", model=model, tools=["talk"], policy=presets.talk())
+    with serving(engine) as server:
+        chat = ChatPage(page, server)
+        await chat.open()
+        await chat.send("Hello")
+        model.answer("Nobody reads this.")
+
+        await expect(chat.messages.get_by_text("Nothing was delivered to the user.")).to_be_visible()
+
+
+async def test_what_goes_out_through_a_channel_is_marked(page: Page, model: PacedLlm, tmp_path: Path) -> None:
+    """With a channel each text says whether it was delivered, after a reload too."""
+    engine = Engine.open(tmp_path / "channel.db", model=model, channels=[RecordingChannel()])
+    with serving(engine) as server:
+        chat = ChatPage(page, server)
+        await chat.open()
+        await chat.send("Hello")
+        model.answer("Hi.")
+        await expect(chat.messages.get_by_text("Delivered")).to_be_visible()
+        await page.reload()
+
+        await expect(chat.messages.get_by_text("Delivered")).to_be_visible()

@@ -122,7 +122,7 @@ def slider(page: Page) -> Locator:
 async def expect_step(page: Page, where: str, state: str) -> None:
     """Expect that the tape is at this step, and the drawing at this state."""
     await expect(page.locator("turnwise-tape")).to_contain_text(where)
-    await expect(lit(page)).to_have_accessible_name(re.compile(f"^{state}, .*the current state$"))
+    await expect(lit(page)).to_have_accessible_name(re.compile(f"^{state}, .*the (current state|state at step \\d+)$"))
 
 
 class TestMachine:
@@ -174,6 +174,22 @@ class TestMachine:
         assert await lit(page).evaluate(height) > 1.3 * before
         await slider(page).press("Home")
         await expect_step(page, "Step 1 of 3", "Idle")
+
+    async def test_only_the_newest_step_is_now(self, page: Page, desk: Desk) -> None:
+        """Of an earlier step the drawing says which one it is, in sight and for screen readers."""
+        await look_into(page, desk, desk.begin("Hello"))
+        await expect_step(page, "Step 3 of 3", "Idle")
+        when = page.locator(".machine-explanation .chip")
+        await expect(when).to_have_text("now")
+
+        await slider(page).press("ArrowLeft")
+
+        await expect_step(page, "Step 2 of 3", "LLM requesting")
+        await expect(when).to_have_text("step 2")
+        await expect(lit(page)).to_have_accessible_name("LLM requesting, busy, the state at step 2")
+        await page.get_by_role("button", name="Live").click()
+        await expect(when).to_have_text("now")
+        await expect(lit(page)).to_have_accessible_name("Idle, at rest, the current state")
 
     @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (380, "light")])
     async def test_every_title_fits_into_its_box(self, tabs: Tabs, desk: Desk, width: int, scheme: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from ...support.browser.tabs import Faults
 from ...support.http.server_process import ServerProcess, started
 from ...support.source.source_tree import ROOT
 
+GONE = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE"
+"""What goes wrong in a browser whose server is gone."""
+
+SAYS_GONE = re.compile("not be reached|connection is lost|connection to the server is lost")
+"""What a part of the page says when it knows that."""
+
 
 def server(folder: Path, port: int = 0) -> AbstractContextManager[ServerProcess]:
     """Start a server of the database in this folder."""
@@ -20,33 +27,74 @@ def server(folder: Path, port: int = 0) -> AbstractContextManager[ServerProcess]
     return started(command, ROOT)
 
 
+def begin(process: ServerProcess, text: str = "") -> str:
+    """Begin a conversation, with this message if there is one, and return its id."""
+    with httpx.Client(base_url=process.url, timeout=60) as client:
+        conversation = client.post("/conversations", json={"title": "Dinner"}).raise_for_status().json()["id"]
+        if text:
+            client.post(f"/conversations/{conversation}/messages", json={"text": text}).raise_for_status()
+    return str(conversation)
+
+
+async def look_into_everything(page: Page) -> None:
+    """Ask the server for whatever the inspector shows, and wait until that has failed."""
+    for tab in ("Agents", "Outbox", "Steps"):
+        await page.get_by_role("tab", name=tab).click()
+    await page.get_by_role("button", name="Replay").click()
+    await page.wait_for_timeout(1000)
+
+
 async def test_the_question_is_there_again(page: Page, faults: Faults, tmp_path: Path) -> None:
-    """The page says that the server is away, connects again by itself when it is back at the same port, and still
-    shows the question with what was typed, but no longer that requests failed; the answer reaches the model."""
-    faults.allow("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE")
+    """The page says once that the server is away, whatever is tried meanwhile, connects again when it is back at the
+    same port, and still shows the question with what was typed; the answer reaches the model."""
+    faults.allow(GONE)
     with server(tmp_path) as process:
-        with httpx.Client(base_url=process.url, timeout=60) as client:
-            conversation = client.post("/conversations", json={"title": "Dinner"}).raise_for_status().json()["id"]
-            client.post(f"/conversations/{conversation}/messages", json={"text": TABLE}).raise_for_status()
+        conversation = begin(process, TABLE)
         await page.goto(f"{process.url}/#/c/{conversation}")
-        lost = page.get_by_role("status").get_by_text("The connection to the server is lost.")
+        lost = page.get_by_role("status").get_by_text("The page tries again by itself.")
         messages = page.get_by_role("region", name="Messages")
         words = page.get_by_placeholder("Your own answer")
         await words.fill("In the garden")
-        unreachable = page.get_by_role("alert").get_by_text("The server cannot be reached.")
+        said = page.get_by_text(SAYS_GONE).locator("visible=true")
+        await expect(said).to_have_count(0)
         process.kill()
-        await expect(lost).to_be_visible()
+        await expect(lost).to_contain_text("The connection to the server is lost.")
         await page.get_by_role("button", name="Send answer").click()
-        await expect(unreachable).to_have_count(1)
+        await expect(lost).to_contain_text("The server could not be reached, so nothing was sent.")
         await page.get_by_label("Message", exact=True).fill("And a window seat")
         await page.get_by_role("button", name="Send", exact=True).click()
-        await expect(unreachable).to_have_count(2)
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("And a window seat")
+        await look_into_everything(page)
+        await expect(said).to_have_count(1)
         port = process.port
 
     with server(tmp_path, port):
+        await page.get_by_role("button", name="Try now").click()
         await expect(lost).to_be_hidden()
-        await expect(unreachable).to_have_count(0)
+        await expect(said).to_have_count(0)
         await expect(words).to_have_value("In the garden")
         await page.get_by_role("button", name="Send answer").click()
         await expect(messages).to_contain_text('{"Which table would you like?": "In the garden"}')
         await expect(page.locator("turnwise-person section")).to_have_count(0)
+
+
+async def test_try_now_does_not_wait(page: Page, faults: Faults, tmp_path: Path) -> None:
+    """A page that has waited long tries seldom; a person who knows better has it try at once."""
+    faults.allow(GONE)
+    await page.clock.install()
+    with server(tmp_path) as process:
+        conversation = begin(process)
+        await page.goto(f"{process.url}/#/c/{conversation}")
+        button = page.get_by_role("button", name="Try now")
+        await expect(page.get_by_role("main").locator(".badge")).to_be_visible()
+        await page.clock.pause_at(await page.evaluate("Date.now() + 1000"))  # no timer of the page runs from now on
+        process.kill()
+        await page.clock.run_for(100)
+        await expect(button).to_be_visible()
+        port = process.port
+
+    with server(tmp_path, port):
+        await button.click()
+        await page.clock.run_for(100)
+
+        await expect(button).to_be_hidden()

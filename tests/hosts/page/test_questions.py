@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from turnwise import Questions
+
 from ...support.browser.asking import (
     ATTACK,
     BOTH,
@@ -18,6 +20,7 @@ from ...support.browser.asking import (
     NARROW,
     OPEN,
     OPENLY,
+    POLICY,
     TABLE,
     TASK,
     WIDE,
@@ -122,7 +125,7 @@ class TestChoosing:
         assert await preview.inner_text() == NARROW
         await page.get_by_role("radio", name="No matter").hover()
         await expect(preview).to_have_text("This option has no preview.")
-        await page.get_by_role("button", name="Decline to answer").click()
+        await page.get_by_role("button", name="Stop without answering").click()
 
         await expect(panel(page)).to_have_count(0)
 
@@ -179,20 +182,36 @@ class TestNotAnswering:
     """A question can be declined, and the turn that asks can be stopped."""
 
     async def test_declining_ends_the_turn(self, page: Page, conversations: Conversations) -> None:
-        """By the default policy a declined question ends the turn, and the conversation takes messages again."""
+        """By the default policy a declined question ends the turn, and the conversation takes messages again; the
+        button says that."""
         address = conversations.begin(TABLE)
         await page.goto(address)
-        await page.get_by_role("button", name="Decline to answer").click()
+        button = page.get_by_role("button", name="Stop without answering")
+        await expect(button).to_have_accessible_description(
+            "The turn ends, and the conversation waits for your next message."
+        )
+        await button.click()
         await expect(panel(page)).to_have_count(0)
 
         assert conversations.state(address) == "idle"
+
+    async def test_declining_lets_the_model_go_on_where_the_rules_say_so(
+        self, page: Page, conversations: Conversations
+    ) -> None:
+        """Where a cancelled question lets the model go on, the button is called that, and the model is told."""
+        await page.goto(conversations.begin(TABLE, POLICY.replace(questions=Questions(cancel="resume"))))
+        await expect(page.get_by_role("button", name="Stop without answering")).to_have_count(0)
+        await page.get_by_role("button", name="Decline to answer").click()
+
+        await expect(page.get_by_role("main")).to_contain_text("I received: The user declined to answer.")
+        await expect(panel(page)).to_have_count(0)
 
     async def test_stopping_cancels_the_question(self, page: Page, conversations: Conversations) -> None:
         """ "Stop" is offered while a question waits, and takes it away."""
         address = conversations.begin(TABLE)
         await page.goto(address)
         await expect(panel(page)).to_be_visible()
-        await page.get_by_role("button", name="Stop").click()
+        await page.get_by_role("button", name="Stop", exact=True).click()
         await expect(panel(page)).to_have_count(0)
 
         assert conversations.state(address) == "idle"

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { apply, emptyView, isBusy, itemsWithEnds, waitsForPerson, withTurns } from "./view.js";
+import { apply, emptyView, isBusy, itemsWithEnds, marksDeliveries, waitsForPerson, withTurns } from "./view.js";
 
 const folder = process.env.RECORDINGS;
 const recordings = Object.fromEntries(
@@ -181,4 +181,14 @@ test("an update of a type that is not known changes nothing but the id that was 
   const view = apply(lastOf(recordings.failed), { type: "later", id: "999.1", data: {} });
   assert.equal(view.lastId, "999.1");
   assert.equal(view.items, apply(view, { type: "constructor", id: null, data: {} }).items);
+});
+
+test("of deliveries is only spoken where there are any, or where not every text is for the user", () => {
+  const plain = { items: [{ kind: "message" }] };
+  assert.equal(marksDeliveries(plain, null, []), false);
+  assert.equal(marksDeliveries(plain, { text: "reply", silent: "allow" }, []), false);
+  assert.equal(marksDeliveries(plain, { text: "reply", silent: "allow" }, ["sms"]), true);
+  assert.equal(marksDeliveries(plain, { text: "thought", silent: "allow" }, []), true);
+  assert.equal(marksDeliveries(plain, { text: "reply", silent: "nudge" }, []), true);
+  assert.equal(marksDeliveries({ items: [{ kind: "tool", speaks: true }] }, { text: "reply" }, []), true);
 });

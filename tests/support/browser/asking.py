@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from turnwise import Engine, SubAgentRules, ToolContext, UserQuestion, presets, tool
+from turnwise import Engine, Policy, SubAgentRules, ToolContext, UserQuestion, presets, tool
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.testing import FunctionLlm, call, failure, reply
 
@@ -166,9 +166,9 @@ def asking_engine(database: Path | str) -> Engine:
     return Engine.open(database, model=AskingModel(), tools=TOOLS, policy=POLICY)
 
 
-async def begin(engine: Engine, text: str, title: str = "") -> str:
+async def begin(engine: Engine, text: str, title: str = "", policy: Policy | None = None) -> str:
     """Begin a conversation with this message, and return its id. It does not wait for the answer."""
-    conversation = await engine.create(title=title or text)
+    conversation = await engine.create(title=title or text, policy=policy)
     await conversation.send(text, wait=False)
     return conversation.id
 
@@ -180,9 +180,10 @@ class Conversations:
         self.server = server
         self.engine = engine
 
-    def begin(self, text: str) -> str:
-        """Begin a conversation with this message, and return the address that shows it in the page."""
-        return self.address(self.server.run(begin, self.engine, text))
+    def begin(self, text: str, policy: Policy | None = None) -> str:
+        """Begin a conversation with this message, under this policy or that of the engine, and return the address that
+        shows it in the page."""
+        return self.address(self.server.run(begin, self.engine, text, policy=policy))
 
     def address(self, conversation_id: str) -> str:
         """Return the address that shows this conversation in the page."""

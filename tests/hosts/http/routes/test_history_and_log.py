@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from turnwise import Engine
-from turnwise.testing import ScriptedLlm, call, reply
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
 from ....support.http.documented_client import serving_here
 from ....support.http.obedient_model import Conversations, obedient_engine
@@ -68,6 +68,16 @@ class TestTheLog:
 
         assert [step["seq"] for step in steps] == [*range(1, conversation.state.book.seq + 1)]
         assert steps[-1]["state"]["type"] == "awaiting_user_response"
+
+    async def test_the_outbox_names_the_channels(self) -> None:
+        """A client tells an outbox in which everything is delivered from one into which nothing comes."""
+        for channels in ([RecordingChannel(name="sms")], []):
+            engine = Engine.open("sqlite://", model=ScriptedLlm([]), channels=channels)
+            async with serving_here(engine) as api:
+                conversation = await engine.create()
+                outbox = await api.result("getOutbox", conversation_id=conversation.id)
+
+            assert outbox == {"deliveries": [], "channels": [one.name for one in channels]}
 
     async def test_the_request_of_a_step_is_shown(self) -> None:
         """The step that asked the model leads to the request that it was sent, exactly."""
