@@ -12,6 +12,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,8 +77,24 @@ async def attempt(name: str, call: Callable[[], object], *, is_coroutine: bool) 
         if isinstance(outcome, Returned) and inspect.isawaitable(outcome.value):
             return Returned(await outcome.value)
     except BaseException as error:
+        pass_on_interrupt(error)
         return Raised(error)
     return outcome
+
+
+def pass_on_interrupt(error: BaseException) -> None:
+    """Have Ctrl-C end the program although it came while code of the application ran, whose errors are caught.
+
+    `asyncio.run` handles Ctrl-C itself. Under `run_until_complete` Python raises KeyboardInterrupt in whatever runs at
+    that moment. It is raised again behind the current step of the event loop, so that what was under way is whole.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if type(error) is KeyboardInterrupt and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        asyncio.get_running_loop().call_soon(_interrupt)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 async def _call_in_thread(name: str, call: Callable[[], object]) -> Outcome:

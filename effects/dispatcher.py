@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from ..states.effects import OUTGOING, AwaitedEffect, Effect, OutgoingEffect
 from ..states.events import Answer
 from .answer_sender import AnswerSender
+from .application_functions import pass_on_interrupt
 from .clock import Clock
 from .context import EffectContext
 from .conversation_effects import ConversationEffects, Telling
@@ -117,6 +118,7 @@ class InProcessDispatcher:
             with redacting(context.redact):
                 return await self._performers[type(effect)](effect, context)
         except (SystemExit, KeyboardInterrupt) as error:
+            pass_on_interrupt(error)
             raise RuntimeError(ENDS_PROCESS) from error
 
     def aborting(self, effect: Any, context: EffectContext) -> Telling | None:
@@ -197,4 +199,5 @@ async def _abort(performer: Abortable, effect: Any, context: EffectContext) -> N
         with redacting(context.redact):
             await performer.abort(effect, context)
     except (SystemExit, KeyboardInterrupt) as error:
+        pass_on_interrupt(error)
         raise RuntimeError(ENDS_PROCESS) from error

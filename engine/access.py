@@ -53,6 +53,10 @@ class ConversationAccess(Homebound):
         """The names of the channels. Everything that is said to users goes out through each of them."""
 
     @abstractmethod
+    def check_may_write(self) -> None:
+        """Raise `Refused` with `read_only` if the engine was opened for reading only."""
+
+    @abstractmethod
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
 
@@ -143,6 +147,7 @@ class ConversationAccess(Homebound):
             zone=zone,
             task=task,
         )
+        self.check_may_write()
         return Conversation(self, await self._creation.begin(chosen, conversation_id))
 
     @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")

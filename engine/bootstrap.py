@@ -90,12 +90,17 @@ class Source:
 
     url: str | Path | None
     store: Store | None
+    read_only: bool = False
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.store is None):
             raise ConfigurationError("An engine takes either the URL of a database or an open store.")
         if self.store is not None and not implements(self.store, Store):
             raise ConfigurationError("A store is an object that implements the port `Store`.")
+        if self.read_only and self.store is not None:
+            raise ConfigurationError(
+                "An engine that only reads takes the URL of a database, and opens the store itself."
+            )
 
     def __str__(self) -> str:
         return type(self.store).__name__ if self.url is None else str(self.url)
@@ -105,7 +110,7 @@ class Source:
         store = self.store
         if store is None:
             assert self.url is not None
-            store = await open_store(self.url)
+            store = await open_store(self.url, read_only=self.read_only)
         return wrap("store", store)
 
     async def close(self, store: Store, claimed: Iterable[str]) -> None:

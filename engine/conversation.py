@@ -127,6 +127,7 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         """
         from ..persistence.maintenance.fork import fork, fork_once
 
+        self._host.check_may_write()
         store, now = self._host.store, self._host.now()
         if request_id is None:
             copy_id = new_id()

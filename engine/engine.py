@@ -81,6 +81,7 @@ class Engine(RunningEngine):
         url: str | Path | None = None,
         *,
         store: Store | None = None,
+        read_only: bool = False,
         model: str | ModelSpec | Llm = "rehearsal",
         fallback_models: Iterable[str | ModelSpec | Llm] = (),
         models: Iterable[str | ModelSpec | Llm] = (),
@@ -128,6 +129,11 @@ class Engine(RunningEngine):
         conversations also find what means the same in other words. `redaction` says what counts as a secret
         (`Policy.redact`).
 
+        With `read_only` it is there to look at conversations: it takes no lock, and takes nothing over, so it works
+        beside an engine that runs, and on a file that may only be read. Lists, logs, transcripts, replays and the
+        snapshots of updates are as stored; each request raises `Refused` with `read_only`. What another engine stores
+        is shown once `refresh` has read it.
+
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
         place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop. It is an object
@@ -157,7 +163,7 @@ class Engine(RunningEngine):
         )
         servers = McpServers(providers.mcps)
         return cls(
-            Source(url, store),
+            Source(url, store, bool(read_only)),
             Models.of(model, fallback_models, models).with_named(models_named(settings, providers.profiles)),
             ToolRegistry(tools, [servers]),
             channels=channels,

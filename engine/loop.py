@@ -123,6 +123,8 @@ class Loop:
         """Have an event handled, after all that came before it. `filled` are the fields that its caller left out.
 
         A request that was handled before is not handled again. Raises `Refused`, `InvalidInput` and `StoreError`."""
+        if self._services.read_only:
+            raise Refused("read_only")
         if not self._services.request_observers:
             return await self._mailbox.request(event, filled)
         with self._services.observed(self.conversation_id, event):

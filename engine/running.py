@@ -16,7 +16,7 @@ from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
-from ..states.errors import EngineClosed
+from ..states.errors import EngineClosed, Refused
 from ..states.events import Answer, Opened
 from ..states.policy.policy import Policy
 from .access import ConversationAccess
@@ -75,15 +75,14 @@ class RunningEngine(ConversationAccess):
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         self._source = source
-        self._models = models
-        self._servers = servers
+        self._models, self._servers = models, servers
         self._clock = clock
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, tracing, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._tree = TreeFeed()
-        self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
+        self._registry = ConversationRegistry(self._load, self._go_on)
         self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
         self._performers = build_performers(
             models, tools, self._deliveries, clock, settings, providers, self._memory, agents, performers, tracing
@@ -105,6 +104,7 @@ class RunningEngine(ConversationAccess):
             self._tree,
             ApprovedArguments(tools),
             PresentDeclarations(tools, is_complete=runs_all_tools(performers, dispatcher)),
+            read_only=source.read_only,
         )
         self._loops = LoopFactory(services)
         self._lifetime = Lifetime(self._open, self._close)
@@ -128,6 +128,8 @@ class RunningEngine(ConversationAccess):
 
     async def _open(self) -> None:
         self._lifetime.store = await self._source.open()
+        if self._source.read_only:
+            return
         self._models.warm_in_background()
         await self._servers.open()  # before the calls that a crash interrupted run again
         await self._take_over.everything(self.store, self._registry)
@@ -207,6 +209,11 @@ class RunningEngine(ConversationAccess):
         held = f"{count} conversation{'' if count == 1 else 's'} in memory"
         return f"<{type(self).__name__} {self._source}: {'open' if self.is_open else 'not open'}, {held}>"
 
+    def check_may_write(self) -> None:
+        """Raise `Refused` with `read_only` if the engine was opened for reading only."""
+        if self._source.read_only:
+            raise Refused("read_only")
+
     @property
     def is_open(self) -> bool:
         """Whether the engine has opened, and has not begun to close."""
@@ -260,6 +267,7 @@ class RunningEngine(ConversationAccess):
         conversation is as before, but sub-agents of it may be gone; `TracesLeft`, which is one, says that it is gone,
         but that traces are left until then. A caller that is cancelled stops waiting, but it is deleted all the same.
         """
+        self.check_may_write()
         deletion = Deletion(self.store, self._registry, self._forget, self._agents.mail.return_unread)
         await deletion.delete(checked_id(conversation_id))
 
@@ -283,6 +291,7 @@ class RunningEngine(ConversationAccess):
         for its answer: hand in another one, such as an `EffectFailed`. Other threads give a function that does both to
         `loop.call_soon_threadsafe`, because an error that leaves this call there is only logged.
         """
+        self.check_may_write()
         self._answers.take(conversation_id, answer)
 
     async def refresh(self, conversation_id: str) -> None:
@@ -296,10 +305,16 @@ class RunningEngine(ConversationAccess):
     async def _create(self, conversation_id: str, opened: Opened) -> Loop:
         return await self._creation.create(conversation_id, opened)
 
+    async def _go_on(self, loop: Loop) -> None:
+        """Have a conversation go on with what an earlier process left in the middle, unless this engine only reads."""
+        if not self._source.read_only:
+            await self._take_over.loop(self.store, loop)
+
     async def _load(self, conversation_id: str) -> Loop:
         store = self.store
         loaded = await store.load(conversation_id)
         loop = await self._loops.loaded(store, conversation_id, loaded)
         self._lifetime.check_not_closed()
-        self._stored_faults.log(conversation_id, loaded.context)
+        if not self._source.read_only:
+            self._stored_faults.log(conversation_id, loaded.context)
         return loop

@@ -41,6 +41,7 @@ RefusalCode = Literal[
     "already_open",
     "event_id_reused",
     "storage",
+    "read_only",
 ]
 
 _SENTENCES: dict[RefusalCode, str] = {
@@ -61,6 +62,7 @@ _SENTENCES: dict[RefusalCode, str] = {
     "already_open": "The conversation is already open.",
     "event_id_reused": "A different request was sent before under this id.",
     "storage": "The request could not be stored; nothing happened, and it may be sent again.",
+    "read_only": "The engine was opened for reading only; nothing happened.",
 }
 
 NOTHING_WAITS: dict[str, str] = {

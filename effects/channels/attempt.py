@@ -10,6 +10,7 @@ import asyncio
 import inspect
 
 from ...states.values.surrogates import encodable
+from ..application_functions import pass_on_interrupt
 from ..logs import performer_logger
 from ..printable import printable
 from .port import Channel, Delivery, NotTaken
@@ -52,6 +53,7 @@ async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | Non
         if inspect.isawaitable(result):  # a plain function that has returned has delivered, whatever its types say
             await result
     except BaseException as error:
+        pass_on_interrupt(error)
         return error
     return None
 

@@ -61,6 +61,10 @@ class HandleHost(Protocol):
         """Raise `EngineElsewhere` unless this is called where the engine was opened."""
         ...
 
+    def check_may_write(self) -> None:
+        """Raise `Refused` with `read_only` if the engine was opened for reading only."""
+        ...
+
 
 class Handle(Homebound):
     """The conversation of a loop, and what was last seen of it."""

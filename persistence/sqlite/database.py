@@ -130,6 +130,11 @@ class Database:
                 await self._writer.close()
 
     @property
+    def is_read_only(self) -> bool:
+        """Whether the database was opened for reading only."""
+        return self._writer is None
+
+    @property
     def writing(self) -> WritingThread:
         """The thread that writes. Raises `StoreError` if the database was opened for reading only."""
         if self._writer is None:

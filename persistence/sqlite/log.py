@@ -61,7 +61,8 @@ class SqliteLog:
         Raises `UnknownConversation` and `Damaged`.
         """
         work = partial(read_missed, conversation_id=self._conversation_id, position=self._position)
-        return await self._database.write(work)
+        database = self._database
+        return await (database.read(work) if database.is_read_only else database.write(work))
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Remove a delivery that has arrived from the outbox.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from ...states.errors import StoreError
 from . import erasure
 from .file.address import Address
 from .file.connection import configured, connect
+from .file.failures import cannot_be_made
 from .file.identity import READABLE, recognise
 from .file.lock import exclusive_use
 from .search.stand_ins import add_text_views
@@ -41,17 +44,39 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
     """Open a connection that only reads. Nothing is created, migrated or locked. Raises `StoreError`."""
     if address.path is None:
         raise StoreError("A new database in memory holds nothing that could be read.")
-    if not address.path.exists():
+    try:
+        exists = address.path.exists()
+    except OSError as error:
+        raise StoreError(f"{address.name} cannot be read: its folder does not allow it.") from error
+    if not exists:
         raise StoreError(f"There is no database to read: {address.name}.")
     _check_not_a_folder(address, address.path)
-    driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
-    revision = recognise(driver, address)
+    driver, revision = _reader(address, address.path, busy_timeout, undo)
     if revision is None or revision not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
     if revision < "0006":
         add_text_views(driver)
     add_views(driver, revision)
     return undo.enter_context(configured(driver, "ro"))
+
+
+def _reader(
+    address: Address, path: Path, busy_timeout: float, undo: ExitStack
+) -> tuple[sqlite3.Connection, str | None]:
+    """Return a connection that only reads, and the revision of the tables.
+
+    SQLite wants to make its index of the write-ahead log beside the file, even to read. In a folder where nothing can
+    be made, nobody writes to the file either, so without a log it is read as what does not change.
+    """
+    driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
+    try:
+        return driver, recognise(driver, address)
+    except sqlite3.OperationalError as error:
+        log = Path(f"{path}-wal")
+        if not cannot_be_made(error) or os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
+            raise
+    driver = undo.enter_context(closing(connect(address, "immutable", busy_timeout)))
+    return driver, recognise(driver, address)
 
 
 def _create_file(address: Address, path: Path) -> None:

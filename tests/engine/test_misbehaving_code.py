@@ -560,3 +560,37 @@ except turnwise.EngineClosed as closed:
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
 
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "The engine is closed.\n", "")
+
+
+def test_ctrl_c_in_a_tool_ends_a_program_with_a_loop_of_its_own(database: Path) -> None:
+    """Under `run_until_complete` Python raises KeyboardInterrupt within the tool. The program gets it at once, and the
+    engine can still be closed; the call counts as failed."""
+    program = f"""
+import asyncio, os, signal
+from turnwise import Engine, tool
+from turnwise.testing import ScriptedLlm, call, reply
+
+@tool(crash="pure")
+async def work() -> str:
+    \"\"\"Work until somebody presses Ctrl-C.\"\"\"
+    os.kill(os.getpid(), signal.SIGINT)
+    return "done"
+
+async def main():
+    global engine
+    engine = await Engine.open({str(database)!r}, model=ScriptedLlm([call("work"), reply("Never mind.")]), tools=[work])
+    conversation = await engine.create()
+    await conversation.send("Work")
+    await asyncio.sleep(30)
+
+loop = asyncio.new_event_loop()
+try:
+    loop.run_until_complete(main())
+except KeyboardInterrupt:
+    print("interrupted")
+loop.run_until_complete(engine.close())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.stdout == "interrupted\n", ended.stderr
+    assert ended.returncode == 0

@@ -28,7 +28,11 @@ from .transaction import driver_of
 
 PRAGMAS = ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON")
 
-Mode = Literal["rw", "ro"]
+Mode = Literal["rw", "ro", "immutable"]
+"""How a file is opened. One that is immutable is read without a write-ahead log and without locks."""
+
+
+_PARAMETERS: dict[Mode, str] = {"rw": "mode=rw", "ro": "mode=ro", "immutable": "mode=ro&immutable=1"}
 
 
 def connect(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connection:
@@ -37,7 +41,7 @@ def connect(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connec
     `busy_timeout` is how many seconds to wait for a lock that another program holds.
     """
     # The garbage collector closes a store that nobody closed, in whatever thread it runs.
-    target = MEMORY if address.path is None else f"{address.path.as_uri()}?mode={mode}"
+    target = MEMORY if address.path is None else f"{address.path.as_uri()}?{_PARAMETERS[mode]}"
     connection = sqlite3.connect(
         target, timeout=busy_timeout, isolation_level=None, check_same_thread=False, uri=True, factory=_Connection
     )

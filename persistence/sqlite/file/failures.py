@@ -58,6 +58,11 @@ def is_locked(error: BaseException) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def cannot_be_made(error: BaseException) -> bool:
+    """Whether the error says that a file could not be opened or made, or that nothing may be written."""
+    return _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
 def _code(error: BaseException | None) -> int:
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & _PRIMARY

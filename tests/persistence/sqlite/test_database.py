@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
 import signal
 import sqlite3
 import stat
@@ -20,6 +21,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, StaticPool, create_engine
 from sqlalchemy.exc import ProgrammingError
 
+from turnwise import Engine
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import is_in_use
 from turnwise.persistence.sqlite.database import Database
@@ -29,6 +31,7 @@ from turnwise.persistence.sqlite.file.identity import APPLICATION_ID, REVISIONS
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.tables.migrate import SCRIPTS, create_tables, run_migrations
 from turnwise.states import StoreError
+from turnwise.testing import FunctionLlm
 
 from ...support.walks import Walk
 
@@ -564,6 +567,30 @@ class TestReadingOnly:
 
         assert refused.value.sentence == f"{path} was opened for reading only."
         await reading.close()
+
+
+class TestCopies:
+    """What the documentation says on backups."""
+
+    async def test_a_copy_without_the_log_lacks_what_is_in_it(self, path: Path, tmp_path: Path) -> None:
+        """It looks whole, and ends earlier. The copy that SQLite makes beside the engine has everything, and so has the
+        file once the engine has closed."""
+        async with Engine.open(path, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            alone, whole, closed = (tmp_path / f"{name}.db" for name in ("alone", "whole", "closed"))
+            shutil.copy(path, alone)
+            with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(whole)) as target:
+                source.backup(target)
+        shutil.copy(path, closed)
+
+        assert [await stored_in(each) for each in (alone, whole, closed)] == [0, 1, 1]
+
+
+async def stored_in(path: Path) -> int:
+    """Return how many conversations an engine finds in a copy."""
+    async with Engine.open(path) as engine:
+        return len(await engine.list())
 
 
 class TestMigrations:
