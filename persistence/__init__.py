@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..states.errors import StoreError, UnknownConversation
-    from .errors import Damaged, NotAnExport, StorageFailed, StoreConflict, TracesLeft
+    from .errors import Damaged, FileGone, NotAnExport, StorageFailed, StoreConflict, TracesLeft
     from .maintenance.doctor import Examination, Finding, examine, repair
     from .maintenance.export import export_all, export_conversation
     from .maintenance.export_reader import read_export
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "..states.errors": ("StoreError", "UnknownConversation"),
-    ".errors": ("Damaged", "NotAnExport", "StorageFailed", "StoreConflict", "TracesLeft"),
+    ".errors": ("Damaged", "FileGone", "NotAnExport", "StorageFailed", "StoreConflict", "TracesLeft"),
     ".maintenance.doctor": ("Examination", "Finding", "examine", "repair"),
     ".maintenance.export": ("export_all", "export_conversation"),
     ".maintenance.export_reader": ("read_export",),
@@ -76,6 +76,7 @@ __all__ = [
     "Divergence",
     "EventRow",
     "Examination",
+    "FileGone",
     "Finding",
     "ForkPoint",
     "HeadRow",

@@ -4,6 +4,7 @@ StoreError           the database cannot be used as it was opened, or by this pr
 ├── StorageFailed    the disk failed, or is full, or another program holds it: try again later
 ├── StoreConflict    somebody else has stored something first: catch up, then decide again
 ├── NotAnExport      a file to import is not an export of turnwise, or not all of it
+├── FileGone         the file was moved, deleted or replaced while it was open: put it back, and open it again
 ├── TracesLeft       what was deleted is gone, but not yet every trace of it
 └── Damaged          what is stored is not what was stored once
 """
@@ -36,6 +37,18 @@ class NotAnExport(StoreError):
     def __init__(self, line: int, fault: str) -> None:
         super().__init__(f"Line {line} {fault}")
         self.line = line
+
+
+class FileGone(StoreError):
+    """The file of a database was moved, deleted or replaced while it was open, or one of the files beside it. Nothing
+    is stored any more, so nothing is acknowledged that would be lost. What was stored in the tenth of a second before
+    this was noticed may be lost, too."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name}, or a file beside it, was moved, deleted or replaced while it was open. Nothing more is stored: "
+            "put the files back and open the database again."
+        )
 
 
 class TracesLeft(StoreError):

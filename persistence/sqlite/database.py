@@ -49,7 +49,7 @@ class Database:
         reading = partial(open_for_reading, address, busy_timeout)
         if read_only:
             return cls(address, await _reader(address, reading), None)
-        writer = WritingThread.start(address.name, in_memory=address.path is None)
+        writer = WritingThread.start(address.name, address.path)
         await writer.open(partial(open_for_writing, address, busy_timeout))
         if address.path is None:
             return cls(address, writer, writer)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from ...errors import StoreConflict
+from ...errors import FileGone, StoreConflict
 from ..file import transaction
 from ..file.failures import is_locked
 from ..tables import recorder
@@ -28,9 +28,9 @@ class MovedOn(Exception):
 
 class Commits:
     """Commits steps, together with the `receipts` that wait. Only the holder of the writer's lock uses it. `inline` is
-    told how long each batch took."""
+    told how long each batch took, and `check_files` raises `FileGone`."""
 
-    __slots__ = ("_driver", "_inline", "_monotonic", "_receipts")
+    __slots__ = ("_check_files", "_driver", "_inline", "_monotonic", "_receipts")
 
     def __init__(
         self,
@@ -38,17 +38,20 @@ class Commits:
         receipts: PendingReceipts,
         inline: InlineCommits,
         monotonic: Callable[[], float],
+        check_files: Callable[[], None],
     ) -> None:
         self._driver = driver
         self._receipts = receipts
         self._inline = inline
         self._monotonic = monotonic
+        self._check_files = check_files
 
     def commit(self, steps: Sequence[Append], *, in_thread: bool = False) -> None:
         """Commit linked steps of different conversations, all or none, and note that they are stored. Raises `MovedOn`
         if one of them does not follow the newest step of its conversation, and what the driver raises."""
         if not steps:
             return
+        self._check_files()
         begun = self._monotonic()
         try:
             with transaction.writing(self._driver):
@@ -84,6 +87,7 @@ class Commits:
     def _commit_alone(self, step: Append) -> Exception | None:
         """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
         try:
+            self._check_files()
             with transaction.writing(self._driver):
                 stored = recorder.advance(self._driver, [step])
                 if not stored and step.position.in_doubt == step.after.chain:
@@ -103,5 +107,5 @@ class Commits:
 
 def _note_doubt(error: BaseException, step: Append) -> None:
     """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
-    if not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error)):
+    if not (isinstance(error, MovedOn | FileGone | sqlite3.IntegrityError) or is_locked(error)):
         step.position.in_doubt = step.after.chain

@@ -20,12 +20,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from ...errors import StoreConflict
+from ...errors import FileGone, StoreConflict
 from .. import erasure
 from ..file import transaction
 from ..file.failures import as_storage_failure
+from ..file.open_files import OpenFiles
 from ..search.follower import Follower
 from .commit_mode import CommitMode
 from .commits import Commits
@@ -34,7 +36,7 @@ from .inline_commits import LONGEST, InlineCommits
 from .log_position import Append
 from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
-from .thread import Opening, Worker
+from .thread import Job, Opening, Worker
 
 logger = logging.getLogger("turnwise.store")
 
@@ -42,8 +44,17 @@ logger = logging.getLogger("turnwise.store")
 class Writer(Worker):
     """What runs in the thread that writes."""
 
-    def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic, *, in_memory: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        in_memory: bool = False,
+        path: Path | None = None,
+    ) -> None:
         super().__init__(name)
+        self._path = path
+        self._files: OpenFiles | None = None
         self._monotonic = monotonic
         self._mode = CommitMode(has_log=not in_memory)
         self._is_open = False
@@ -88,25 +99,55 @@ class Writer(Worker):
         else:
             self._set_for_thread()
             self.inline.disturb()
-            super().handle(item)
+            self._do(item)
         self.follower.postpone()
+
+    def _do(self, job: Job) -> None:
+        """Do a job. What it may have stored is not acknowledged if the files are gone."""
+        super().handle(job)
+        if job.error is None:
+            try:
+                self._check_files()
+            except FileGone as gone:
+                job.error = gone
 
     def open(self, opening: Opening) -> None:
         """Open the connection, or leave nothing open."""
         super().open(opening)
         self._is_open = True
         self._driver = transaction.driver_of(self.connection)
-        self._commits = Commits(self._driver, self._receipts, self.inline, self._monotonic)
+        self._files = None if self._path is None else OpenFiles(self.name, self._path, self._monotonic)
+        self._commits = Commits(self._driver, self._receipts, self.inline, self._monotonic, self._check_files)
+
+    def _check_files(self) -> None:
+        """Raise `FileGone` if the files of the database are no longer where they were opened."""
+        if self._files is not None:
+            self._files.check()
 
     def close(self) -> None:
         """Store the receipts that still wait, if the disk takes them, remove the traces of what was deleted, and close
-        the connection."""
+        the connection. Raises `FileGone` behind that if the files are gone and nobody was told before."""
         self.flush()
+        gone: FileGone | None = None
         if self._is_open:
             self._is_open = False
-            self._set_for_thread()
-            erasure.complete(self.connection, self.name)
+            gone = self._finish()
         super().close()
+        if gone is not None:
+            raise gone
+
+    def _finish(self) -> FileGone | None:
+        """Do what is to be done at rest. Returns why it cannot be done, if nobody was told before."""
+        files, self._files = self._files, None
+        if files is not None:
+            was_known = files.are_gone
+            try:
+                files.check_now()
+            except FileGone as gone:
+                return None if was_known else gone
+        self._set_for_thread()
+        erasure.complete(self.connection, self.name)
+        return None
 
     def _batch(self, first: Append) -> list[Append]:
         """Return the steps that wait, up to the first item of another kind. A second step of a conversation is left for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from ....states.values.memory import MemoryScope
 from ..search.follower import Follower
@@ -18,9 +19,9 @@ class WritingThread(ConnectionThread):
     _worker: Writer
 
     @classmethod
-    def start(cls, name: str, *, in_memory: bool) -> WritingThread:
-        """Start a thread for the database that is called `name` in errors."""
-        return cls(Writer(name, in_memory=in_memory))
+    def start(cls, name: str, path: Path | None) -> WritingThread:
+        """Start a thread for the database that is called `name` in errors, in this file or in memory."""
+        return cls(Writer(name, in_memory=path is None, path=path))
 
     def append(self, step: Append) -> asyncio.Future[None] | None:
         """Store a step behind its position, which moves on. Returns what is to be awaited, or None if the step is
