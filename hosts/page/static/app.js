@@ -25,7 +25,7 @@ import { afterDeletion, apply, emptyView, withTurns } from "./view.js";
 /** After how many milliseconds a conversation that cannot be read is asked for again. */
 const READ_AGAIN = 2000;
 
-/** For how many milliseconds at least it is said that something was not sent. */
+/** For how many milliseconds at least it is said that something may not have arrived. */
 const READING = 5000;
 
 class TurnwiseApp extends HTMLElement {
@@ -36,7 +36,7 @@ class TurnwiseApp extends HTMLElement {
   #channels = null; // the names of the channels of the engine, once they are known
   #connection = { phase: "connecting" };
   #isReached = true; // whether the newest request reached the server
-  #isUnsent = false; // whether something that a person wanted was not sent since
+  #isUnsent = false; // whether something that a person sent may not have arrived
   #forgetting = 0;
   #isTrying = false; // whether a person has asked to try again now
   #stream = null;
@@ -250,7 +250,7 @@ class TurnwiseApp extends HTMLElement {
     this.#renderLater();
   }
 
-  /** Say no longer that something was not sent, once the server can be reached and people had time to read it. */
+  /** Say no longer that something may not have arrived, once the server can be reached and people had time to read it. */
   #forgetUnsentLater() {
     clearTimeout(this.#forgetting);
     if (!this.#isUnsent || !this.#isReached) return;

@@ -24,7 +24,7 @@ export class ApprovalPanel {
   #isRead = false;
 
   constructor(state, { draft, send, describeTool }) {
-    const { call_id: callId, name, arguments: given, raw_arguments: raw } = state.data;
+    const { call_id: callId, name, arguments: given, raw_arguments: raw, approval_by: by } = state.data;
     this.#callId = callId;
     this.#draft = draft;
     this.#send = send;
@@ -32,7 +32,8 @@ export class ApprovalPanel {
     this.announcement = this.heading;
     const begun = draft.read() ?? {};
     this.#editor = new ArgumentsEditor(given ?? {}, raw, begun.arguments, () => this.#keepDraft());
-    this.element = el("div", {}, this.#editor.element, this.#noteField(begun.note ?? ""), this.#buttons());
+    const whose = by === "operator" ? el("p", { className: "person-hint" }, "Only an operator may allow this call.") : null;
+    this.element = el("div", {}, whose, this.#editor.element, this.#noteField(begun.note ?? ""), this.#buttons());
     this.#describe(name, describeTool);
     new IntersectionObserver((entries) => this.#noteEnd(entries.at(-1).isIntersecting)).observe(this.#editor.end);
   }

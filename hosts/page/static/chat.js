@@ -146,8 +146,8 @@ class TurnwiseChat extends HTMLElement {
     this.#connection.dataset.phase = phase;
     this.#connection.dataset.reason = reason;
     this.#connection.hidden = !isLost;
-    const what = isUnsent ? "The server could not be reached, so nothing was sent." : "The connection to the server is lost.";
-    const sentence = isLost ? `${what} The page tries again by itself.` : "";
+    const what = isUnsent ? "The server could not be reached: what you sent last may not have arrived." : "The connection to the server is lost.";
+    const sentence = isLost ? `${what} The page connects again by itself.` : "";
     if (this.#lost.textContent !== sentence) this.#lost.textContent = sentence;
     this.#tryNow.textContent = isTrying ? "Trying…" : "Try now";
     this.#tryNow.setAttribute("aria-disabled", String(isTrying));

@@ -305,7 +305,7 @@ async def test_a_message_that_does_not_arrive_comes_back(chat: ChatPage, model: 
 
     await chat.send("Are you there?")
 
-    await expect(chat.lost).to_contain_text("The server could not be reached, so nothing was sent.")
+    await expect(chat.lost).to_contain_text("The server could not be reached: what you sent last may not have arrived.")
     await expect(chat.composer).to_have_value("Are you there?")
     await expect(chat.own).to_have_text(["Hello"])
     await chat.page.context.set_offline(False)
@@ -335,10 +335,10 @@ async def test_a_message_that_fails_while_another_conversation_is_shown_comes_ba
     stream = await streams.get()
 
     await (await held.get()).abort()
-    await expect(chat.lost).to_contain_text("The server could not be reached, so nothing was sent.")
+    await expect(chat.lost).to_contain_text("The server could not be reached: what you sent last may not have arrived.")
     await stream.continue_()
     await expect(chat.state).to_have_text("Ready")
-    await expect(chat.lost).to_contain_text("The server could not be reached, so nothing was sent.")
+    await expect(chat.lost).to_contain_text("The server could not be reached: what you sent last may not have arrived.")
     await chat.page.unroute("**/messages")
 
     await expect(chat.composer).to_have_value("")

@@ -172,6 +172,7 @@ class TestApproving:
         """A number of more digits than JavaScript keeps is shown and edited as it is, to the last digit."""
         await page.goto(conversations.begin(TRANSFER))
         await expect(panel(page)).to_contain_text(str(ACCOUNT))
+        await expect(panel(page)).to_contain_text("Only an operator may allow this call.")
         await page.get_by_role("button", name="Edit arguments").click()
         editor = page.get_by_label("Arguments as JSON")
         assert json.loads(await editor.input_value()) == {"account": ACCOUNT}

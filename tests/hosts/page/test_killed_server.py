@@ -51,7 +51,7 @@ async def test_the_question_is_there_again(page: Page, faults: Faults, tmp_path:
     with server(tmp_path) as process:
         conversation = begin(process, TABLE)
         await page.goto(f"{process.url}/#/c/{conversation}")
-        lost = page.get_by_role("status").get_by_text("The page tries again by itself.")
+        lost = page.get_by_role("status").get_by_text("The page connects again by itself.")
         messages = page.get_by_role("region", name="Messages")
         words = page.get_by_placeholder("Your own answer")
         await words.fill("In the garden")
@@ -60,7 +60,7 @@ async def test_the_question_is_there_again(page: Page, faults: Faults, tmp_path:
         process.kill()
         await expect(lost).to_contain_text("The connection to the server is lost.")
         await page.get_by_role("button", name="Send answer").click()
-        await expect(lost).to_contain_text("The server could not be reached, so nothing was sent.")
+        await expect(lost).to_contain_text("The server could not be reached: what you sent last may not have arrived.")
         await page.get_by_label("Message", exact=True).fill("And a window seat")
         await page.get_by_role("button", name="Send", exact=True).click()
         await expect(page.get_by_label("Message", exact=True)).to_have_value("And a window seat")

@@ -108,7 +108,7 @@ async def plan_trip(plan: dict[str, Any]) -> str:
     return f"Planned: {plan}"
 
 
-@tool(approval=True)
+@tool(approval=True, approval_by="operator")
 async def transfer_money(account: int) -> str:
     """Transfer money to an account."""
     return f"Transferred to {account}."

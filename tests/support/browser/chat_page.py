@@ -21,7 +21,7 @@ class ChatPage:
         self.composer = page.get_by_role("textbox", name="Message", exact=True)
         self.state = page.get_by_role("main").locator(".badge").first
         self.alert = page.get_by_role("alert")
-        self.lost = page.get_by_role("status").get_by_text("The page tries again by itself.")
+        self.lost = page.get_by_role("status").get_by_text("The page connects again by itself.")
         self.list = page.get_by_role("navigation", name="Conversations")
 
     async def open(self, conversation_id: str = "") -> None:
