@@ -176,7 +176,7 @@ class TestRules:
             made = await engine.create(role="background", works_for=await engine.create(), policy=policy)
             turn = await made.send("Look")
 
-        assert (made.policy.on_failure, made.policy.parallel, made.policy.text) == ("reply", 2, "reply")
+        assert (made.policy.on_failure, made.policy.parallel, made.policy.text) == ("reply", 2, "auto")
         assert (turn.deliveries, turn.silent) == ((), True)
 
     async def test_it_needs_no_tool_to_speak(self) -> None:
