@@ -5,6 +5,7 @@ Only a voice uses the result: neither what is stored nor what is shown changes.
 
 from __future__ import annotations
 
+from ...states.values.mail import escape_tags
 from .port import Llm, ModelRequest, name_of
 
 INSTRUCTION = """\
@@ -27,7 +28,7 @@ class Rewording:
     async def __call__(self, text: str, conversation_id: str = "") -> str:
         """The text of this conversation as it is to be spoken; empty if the model wrote nothing or was cut off. Raises
         what the model raises."""
-        message = {"role": "user", "content": INSTRUCTION.format(text=text)}
+        message = {"role": "user", "content": INSTRUCTION.format(text=escape_tags(text))}
         request = ModelRequest(
             model=name_of(self._model), messages=(message,), purpose="reword", conversation_id=conversation_id
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from ...states.values.mail import escape_tags
 from ...states.values.messages import Usage
 from ..calendar_names import DAYS
 from ..clock import Clock
@@ -57,5 +58,5 @@ class Enrichment:
 def _messages(text: str, now: datetime) -> tuple[dict[str, Any], ...]:
     now = now.astimezone(UTC)
     instruction = INSTRUCTION.format(now=f"{DAYS[now.weekday()]}, {now:%Y-%m-%dT%H:%M}Z")
-    message = cut_middle(text, MAX_BYTES_OF_MESSAGE)
+    message = escape_tags(cut_middle(text, MAX_BYTES_OF_MESSAGE))
     return ({"role": "system", "content": instruction}, {"role": "user", "content": message})

@@ -1,13 +1,19 @@
 """How a message from another agent is written for a model, and read back.
 
 A model must be able to tell its user's messages from those of other agents. The text stands between tags and is
-escaped, so that nothing in it can end the tag or imitate one. A tag that a user types or a tool returns is ordinary
-text: in a request its first character is escaped, so that only messages of agents stand between tags.
+escaped, so that nothing in it can end the tag or imitate one. A tag anywhere else is ordinary text, whoever wrote it: a
+user, a tool, a document, the model itself. `escape_tags` escapes its first character. Whatever enters a request and is
+neither a word of the machine nor the application's system prompt passes through it, so only messages of agents stand
+between tags.
+
+A model reads more as a tag than a parser does. So what follows a `<`, or a character that looks like one, is compared
+as a reader sees it: in any case and width, without marks, invisible characters and separators.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape, unescape
@@ -19,7 +25,27 @@ _ENVELOPE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">(
 UNKNOWN_ORIGIN = "unknown"
 """The origin that a model reads of a message whose own one is blank."""
 
-_TAG = re.compile(r"<(?=[\s/]*(?:message_for_user|system_message)\b)", re.IGNORECASE)
+_NAMES = ("messageforuser", "systemmessage")
+"""The names of the tags, by their letters."""
+
+_OPENING = re.compile(
+    "(?:[<\uff1c\ufe64\u2039\u2329\u3008\u27e8\u02c2\u276e\u2770\u1438\u226a\u00ab]|\\\\u003[cC])"
+    "(?=[^A-Za-z0-9<]*(?:[mMsS]|[^\x00-\x7f]|\\Z))"
+)
+"""A `<`, what looks like one, or how JSON may write it, where the letters behind it may be those of a tag."""
+
+_LETTER = re.compile("(?:(?![<>])[\\W_\u115f\u1160\u3164\uffa0])*([^\\W_\u115f\u1160\u3164\uffa0])")
+"""The next letter or digit before a bracket, behind whatever a reader does not see, such as the fillers of Hangul, or
+takes for a separator."""
+
+_REST = re.compile("(?:(?![<>])[\\W_\u115f\u1160\u3164\uffa0])*\\Z")
+"""The end of a text, without a bracket in front of it."""
+
+_CONTINUED = re.compile(r"\w")
+"""What makes a longer word of the name in front of it."""
+
+_LOOKALIKES = str.maketrans("аеорсуѕіјһԁԛԝмгеցսοε\u0261\u0131", "aeopcysijhdqwmregu" + "oe" + "gi")
+"""Letters of other scripts that look like those of the names."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +94,77 @@ def read_agent_text(written: str) -> AgentText | None:
     return read if is_whole and _WRITERS[audience](read.text, read.origin) == written else None
 
 
+def escape_tags(text: str) -> str:
+    """The text with each tag of an agent's message escaped, and everything else as it is. What was escaped before stays
+    as it is, too. `Pure.`"""
+    return _OPENING.sub(_escape_opening, text)
+
+
 def imitates_mail(message: Message) -> bool:
-    """Whether a user or a tool has written a tag of an agent's message. `Pure.`"""
-    return message.role in ("user", "tool") and message.audience is None and _TAG.search(message.text) is not None
+    """Whether a message that is not another agent's holds a tag of such a message. `Pure.`"""
+    return message.audience is None and escaped_message(message) is not message
+
+
+def escaped_message(message: Message) -> Message:
+    """The message with all tags in its text, its parts and the arguments of its calls escaped; itself if there are
+    none. `Pure.`"""
+    changes: dict[str, object] = {}
+    if (text := escape_tags(message.text)) != message.text:
+        changes["text"] = text
+    if (
+        message.parts
+        and (parts := tuple(escape_tags(part) if isinstance(part, str) else part for part in message.parts))
+        != message.parts
+    ):
+        changes["parts"] = parts
+    if message.tool_calls and any(escape_tags(call.raw_arguments) != call.raw_arguments for call in message.tool_calls):
+        changes["tool_calls"] = tuple(
+            call.replace(raw_arguments=escape_tags(call.raw_arguments)) for call in message.tool_calls
+        )
+    return message.replace(**changes) if changes else message
 
 
 def text_for_model(message: Message) -> str:
-    """The text of a message as a model reads it. That of another agent stands between tags; in that of a user or a
-    tool such tags are escaped. `Pure.`"""
+    """The text of a message as a model reads it. That of another agent stands between tags; in any other such tags are
+    escaped. `Pure.`"""
     if message.audience is None:
-        return _TAG.sub("&lt;", message.text) if imitates_mail(message) else message.text
+        return escape_tags(message.text)
     origin = message.origin if message.origin.strip() else UNKNOWN_ORIGIN
     return _WRITERS[message.audience](message.text, origin)
 
 
+def _escape_opening(opening: re.Match[str]) -> str:
+    """The entity of the character that opens a tag, or that character if no tag follows."""
+    found = opening[0]
+    if not _names_a_tag(opening.string, opening.end()):
+        return found
+    return "&lt;" if found == "<" else f"&#{ord(found[0])};{found[1:]}"
+
+
+def _names_a_tag(text: str, start: int) -> bool:
+    """Whether a reader sees the name of a tag from here on, or its beginning at the end of the text. Stops at the first
+    letter that belongs to none."""
+    letters, place = "", start
+    while letters not in _NAMES:
+        letter = _LETTER.match(text, place)
+        if letter is None:  # in a request, another text may stand behind this one
+            return _REST.match(text, place) is not None
+        letters, place = letters + _as_seen(letter[1]), letter.end()
+        if not any(name.startswith(letters) for name in _NAMES):
+            return False
+    return _CONTINUED.match(text, place) is None
+
+
+def _as_seen(character: str) -> str:
+    """The letters and digits that a reader sees in a character, in one case and without marks."""
+    if character.isascii():
+        return character.lower()
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", character).casefold())
+    return "".join(filter(str.isalnum, plain.translate(_LOOKALIKES)))
+
+
 def _escaped(text: str) -> str:
-    return escape(text, quote=True)
+    return escape_tags(escape(text, quote=True))
 
 
 _WRITERS: Mapping[Audience, Callable[[str, str], str]] = {

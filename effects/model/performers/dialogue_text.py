@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ....states.openai_format.writing import legal_name
 from ....states.policy.texts import Texts
-from ....states.values.mail import text_for_model
+from ....states.values.mail import escape_tags, text_for_model
 from ....states.values.messages import Message
 from ...passages import NOTE_SIZE, cut_middle, titled
 
@@ -26,6 +26,7 @@ def write_dialogue(messages: Sequence[Message], kept: Sequence[Message], summary
     Messages that are also in `kept` remain in the request beside the new summary, and are marked. The earlier summary
     takes at most a third of the limit. A limit below a few thousand bytes leaves little to read. `Pure.`
     """
+    summary = escape_tags(summary)
     preface = (
         [cut_middle(titled("What was said before, already condensed", summary), limit // 3)] if summary.strip() else []
     )
@@ -66,7 +67,7 @@ def _text(message: Message, texts: Texts) -> str:
     images = [f"[shows {len(message.images)} {'images' if len(message.images) > 1 else 'image'}]"] * bool(
         message.images
     )
-    calls = [f"[calls {legal_name(call.name)} with {call.raw_arguments}]" for call in message.tool_calls]
+    calls = [f"[calls {legal_name(call.name)} with {escape_tags(call.raw_arguments)}]" for call in message.tool_calls]
     notes = [texts.undelivered] if message.undelivered else []
     return "\n".join(part for part in (text_for_model(message), *images, *calls, *notes) if part.strip())
 

@@ -16,6 +16,7 @@ from ....states.events import EffectFailed, ProfileSelected, RecentText
 from ....states.policy.policy import Policy, Profile
 from ....states.projections.recent_dialogue import user_text
 from ....states.projections.transcript import Transcript
+from ....states.values.mail import escape_tags
 from ....states.values.messages import Message
 from ...clock import Clock
 from ...context import EffectContext
@@ -120,9 +121,10 @@ def _messages(
     most = min(MAX_CHARACTERS_OF_DESCRIPTION, MAX_CHARACTERS_OF_DESCRIPTIONS // len(policy.profiles))
     profiles = "\n".join(f"- {_shown(profile.name)}: {_described(profile, most)}" for profile in policy.profiles)
     dialogue = write_dialogue(earlier, (), "", MAX_BYTES_OF_DIALOGUE, policy.texts) if earlier else ""
-    system = INSTRUCTION.format(profiles=profiles, dialogue=EARLIER.format(dialogue=dialogue) if dialogue else "")
+    before = EARLIER.format(dialogue=dialogue) if dialogue else ""
+    system = INSTRUCTION.format(profiles=escape_tags(profiles), dialogue=before)
     text = user_text(transcript.messages, transcript.first_try(turn))
-    user = cut_middle(text.strip(), MAX_BYTES_OF_MESSAGE) or NO_TEXT
+    user = escape_tags(cut_middle(text.strip(), MAX_BYTES_OF_MESSAGE)) or NO_TEXT
     return {"role": "system", "content": system}, {"role": "user", "content": user}
 
 

@@ -17,6 +17,7 @@ from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.replies.reply_text import text_of_reply
+from ....states.values.mail import escape_tags
 from ...clock import Clock
 from ...context import EffectContext
 from ...passages import cut_middle, titled
@@ -124,9 +125,9 @@ def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, 
     room = limit - len(check.instruction.encode())
     received = "\n\n".join(_received(effect, context.policy, transcript)) or NOTHING
     parts = {
-        "asked": cut_middle(titled(check.asked, _asked(context.turn, transcript)), room // 6),
-        "received": cut_middle(titled(check.received, received), room // 4),
-        "claimed": cut_middle(titled(CLAIMED, transcript.words(effect.claim)), room // 12),
+        "asked": cut_middle(titled(check.asked, escape_tags(_asked(context.turn, transcript))), room // 6),
+        "received": cut_middle(titled(check.received, escape_tags(received)), room // 4),
+        "claimed": cut_middle(titled(CLAIMED, escape_tags(transcript.words(effect.claim))), room // 12),
     }
     room -= sum(len(part.encode()) for part in parts.values())
     earlier = "" if transcript.condensed is None else transcript.condensed.summary

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from ....states.context import Context
 from ....states.policy.policy import Profile
+from ....states.values.mail import escape_tags
 from ....states.values.revision import AGENTS
 from .explained_tools import ExplainedTools
 
@@ -33,7 +34,7 @@ def write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail:
         yield texts.user_message_guidance.replace("{tool}", tools.message_user)
     if tools.message_agent and describes:
         yield texts.agent_message_guidance.replace("{tool}", tools.message_agent)
-    listed = _list_profiles(context.policy.profiles)
+    listed = escape_tags(_list_profiles(context.policy.profiles))
     for tool, guidance in ((tools.transfer, texts.transfer_guidance), (tools.spawn, texts.spawn_guidance)):
         if tool and listed:
             yield guidance.replace("{tool}", tool).replace("{profiles}", listed)

@@ -18,7 +18,7 @@ from ....states.policy.policy import Recent
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.acts import Audience
-from ....states.values.mail import text_for_model
+from ....states.values.mail import escape_tags, text_for_model
 from ....states.values.messages import Heard, Joined, Made, Message
 from ....states.values.revision import KNOWS_WHO_SPEAKS
 from .explained_tools import CLAIM_PLACEHOLDER, NO_EXPLAINED_TOOLS, RESPOND_PLACEHOLDER, ExplainedTools
@@ -91,7 +91,7 @@ def _history(
         worded = (message.replace(text=text_for_model(message)) for message in recent)
         return [*worded, *of_turn(transcript.messages, transcript.first_try(turn))]
     if transcript.condensed is not None:
-        summary = Message(role="user", text=f"{SUMMARY_TITLE}\n{transcript.condensed.summary}")
+        summary = Message(role="user", text=f"{SUMMARY_TITLE}\n{escape_tags(transcript.condensed.summary)}")
         return [summary, *transcript.current]
     return transcript.messages
 

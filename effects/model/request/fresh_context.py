@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ....states.openai_format.writing import WireMessage
+from ....states.values.mail import escape_tags
 from ...calendar_names import DAYS, MONTHS
 from ..port import ModelRequest
 from .message_order import arrange_behind, parts_of
@@ -28,7 +29,7 @@ def write_fresh_context(at: datetime, location: str) -> str:
     """The note with this time and this location, one line of text. `Pure.`"""
     moment = at.astimezone(UTC)
     day = f"{DAYS[moment.weekday()]}, {MONTHS[moment.month - 1]} {moment.day}, {moment.year}"
-    return f"{CONTEXT_TITLE}\n• Time: {day} at {moment:%H:%M} UTC\n• Location: {location}"
+    return f"{CONTEXT_TITLE}\n• Time: {day} at {moment:%H:%M} UTC\n• Location: {escape_tags(location)}"
 
 
 def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:

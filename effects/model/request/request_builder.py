@@ -14,6 +14,7 @@ from typing import Any
 from ....states.effects import RequestLlm
 from ....states.openai_format.writing import WireMessage, legal_name
 from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
+from ....states.values.mail import escape_tags
 from ....states.values.messages import Message
 from ..port import ModelRequest
 from .request_digest import canonical_json
@@ -47,6 +48,9 @@ class OfferedTools:
 
     def __init__(self, definitions: Sequence[WireMessage]) -> None:
         self.definitions = tuple(map(_with_legal_name, definitions))
+        written = canonical_json(self.definitions)
+        if escape_tags(written) != written:
+            self.definitions = tuple(map(_escaped, self.definitions))
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
         self.listed = list_tools(self.definitions)
 
@@ -76,6 +80,19 @@ def write_system(system: str) -> tuple[WireMessage, ...]:
 
 def _with_legal_name(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": {**tool["function"], "name": legal_name(tool["function"]["name"])}}
+
+
+def _escaped(value: Any) -> Any:
+    """JSON with the tags of agents' messages escaped in all its texts: the server of a tool wrote them."""
+    match value:
+        case str():
+            return escape_tags(value)
+        case dict():
+            return {name: _escaped(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_escaped(each) for each in value]
+        case _:
+            return value
 
 
 def _removed_tool(name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ....states.context import Context
 from ....states.policy.policy import Profile
 from ....states.policy.texts import Texts
 from ....states.replies.delivery_rules import TextRule, text_rule
+from ....states.values.mail import escape_tags
 from ....states.values.revision import KNOWS_WHO_SPEAKS
 from .agent_guidance import write_agent_guidance
 from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
@@ -63,11 +64,12 @@ def write_system_message(source: SystemSource) -> str:
     In this order: the general instructions, those of the profile, that messages were spoken, how to reach the user by
     the tools for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
     are offered. Empty parts are left out, and so is each part that no rule asks for. A plain request has only the
-    instructions, the general ones and those of the profile. `Pure.`
+    instructions, the general ones and those of the profile. Only the general instructions and the texts of the policy
+    stand there as they are; in everything else the tags of agents' messages are escaped. `Pure.`
     """
     policy, recalled = source.context.policy, source.recalled
     profiles = [profile for profile in policy.profiles if profile.name == source.profile]
-    parts = [source.context.system, *(profile.prompt for profile in profiles)]
+    parts = [source.context.system, *(escape_tags(profile.prompt) for profile in profiles)]
     if not source.plain:
         parts += _explanations(source, profiles)
         parts += (_titled(MEMORY_TITLE, recalled.conversations), _titled(DOCUMENTS_TITLE, recalled.documents))
@@ -113,9 +115,9 @@ def _fate_of_text(tools: ExplainedTools, context: Context) -> str:
 
 def _tools(texts: Texts, listed_tools: str) -> Iterator[str]:
     if listed_tools:
-        yield f"{TOOLS_TITLE}\n{listed_tools}"
+        yield f"{TOOLS_TITLE}\n{escape_tags(listed_tools)}"
         yield texts.tools_guidance
 
 
 def _titled(title: str, text: str) -> str:
-    return f"{title}\n{text}" if text.strip() else ""
+    return f"{title}\n{escape_tags(text)}" if text.strip() else ""

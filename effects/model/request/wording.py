@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....states.values.mail import text_for_model
+from ....states.values.mail import escaped_message, text_for_model
 from ....states.values.messages import Message
 
 
@@ -23,7 +23,7 @@ class Wording:
         """The message in the words that a model reads. `Pure.`"""
         if not message.seq:
             return message
-        text = text_for_model(message)
+        read = escaped_message(message) if message.audience is None else message.replace(text=text_for_model(message))
         if message.undelivered:
-            text = f"{text}\n\n{self.undelivered}".strip()
-        return message if text == message.text else message.replace(text=text)
+            read = read.replace(text=f"{read.text}\n\n{self.undelivered}".strip())
+        return read
