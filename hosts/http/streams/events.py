@@ -43,15 +43,21 @@ def end_event(reason: EndReason) -> bytes:
 
 
 def data_line(data: Any) -> bytes:
-    """Return JSON as the line `data` of an event, for the streams of all protocols, whatever it holds. `Pure.`
-
-    JSON escapes line breaks; it need not escape the three characters that many programs split lines at as well. What
-    JSON cannot hold is replaced: half a character (a lone surrogate) and, by null, a number that is not finite.
-    """
+    """Return JSON as the line `data` of an event, for the streams of all protocols, whatever it holds. A number that is
+    not finite, which JSON does not have, becomes null. `Pure.`"""
     try:
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         text = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"))
+    return text_line(text)
+
+
+def text_line(text: str) -> bytes:
+    """Return what is JSON already as the line `data` of an event. `Pure.`
+
+    JSON escapes line breaks; it need not escape the three characters that many programs split lines at as well. Half a
+    character (a lone surrogate) is replaced.
+    """
     return f"data: {encodable(text)}\n".translate(_LINE_BREAKS).encode()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +17,9 @@ from .....engine.engine import Engine
 from .....states.values.nesting import DEEPEST, is_nested_deeper
 from ...dependencies import Caller
 from ...problems import HttpError
+from ...security.limits import HttpLimits
+from ...streams.events import text_line
+from ...streams.sse import EventStream
 from .handler import CALLER, TurnTasks
 
 
@@ -30,11 +36,18 @@ class _CallsOf(DefaultServerCallContextBuilder):
         return context
 
 
-async def answered(request: Request, engine: Engine, caller: Caller) -> Response:
-    """Return the answer to a call. Raises `HttpError`."""
+async def answered(request: Request, engine: Engine, caller: Caller, limits: HttpLimits) -> Response:
+    """Return the answer to a call. Raises `HttpError`. A stream is written as those of all protocols are."""
     await _check(request)
     answer: Response = await JsonRpcDispatcher(TurnTasks(engine), _CallsOf(caller)).handle_requests(request)
-    return answer
+    return EventStream(_events(answer.body_iterator), limits) if isinstance(answer, EventSourceResponse) else answer
+
+
+async def _events(events: AsyncIterable[Any]) -> AsyncIterator[bytes]:
+    """Yield the events of the library, each of which has its data as JSON, and perhaps a name."""
+    async for event in events:
+        name = f"event: {event['event']}\n" if "event" in event else ""
+        yield name.encode() + text_line(event["data"]) + b"\n"
 
 
 async def _check(request: Request) -> None:

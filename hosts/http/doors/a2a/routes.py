@@ -29,8 +29,8 @@ async def show_agent_card(request: Request, host: CurrentHost) -> Response:
 
 
 @router.post("/a2a")
-async def call_agent(request: Request, engine: CurrentEngine, caller: CurrentCaller) -> Response:
+async def call_agent(request: Request, engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost) -> Response:
     """Carry out a request in JSON-RPC."""
     from .calls import answered
 
-    return await answered(request, engine, caller)
+    return await answered(request, engine, caller, host.limits)

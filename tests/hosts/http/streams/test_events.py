@@ -143,9 +143,8 @@ class TestEveryStream:
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
         headers = {"a2a-version": "1.0"}
         with server.client() as client, client.stream("POST", "/a2a", json=body, headers=headers) as response:
-            received = response.read()
+            events = [event["result"] for event in read(response)]
 
-        events = [json.loads(line[6:])["result"] for line in received.splitlines() if line.startswith(b"data: ")]
         pieces = [one["artifactUpdate"]["artifact"]["parts"][0]["text"] for one in events if "artifactUpdate" in one]
         assert "".join(pieces).endswith("".join(map(MENDED.__getitem__, HOSTILE)))
         assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
