@@ -110,7 +110,9 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
 
         return await replay_conversation(self._host.store, self.id)
 
-    async def fork(self, at: int | None = None, *, request_id: str | None = None) -> Conversation:
+    async def fork(
+        self, at: int | None = None, *, keeps_rules: bool = False, request_id: str | None = None
+    ) -> Conversation:
         """Return a new conversation that begins as a copy of this one up to the step `at`; None stands for the newest
         step, without a turn that is under way.
 
@@ -122,6 +124,9 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
         its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
 
+        The copy has the policy, the tools, the profile and the metadata of that step; with `keeps_rules` those of this
+        conversation now, so that a user who copies it does not go back behind what its application has changed.
+
         With a `request_id` the copy is made once: a call that is repeated, because no answer came, returns it as it is
         by now. If it was made up to another step, `Refused` with `event_id_reused` is raised.
         """
@@ -131,8 +136,9 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         store, now = self._host.store, self._host.now()
         if request_id is None:
             copy_id = new_id()
-            await fork(store, self.id, copy_id, at, now)
+            await fork(store, self.id, copy_id, at, now, keeps_rules=keeps_rules)
         else:
-            copy_id = await fork_once(store, self.id, checked_request_id(request_id), at, now)
+            made_once = checked_request_id(request_id)
+            copy_id = await fork_once(store, self.id, made_once, at, now, keeps_rules=keeps_rules)
         self._host.note_copy()
         return await self._get(copy_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from .doors.agui import routes as agui_door
 from .doors.openai import routes as openai_door
 from .doors.openai.conversations import delete_abandoned
 from .doors.openai.error_shape import OpenAiErrors
+from .permissions import permissions_of
 from .problems import install_problems, problems
 from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
 from .routes.methods import HeadAnswers, name_methods
@@ -44,6 +45,7 @@ def create_app(
     *,
     token: str | None = None,
     owner: FindOwner | None = None,
+    allow: Collection[str] = (),
     hosts: Sequence[str] | None = None,
     origins: Sequence[str] = (),
     login_url: str | None = None,
@@ -61,11 +63,17 @@ def create_app(
     others is then not found. To a caller whom `owner` does not know, the page says that the application must know who
     they are, and leads to `login_url`, if there is one: an address of `http` or `https`, or a path.
 
+    A user may talk in conversations of their own, but not lift or read the rules that the application gives them: its
+    policy, its system prompt, its tools, its metadata, and approvals that a tool leaves to the operator. `allow` opens
+    that by names (`PERMISSIONS` in `permissions.py`): `allow={"preset", "log"}`. Without `owner` everything is allowed.
+
     `hosts` are the names under which the server may be addressed, and `origins` the origins of other sites whose pages
     may call it. `page` says whether the page for browsers is served. `limits` bound what one client may use.
 
-    Raises `ConfigurationError` for a token, an origin or a `login_url` that cannot be used.
+    Raises `ConfigurationError` for a token, an origin or a `login_url` that cannot be used, and for a permission that
+    there is not.
     """
+    allowed = permissions_of(allow)
     check_login_url(login_url)
     limits = HttpLimits() if limits is None else limits
     wrong_tokens = WrongTokens(limits.wrong_tokens)
@@ -85,7 +93,7 @@ def create_app(
         ),
     )
     app.openapi_version = "3.1.0"  # the newest that most generators of clients read
-    app.state.host = HostState(engine, owner, token, limits, wrong_tokens, login_url)
+    app.state.host = HostState(engine, owner, token, limits, wrong_tokens, login_url, allowed)
     install_problems(app)
     name_methods(app)
     known = [Depends(current_caller)]

@@ -6,8 +6,9 @@ message that waited began the next one in the same step, there is no rest betwee
 if that message and all behind it had been withdrawn. Anywhere else within a turn it cannot end.
 
 Deliveries that are not acknowledged are not copied, so nothing is said to a user twice. A copy wakes up by no schedule,
-so nothing is done twice either. What that takes are steps of its own; the steps before them and their chain are those
-of the original, byte for byte, so a replay of the copy has the same result as a replay of the original.
+so nothing is done twice either. It may have the rules that the original has now. What that takes are steps of its own;
+the steps before them and their chain are those of the original, byte for byte, so a replay of the copy has the same
+result as a replay of the original.
 """
 
 from __future__ import annotations
@@ -20,16 +21,24 @@ from datetime import datetime
 from hashlib import blake2b
 from uuid import UUID
 
-from ...states.context import Context
+from ...states.context import CHANGES_CONTEXT, Context
 from ...states.errors import CannotForkThere, InvalidInput, Refused, StoreError, UnknownConversation
-from ...states.events import Event, MessageWithdrawn, ScheduleChanged
+from ...states.events import (
+    DetailsChanged,
+    Event,
+    MessageWithdrawn,
+    PolicyChanged,
+    ProfileTransferred,
+    ScheduleChanged,
+    ToolsChanged,
+)
 from ...states.machine import transition
 from ...states.state import Busy
 from ...states.states import Failed, Idle, State
 from ...states.step import Step
 from ..errors import Damaged, StoreConflict
 from ..ports import Store
-from ..records.codec import decode_event, encode, head_row, to_microseconds
+from ..records.codec import decode_event, decode_state, encode, head_row, to_microseconds
 from ..records.conversation_record import ConversationRecord
 from ..records.details import is_of_host
 from ..records.origin import Origin
@@ -51,9 +60,18 @@ class ForkPoint:
     withdrawn: tuple[str, ...] = ()
 
 
-async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, now: datetime) -> ForkPoint:
+async def fork(
+    store: Store,
+    conversation_id: str,
+    new_id: str,
+    at: int | None,
+    now: datetime,
+    *,
+    keeps_rules: bool = False,
+) -> ForkPoint:
     """Copy a conversation under the id `new_id`, up to the step `at`; without `at`, up to the last step that a copy can
-    end with, so that a turn under way is left out.
+    end with, so that a turn under way is left out. With `keeps_rules` the copy has the policy, the tools, the profile
+    and the metadata that the original has now.
 
     The original is not changed, and may be busy meanwhile. Raises `UnknownConversation`; `InvalidInput` if there is no
     such step, for a conversation that a host made for itself, and as `CannotForkThere` if a copy would lose something
@@ -65,11 +83,14 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
     cut = await asyncio.to_thread(find_cut, original.steps, at)
     if is_of_host(original.steps[0]):
         raise InvalidInput("The conversation cannot be forked: a host made it for itself and removes it.")
-    await store.copy(conversation_id, cut.copy_of(original, new_id, now))
+    rules = await asyncio.to_thread(_Rules.of, original) if keeps_rules else None
+    await store.copy(conversation_id, cut.copy_of(original, new_id, now, rules))
     return ForkPoint(cut.seq, cut.state, cut.withdrawn)
 
 
-async def fork_once(store: Store, conversation_id: str, request_id: str, at: int | None, now: datetime) -> str:
+async def fork_once(
+    store: Store, conversation_id: str, request_id: str, at: int | None, now: datetime, *, keeps_rules: bool = False
+) -> str:
     """Copy a conversation like `fork`, once under this id of a request, and return the id of the copy, which follows
     from it: a request that is sent again finds the copy that it has made, also after a restart.
 
@@ -81,7 +102,7 @@ async def fork_once(store: Store, conversation_id: str, request_id: str, at: int
     origin = await _known_origin(store, copy_id)
     if origin is None:
         try:
-            await fork(store, conversation_id, copy_id, at, now)
+            await fork(store, conversation_id, copy_id, at, now, keeps_rules=keeps_rules)
             return copy_id
         except StoreConflict:  # the same request was carried out meanwhile
             origin = await _known_origin(store, copy_id)
@@ -141,11 +162,13 @@ class Cut:
         """The ids of the messages that waited and that a copy leaves out."""
         return tuple(event.message_id for event, _ in self.own if isinstance(event, MessageWithdrawn))
 
-    def copy_of(self, original: ConversationRecord, new_id: str, now: datetime) -> ConversationRecord:
-        """Return a copy of the record up to this cut. `Pure.`"""
+    def copy_of(
+        self, original: ConversationRecord, new_id: str, now: datetime, rules: _Rules | None = None
+    ) -> ConversationRecord:
+        """Return a copy of the record up to this cut, with these rules if they are given. `Pure.`"""
         shared = original.steps[: self.shared]
         steps, head = list(shared), head_row(self.state, self.state.to_json(), shared[-1])
-        for event, step in (*self.own, *self._without_schedule(original.id, now)):
+        for event, step in (*self.own, *self._changes(original.id, now, rules)):
             row, head = encode(event, step, steps[-1].chain)
             steps.append(row)
         return original._replace(
@@ -160,10 +183,55 @@ class Cut:
             origin_checksum=None,
         )
 
-    def _without_schedule(self, conversation_id: str, now: datetime) -> Iterator[tuple[Event, Step]]:
-        if self.state.book.wake is not None:
-            event = ScheduleChanged(event_id=f"forked-{conversation_id}", at=now)
-            yield event, transition(self.state, event, self.context)
+    def _changes(self, conversation_id: str, now: datetime, rules: _Rules | None) -> Iterator[tuple[Event, Step]]:
+        """Yield the steps that a copy has more: it has no schedule, and the rules that are given."""
+        state, context, name = self.state, self.context, f"forked-{conversation_id}"
+        schedule = [ScheduleChanged(event_id=name, at=now)] if state.book.wake is not None else []
+        for event in (*schedule, *(() if rules is None else rules.changes(state, context, name, now))):
+            step = transition(state, event, context)
+            state, context = step.state, context.after(event)
+            yield event, step
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """The rules of a conversation: what holds in its next turn."""
+
+    context: Context
+    tools: tuple[str, ...] | None
+    profile: str
+
+    @classmethod
+    def of(cls, record: ConversationRecord) -> _Rules:
+        """Return the rules of a conversation as it is now. `Pure.` Raises `Damaged`."""
+        context = Context()
+        for row in record.steps:
+            if row.type in _CHANGING:
+                context = context.after(decode_event(row))
+        book = decode_state(record.head).book
+        return cls(context, context.tools_in(book.turn + 1), book.profile)
+
+    def changes(self, state: State, context: Context, name: str, now: datetime) -> Iterator[Event]:
+        """Yield what gives these rules to a conversation in this state and context."""
+        following, new = state.book.turn + 1, self.context
+        if context.policy != new.policy:
+            yield PolicyChanged(
+                event_id=f"{name}-policy",
+                at=now,
+                policy=new.policy,
+                chose_models=new.chose_models,
+                chose_profiles=new.chose_profiles,
+            )
+        if context.tools_in(following) != self.tools:
+            yield ToolsChanged(event_id=f"{name}-tools", at=now, tools=self.tools, from_turn=following)
+        if context.metadata != new.metadata:
+            yield DetailsChanged(event_id=f"{name}-metadata", at=now, metadata=new.metadata)
+        if self.profile and self.profile != state.book.profile:
+            yield ProfileTransferred(event_id=f"{name}-profile", at=now, profile=self.profile)
+
+
+_CHANGING = frozenset(kind.model_fields["type"].default for kind in CHANGES_CONTEXT)
+"""The types of the events that change a context."""
 
 
 def find_cut(steps: tuple[EventRow, ...], at: int | None) -> Cut:

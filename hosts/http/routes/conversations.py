@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....states.errors import InvalidInput
 from ....states.policy.roles import Role
-from ..dependencies import Caller, ConversationId, CurrentCaller, CurrentEngine, TheConversation
+from ..dependencies import ConversationId, CurrentCaller, CurrentEngine, TheConversation
+from ..permissions import Caller
 from ..problems import problems
 from ..schemas.body import BODY_REFUSALS
 from ..schemas.conversations import (
@@ -23,7 +23,6 @@ from ..schemas.conversations import (
     NewConversation,
     ShownConversation,
 )
-from ..schemas.rules import PRESETS
 from .paths import CONVERSATION
 
 LARGEST_PAGE = 200
@@ -49,26 +48,25 @@ async def create_conversation(
     Sent again with the same `id` it returns the conversation as it is now, with the status 200; with the same `id` and
     anything else it is refused.
     """
-    if body.preset is not None and body.policy is not None:
-        raise InvalidInput("The rules are given either as a preset or as a policy.")
-    works_for = None if body.works_for is None else await caller.open(engine, body.works_for)
     known = None if body.id is None else await caller.find(engine, body.id)
     if known is not None:
         response.status_code = 200
-    conversation = await engine.create(
+    conversation = await caller.create(
+        engine,
         conversation_id=body.id and (caller.new_id(body.id) if known is None else known.id),
         role=body.role,
-        works_for=works_for,
-        policy=PRESETS[body.preset]() if body.preset is not None else body.policy,
+        works_for=body.works_for,
+        preset=body.preset,
+        policy=body.policy,
         system=body.system,
         model=body.model,
         tools=body.tools,
         messages=body.messages,
-        owner=caller.chosen_owner(body.owner),
+        owner=body.owner,
         title=body.title,
         metadata=body.metadata,
     )
-    return await ShownConversation.of(conversation, caller.shown)
+    return await ShownConversation.of(conversation, caller)
 
 
 @router.get("/conversations", operation_id="listConversations", responses=problems(404, 422))
@@ -111,7 +109,7 @@ async def _place_before(engine: Engine, caller: Caller, before: str) -> str:
 @router.get(CONVERSATION, operation_id="getConversation", responses=problems(404))
 async def get_conversation(conversation: TheConversation, caller: CurrentCaller) -> ShownConversation:
     """Return a conversation as it is now."""
-    return await ShownConversation.of(conversation, caller.shown)
+    return await ShownConversation.of(conversation, caller)
 
 
 @router.patch(CONVERSATION, operation_id="changeConversation", responses=problems(*BODY_REFUSALS, 404, 409))
@@ -123,15 +121,17 @@ async def change_conversation(body: Changes, conversation: TheConversation, call
         """Each change is a request of its own, under an id of its own."""
         return None if body.request_id is None else f"{body.request_id}/{field}"
 
-    if "profile" in given:
-        await conversation.transfer_to(body.profile, request_id=request_id("profile"))
-    if "tools" in given:
-        await conversation.set_tools(body.tools, request_id=request_id("tools"))
     if "metadata" in given:
-        await conversation.set_metadata(body.metadata, request_id=request_id("metadata"))
+        caller.require("metadata")  # before anything else is changed
+    if "profile" in given:
+        await caller.transfer_to(conversation, body.profile, request_id("profile"))
+    if "tools" in given:
+        await caller.set_tools(conversation, body.tools, request_id("tools"))
+    if "metadata" in given:
+        await caller.set_metadata(conversation, body.metadata, request_id("metadata"))
     if "title" in given:
         await conversation.set_title(body.title, request_id=request_id("title"))
-    return await ShownConversation.of(conversation, caller.shown)
+    return await ShownConversation.of(conversation, caller)
 
 
 @router.delete(CONVERSATION, status_code=204, operation_id="deleteConversation", responses=problems(404))
@@ -160,7 +160,7 @@ async def fork_conversation(
 ) -> Copy:
     """Copy a conversation up to a step. The conversation itself is not changed."""
     given = body or ForkPoint()
-    copy: Conversation = await conversation.fork(given.at, request_id=given.request_id)
+    copy: Conversation = await caller.fork(conversation, given.at, given.request_id)
     origin = await copy.origin()
     assert origin is not None, "a copy has an origin"
-    return Copy(conversation=await ShownConversation.of(copy, caller.shown), landed_on=origin.seq)
+    return Copy(conversation=await ShownConversation.of(copy, caller), landed_on=origin.seq)

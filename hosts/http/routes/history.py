@@ -19,14 +19,17 @@ router = APIRouter(tags=["history"], prefix=CONVERSATION, responses=problems(404
 async def get_transcript(conversation: TheConversation, caller: CurrentCaller) -> TranscriptAnswer:
     """Return what was said, oldest first, as a snapshot of the updates has it."""
     async with aclosing(conversation.updates()) as updates:
-        snapshot = await anext(updates)
+        snapshot = caller.seen(await anext(updates))
     return TranscriptAnswer(messages=caller.shown(snapshot.data["transcript"]))
 
 
 @router.get("/messages", operation_id="getMessages")
-async def get_messages(conversation: TheConversation) -> MessagesAnswer:
-    """Return what was said in OpenAI's chat format, with the system prompt. A new conversation can begin with it."""
-    return MessagesAnswer(messages=await conversation.messages())
+async def get_messages(conversation: TheConversation, caller: CurrentCaller) -> MessagesAnswer:
+    """Return what was said in OpenAI's chat format, with the system prompt. A new conversation can begin with it.
+
+    Messages of the system are left out for a user who may not read them.
+    """
+    return MessagesAnswer(messages=caller.readable(await conversation.messages()))
 
 
 @router.get("/turns", operation_id="listTurns")

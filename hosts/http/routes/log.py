@@ -26,6 +26,7 @@ async def get_log(
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 200,
 ) -> LogPage:
     """Return the steps that follow the step `after`, in order."""
+    caller.require("log")
     steps = await conversation.steps(after, limit)
     following = steps[-1].seq if len(steps) == limit else None
     return LogPage(steps=[caller.shown(step.data) for step in steps], next=following)
@@ -33,20 +34,23 @@ async def get_log(
 
 @router.get("/log/{seq}/request", operation_id="getModelRequest", responses=problems(422))
 async def get_model_request(
-    conversation: TheConversation, seq: Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
+    conversation: TheConversation, caller: CurrentCaller, seq: Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
 ) -> AskedModelRequest:
     """Return the request that the step sent to a model. A step whose `requests` are empty sent none: 422."""
+    caller.require("requests")
     return AskedModelRequest.of(await conversation.model_request(seq))
 
 
 @router.get("/replay", operation_id="replayConversation")
 async def replay_conversation(conversation: TheConversation, caller: CurrentCaller) -> ReplayAnswer:
     """Replay the log, and compare every step with what was stored."""
+    caller.require("log")
     return ReplayAnswer.of(await conversation.replay(), caller.shown)
 
 
 @router.get("/outbox", operation_id="getOutbox")
 async def get_outbox(conversation: TheConversation, caller: CurrentCaller, engine: CurrentEngine) -> OutboxAnswer:
     """Return the deliveries that are not acknowledged, and the channels of the engine."""
+    caller.require("log")
     deliveries = [WaitingDelivery.of(one, caller.shown) for one in await conversation.outbox()]
     return OutboxAnswer(deliveries=deliveries, channels=list(engine.channel_names))

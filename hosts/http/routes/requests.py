@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from ....engine.conversation import Conversation
-from ..dependencies import TheConversation
+from ..dependencies import CurrentCaller, TheConversation
 from ..problems import problems
 from ..schemas.body import BODY_REFUSALS, Repeatable
 from ..schemas.requests import (
@@ -68,18 +68,18 @@ async def cancel_turn(conversation: TheConversation, body: CancelRequest | None 
 
 
 @router.post("/approve", operation_id="approveCall")
-async def approve_call(body: Approval, conversation: TheConversation) -> TurnAnswer:
+async def approve_call(body: Approval, conversation: TheConversation, caller: CurrentCaller) -> TurnAnswer:
     """Allow or deny the call that waits for approval. Arguments that its tool refuses leave it waiting."""
-    turn = await conversation.approve(
-        body.call_id, body.allowed, body.note, body.arguments, request_id=body.request_id, wait=False
+    turn = await caller.approve(
+        conversation, body.call_id, body.allowed, body.note, body.arguments, request_id=body.request_id
     )
     return TurnAnswer(turn=turn.data)
 
 
 @router.post("/resolve", operation_id="resolveCall")
-async def resolve_call(body: Verdict, conversation: TheConversation) -> TurnAnswer:
+async def resolve_call(body: Verdict, conversation: TheConversation, caller: CurrentCaller) -> TurnAnswer:
     """Say what became of a call that was running when the server stopped."""
-    turn = await conversation.resolve(body.call_id, body.verdict, request_id=body.request_id, wait=False)
+    turn = await caller.resolve(conversation, body.call_id, body.verdict, request_id=body.request_id)
     return TurnAnswer(turn=turn.data)
 
 

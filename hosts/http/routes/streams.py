@@ -45,7 +45,7 @@ async def follow_conversation(
     The event `end` is the last one, where it can still be sent; its `data` has the reason.
     """
     last_event_id = from_header or from_query or None  # a browser that reconnects repeats the query of the first time
-    return await update_stream(engine, conversation, last_event_id, host.limits, caller.shown)
+    return await update_stream(engine, conversation, last_event_id, host.limits, caller.shown, caller.seen)
 
 
 @router.get(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
@@ -17,6 +17,7 @@ from .states import StateJson
 
 if TYPE_CHECKING:
     from ....persistence.records.summary import Summary
+    from ..permissions import Caller
 
 Title = Annotated[str, Field(max_length=1000)]
 ChosenId = Annotated[
@@ -68,7 +69,8 @@ class ForkPoint(Repeatable):
 
 class ShownConversation(Answer):
     """A conversation as it is now. `title` is the one that was given, and `seq` the number of its newest step, which
-    came at the moment `updated_at`."""
+    came at the moment `updated_at`. `system` and `policy` are null for a user who may not read them; `text` is what
+    becomes of the texts of the model, as the policy says."""
 
     id: str
     title: str | None
@@ -77,19 +79,20 @@ class ShownConversation(Answer):
     role: Role
     parent: str | None
     works_for: str | None
-    system: str
+    system: str | None
     profile: str
     tools: list[str] | None
-    policy: Annotated[dict[str, Any], DescribedBy(Policy)]
+    policy: Annotated[dict[str, Any] | None, DescribedBy(Policy | None)]
+    text: Literal["reply", "fallback", "thought"]
     state: StateJson
     seq: int
     updated_at: AwareDatetime
 
     @classmethod
-    async def of(cls, conversation: Conversation, shown: Shown) -> Self:
+    async def of(cls, conversation: Conversation, caller: Caller) -> Self:
         """Return what a caller is shown of a conversation."""
-        view = await conversation.view()
-        tools = conversation.tools
+        view, shown = await conversation.view(), caller.shown
+        tools, reads_rules = conversation.tools, caller.may("log")
         return cls(
             id=shown(conversation.id),
             title=conversation.title,
@@ -98,10 +101,11 @@ class ShownConversation(Answer):
             role=conversation.role,
             parent=shown(conversation.parent),
             works_for=shown(conversation.works_for),
-            system=conversation.system,
+            system=conversation.system if reads_rules else None,
             profile=conversation.profile,
             tools=None if tools is None else list(tools),
-            policy=conversation.policy.model_dump(mode="json"),
+            policy=conversation.policy.model_dump(mode="json") if reads_rules else None,
+            text=conversation.policy.text,
             state=view.data,
             seq=conversation.state.book.seq,
             updated_at=await conversation.updated_at(),

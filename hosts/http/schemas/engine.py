@@ -33,6 +33,14 @@ class ModelsAnswer(Answer):
     models: list[str]
 
 
+class PermissionsAnswer(Answer):
+    """Whose conversations the caller sees, null for those of everybody, and the names of what the caller may do with
+    them."""
+
+    owner: str | None
+    permissions: list[str]
+
+
 class Health(Answer):
     """The server answers, and its engine is open."""
 

@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
+from ....engine.projections.updates.update import Update
 from ....engine.projections.updates.update_id import parse_id
 from ....states.errors import EngineClosed, InvalidInput, StoreError, UnknownConversation
 from ....states.states import Closed
@@ -42,19 +43,22 @@ async def update_stream(
     after: str | None,
     limits: HttpLimits,
     shown: Callable[[Any], Any] = lambda data: data,
+    seen: Callable[[Update], Update] = lambda update: update,
 ) -> Response:
     """Return the updates of a conversation as a response: first a snapshot, or with `after`, the id of an update, all
     updates since then. The last event is `end`, with a reason, where it can still be sent. Data is `shown` as the
-    caller may read it.
+    caller reads it, and of an update the caller sees what `seen` returns.
 
     Raises `InvalidInput` for an id that is malformed, or that no update has had yet, and `StoreError`.
     """
     updates = conversation.updates(after)
     if after is not None:
         await _check_known(engine, conversation, after)
-    return EventStream(
-        _events(updates, partial(update_event, shown=shown), lambda: _end_of(engine, conversation)), limits
-    )
+
+    def event_of(update: Update) -> bytes:
+        return update_event(seen(update), shown)
+
+    return EventStream(_events(updates, event_of, lambda: _end_of(engine, conversation)), limits)
 
 
 async def _check_known(engine: Engine, conversation: Conversation, after: str) -> None:

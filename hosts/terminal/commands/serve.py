@@ -10,6 +10,7 @@ from ....engine.engine import Engine
 from ....states.errors import ConfigurationError
 from ...http.app import create_app
 from ...http.demo.engine import demo_engine
+from ...http.permissions import PERMISSIONS
 from ...http.security.middleware import LOCAL_HOSTS
 from ...http.security.tokens import check_hard_to_guess
 from ...http.server.limits import ServerLimits
@@ -50,6 +51,7 @@ async def serve(settings: Settings, *, demo: bool) -> int:
                 engine,
                 token=settings.token or None,
                 owner=(lambda request: settings.owner) if settings.owner else None,
+                allow=PERMISSIONS,  # whoever has the token, or this machine, is no user of an application
                 hosts=_hosts(settings),
                 origins=settings.origins,
             )

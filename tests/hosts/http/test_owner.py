@@ -20,6 +20,7 @@ from turnwise import ConfigurationError, Engine
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.hosts.http import create_app, owned_id
 from turnwise.hosts.http.app import DOORS, ROUTERS
+from turnwise.hosts.http.permissions import PERMISSIONS
 from turnwise.hosts.page.files import page_routes
 from turnwise.testing import FunctionLlm, call, reply
 
@@ -39,7 +40,10 @@ BODIES: dict[str, Any] = {
 }
 """The bodies that operations on a conversation need."""
 
-OF_NOBODY = {"getMachine", "listModels", "listTools", "renderMarkdown", "openSession", "closeSession", "getHealth"}
+OF_NOBODY = {
+    *("getMachine", "listModels", "listTools", "listPermissions", "renderMarkdown"),
+    *("openSession", "closeSession", "getHealth"),
+}
 """Operations that show nothing of any conversation."""
 
 OF_ALL = {"createConversation", "listConversations", "followConversations"}
@@ -64,9 +68,11 @@ async def by_header(request: Request) -> str | None:
 
 @asynccontextmanager
 async def two_users() -> AsyncIterator[tuple[Engine, DocumentedClient, str]]:
-    """An engine, Bob's client, and the id of a conversation of Ann's that waits for an answer."""
+    """An engine, Bob's client, and the id of a conversation of Ann's that waits for an answer. Bob may do everything
+    with conversations of his own."""
     engine = obedient_engine()
-    async with engine, calling(create_app(engine, owner=by_header), headers={"x-user": "bob"}) as bob:
+    app = create_app(engine, owner=by_header, allow=PERMISSIONS)
+    async with engine, calling(app, headers={"x-user": "bob"}) as bob:
         anns = await Conversations(engine, owner="ann", title=SECRET).asking()
         yield engine, bob, anns.id
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from .....engine.engine import Engine
 from .....states.values.nesting import DEEPEST, is_nested_deeper
-from ...dependencies import Caller
+from ...permissions import Caller
 from ...problems import HttpError
 from ...security.limits import HttpLimits
 from ...streams.events import text_line

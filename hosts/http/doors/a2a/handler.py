@@ -34,8 +34,8 @@ from .....engine.engine import Engine
 from .....engine.projections.turn import RunningTurn, Turn
 from .....engine.projections.updates.stored import MessageUpdate
 from .....states.errors import InvalidInput, Refused, TurnwiseError, UnknownConversation
-from ...dependencies import Caller
-from ...problems import problem_of
+from ...permissions import Caller
+from ...problems import HttpError, problem_of
 from ..turns.acts import awaited_by
 from ..turns.choosing import earlier_request, stored
 from ..turns.opening import opened
@@ -64,7 +64,7 @@ def _as_protocol_errors() -> Iterator[None]:
         raise
     except UnknownConversation:
         raise TaskNotFoundError from None
-    except TurnwiseError as error:
+    except (TurnwiseError, HttpError) as error:
         problem = problem_of(error)
         fault: type[A2AError] = InternalError if problem.status >= 500 else InvalidParamsError
         if isinstance(error, Refused) and error.code in _TAKES_NOTHING:
@@ -201,7 +201,8 @@ class TurnTasks(RequestHandler):
         if awaited is None:
             raise UnsupportedOperationError("The task has ended, or waits for nothing.")
         payload = read.said.text if read.payload is None else read.payload
-        return await stored(ActTurn(conversation, message.message_id, act_of_payload(payload, awaited))), number
+        act = act_of_payload(payload, awaited)
+        return await stored(ActTurn(_caller(context), conversation, message.message_id, act)), number
 
     async def _named(self, given_id: str, context: ServerCallContext) -> tuple[Conversation, int]:
         named = turn_named(given_id)

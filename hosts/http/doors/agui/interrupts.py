@@ -16,6 +16,7 @@ from .....engine.conversation import Conversation
 from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.errors import InvalidInput
 from .....states.values.questions import UserQuestion
+from ...permissions import Caller
 from ..turns.acts import Act, Awaited, DecideCall, DeclineQuestions, awaited_by
 from ..turns.choosing import began_waiting, earlier_request, stored
 from ..turns.payloads import ApprovalPayload, VerdictPayload, act_of_payload
@@ -72,7 +73,7 @@ def _answer_schema(question: UserQuestion) -> dict[str, Any]:
 # --- resuming
 
 
-async def resumed_turn(conversation: Conversation, entries: list[ResumeEntry]) -> RequestedTurn:
+async def resumed_turn(caller: Caller, conversation: Conversation, entries: list[ResumeEntry]) -> RequestedTurn:
     """Hand the answer to an interrupt to its conversation, and return the turn that goes on. The same answer may come
     again. Raises `RunRefused` if this interrupt is not open, `InvalidInput` and `Refused`."""
     if len(entries) != 1:
@@ -83,7 +84,7 @@ async def resumed_turn(conversation: Conversation, entries: list[ResumeEntry]) -
     awaited = await _open(conversation, entry.interrupt_id) if earlier is None else earlier.awaited
     if awaited is None:
         raise RunRefused("unknown_interrupt", "This interrupt is not open: it was answered, or never raised.")
-    return await stored(ActTurn(conversation, request_id, _act(entry, awaited)))
+    return await stored(ActTurn(caller, conversation, request_id, _act(entry, awaited)))
 
 
 def _request_id(entry: ResumeEntry) -> str:

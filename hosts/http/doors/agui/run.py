@@ -26,8 +26,8 @@ from .....engine.conversation import Conversation
 from .....engine.engine import Engine
 from .....engine.projections.turn import CancelledTurn, FailedTurn, Turn, WaitsForApproval, WaitsForResolution
 from .....states.errors import TurnwiseError
-from ...dependencies import Caller
-from ...problems import http_problem, problem_of
+from ...permissions import Caller
+from ...problems import HttpError, http_problem, problem_of
 from ...streams.events import data_line
 from ..turns.choosing import stored
 from ..turns.opening import opened
@@ -62,8 +62,9 @@ async def _events(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncGe
                 yield event
     except RunRefused as refused:
         yield RunErrorEvent(message=refused.sentence, code=refused.code)
-    except TurnwiseError as error:
-        yield RunErrorEvent(message=error.sentence, code=problem_of(error).code)
+    except (TurnwiseError, HttpError) as error:
+        problem = problem_of(error)
+        yield RunErrorEvent(message=problem.detail, code=problem.code)
     except Exception:
         logger.exception("A run of an AG-UI client failed.")
         problem = http_problem("internal_error")
@@ -74,7 +75,7 @@ async def _requested(run: RunAgentInput, engine: Engine, caller: Caller) -> Requ
     """Hand the message, or the answer to an interrupt, to the conversation of the thread."""
     check_supported(run)
     if run.resume:
-        return await resumed_turn(await caller.open(engine, run.thread_id), run.resume)
+        return await resumed_turn(caller, await caller.open(engine, run.thread_id), run.resume)
     message_id, said = message_to_answer(run)
     conversation = await opened(engine, caller, run.thread_id, said, message_id, messages=history_before(run))
     return await stored(MessageTurn(conversation, message_id, said))

@@ -13,7 +13,7 @@ from .....states.errors import TurnwiseError
 from .....states.policy.model_settings import DEFAULT_SETTINGS
 from .....states.policy.policy import Profile
 from .....states.values.details import MARK
-from ...dependencies import Caller
+from ...permissions import Caller
 from ..turns.acts import awaited_by
 from ..turns.opening import opened
 from .messages import ReadMessages
@@ -66,7 +66,7 @@ async def stateless(
     if engine not in _tidied:
         await delete_abandoned(engine)
     marks = {**_STATELESS, "process": _PROCESS}
-    conversation = await engine.create(model=body.model, messages=read.history, owner=caller.owner, marks=marks)
+    conversation = await caller.create(engine, model=body.model, messages=read.history, marks=marks)
     stack.push_async_callback(_delete, engine, conversation.id)
     return conversation
 
@@ -86,7 +86,7 @@ async def _delete(engine: Engine, conversation_id: str) -> None:
         await engine.delete(conversation_id)
 
 
-async def apply_settings(conversation: Conversation, settings: dict[str, Any]) -> None:
+async def apply_settings(caller: Caller, conversation: Conversation, settings: dict[str, Any]) -> None:
     """Let the model of the conversation be asked with these parameters from the next turn on; a turn that waits for a
     person keeps its own. Raises `Refused` with `busy` during a turn if they differ from those that hold."""
     if not settings or awaited_by(conversation.state) is not None:
@@ -95,4 +95,4 @@ async def apply_settings(conversation: Conversation, settings: dict[str, Any]) -
     profiles = policy.profiles or (Profile(name=_PROFILE, settings=DEFAULT_SETTINGS),)
     changed = tuple(one.replace(settings=one.settings.replace(**settings)) for one in profiles)
     if changed != policy.profiles:
-        await conversation.set_policy(policy.replace(profiles=changed))
+        await caller.set_policy(conversation, policy.replace(profiles=changed))

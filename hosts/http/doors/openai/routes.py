@@ -16,7 +16,8 @@ from starlette.types import Receive, Scope, Send
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
 from .....engine.requests import LONGEST_ID
-from ...dependencies import Caller, CurrentCaller, CurrentEngine, CurrentHost
+from ...dependencies import CurrentCaller, CurrentEngine, CurrentHost
+from ...permissions import Caller
 from ...security.limits import HttpLimits
 from ...streams.sse import EventStream
 from ..turns.choosing import request_turn, stored
@@ -72,8 +73,8 @@ async def create_chat_completion(
     async with AsyncExitStack() as stack:
         message_id = (body.metadata.message_id if body.metadata else None) or idempotency_key
         conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
-        await apply_settings(conversation, body.settings)
-        requested = await _request(conversation, body, read, message_id if is_durable else None)
+        await apply_settings(caller, conversation, body.settings)
+        requested = await _request(caller, conversation, body, read, message_id if is_durable else None)
         shown_id = caller.shown_id(conversation.id) if is_durable else None
         asked = Asked(requested, body.model, int(engine.now().timestamp()), shown_id)
         if body.stream:
@@ -124,11 +125,11 @@ async def _conversation(
 
 
 async def _request(
-    conversation: Conversation, body: CompletionBody, read: ReadMessages, message_id: str | None
+    caller: Caller, conversation: Conversation, body: CompletionBody, read: ReadMessages, message_id: str | None
 ) -> RequestedTurn:
     if body.turnwise is None:
-        return await request_turn(conversation, read.said, message_id, read.shown)
-    return await stored(ActTurn(conversation, message_id or str(uuid.uuid4()), body.turnwise.act))
+        return await request_turn(caller, conversation, read.said, message_id, read.shown)
+    return await stored(ActTurn(caller, conversation, message_id or str(uuid.uuid4()), body.turnwise.act))
 
 
 class _ClosingStream(EventStream):

@@ -11,6 +11,7 @@ from .....engine.projections.turn import Turn
 from .....states.events import Resolution
 from .....states.states import AnyState, AwaitingApproval, InDoubt
 from .....states.values.questions import UserQuestion
+from ...permissions import Caller
 
 Wanted: TypeAlias = Literal["answers", "approval", "resolution"]
 """What a turn waits for: answers to questions, the approval of a call, or word of whether a call ran."""
@@ -73,9 +74,10 @@ class ResolveCall:
 Act: TypeAlias = AnswerQuestions | DeclineQuestions | DecideCall | ResolveCall
 
 
-async def perform(conversation: Conversation, act: Act, request_id: str) -> Turn:
-    """Hand an act to its conversation, once however often it is handed in under this id, and return the turn as of the
-    moment when it is stored. Raises what the methods of `Conversation` raise."""
+async def perform(caller: Caller, conversation: Conversation, act: Act, request_id: str) -> Turn:
+    """Hand an act of the caller to its conversation, once however often it is handed in under this id, and return the
+    turn as of the moment when it is stored. Raises what the methods of `Conversation` raise, and `HttpError` for what
+    the caller may not decide."""
     match act:
         case AnswerQuestions():
             return await conversation.answer(
@@ -84,8 +86,8 @@ async def perform(conversation: Conversation, act: Act, request_id: str) -> Turn
         case DeclineQuestions():
             return await conversation.decline(act.call_id, request_id=request_id, wait=False)
         case DecideCall():
-            return await conversation.approve(
-                act.call_id, act.allowed, act.note, act.arguments, request_id=request_id, wait=False
+            return await caller.approve(
+                conversation, act.call_id, act.allowed, act.note, act.arguments, request_id=request_id
             )
         case ResolveCall():
-            return await conversation.resolve(act.call_id, act.verdict, request_id=request_id, wait=False)
+            return await caller.resolve(conversation, act.call_id, act.verdict, request_id=request_id)

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from .....engine.conversation import Conversation
 from .....engine.projections.updates.state_view import StateView
 from .....states.errors import InvalidInput, RefusalCode, Refused
+from ...permissions import Caller
 from .acts import Act, Awaited, Wanted, awaited_by
 from .requested_turn import ActTurn, MessageTurn, RequestedTurn, Said
 from .text_replies import act_of
 
 
 async def request_turn(
-    conversation: Conversation, said: Said, request_id: str | None = None, shown: str | None = None
+    caller: Caller, conversation: Conversation, said: Said, request_id: str | None = None, shown: str | None = None
 ) -> RequestedTurn:
-    """Hand a message of the user to its conversation, and return the turn that it begins or continues.
+    """Hand a message of the caller to its conversation, and return the turn that it begins or continues.
 
     If the turn waits for a person, the text is the reply. `shown` is the assistant's message that the user has seen
     last; a reply that was meant for something else, because it was sent late or twice, is refused. With a `request_id`
@@ -25,13 +26,13 @@ async def request_turn(
     awaited = awaited_by(conversation.state)
     chosen_id = str(uuid.uuid4()) if request_id is None else request_id
     if awaited is not None and request_id is not None:
-        earlier = await _earlier(conversation, said, request_id)
+        earlier = await _earlier(caller, conversation, said, request_id)
         if earlier is not None:
             return await stored(earlier)
     if awaited is None:
-        return await _sent(conversation, said, chosen_id)
+        return await _sent(caller, conversation, said, chosen_id)
     _check_meant(awaited, shown)
-    return await stored(ActTurn(conversation, chosen_id, _reply(said, awaited)))
+    return await stored(ActTurn(caller, conversation, chosen_id, _reply(said, awaited)))
 
 
 async def stored(requested: RequestedTurn) -> RequestedTurn:
@@ -40,25 +41,25 @@ async def stored(requested: RequestedTurn) -> RequestedTurn:
     return requested
 
 
-async def _sent(conversation: Conversation, said: Said, request_id: str) -> RequestedTurn:
+async def _sent(caller: Caller, conversation: Conversation, said: Said, request_id: str) -> RequestedTurn:
     """Send a message; or, if its id is that of a reply, hand in that reply again."""
     try:
         return await stored(MessageTurn(conversation, request_id, said))
     except Refused as refused:
-        earlier = await _earlier(conversation, said, request_id) if refused.code == "event_id_reused" else None
+        earlier = await _earlier(caller, conversation, said, request_id) if refused.code == "event_id_reused" else None
         if not isinstance(earlier, ActTurn):
             raise
     return await stored(earlier)
 
 
-async def _earlier(conversation: Conversation, said: Said, request_id: str) -> RequestedTurn | None:
+async def _earlier(caller: Caller, conversation: Conversation, said: Said, request_id: str) -> RequestedTurn | None:
     """Return what was stored under this id as it is asked for now, None if nothing was. The engine compares the two."""
     earlier = await earlier_request(conversation, request_id)
     if earlier is None:
         return None
     if earlier.awaited is None or earlier.is_message:
         return MessageTurn(conversation, request_id, said)
-    return ActTurn(conversation, request_id, _reply(said, earlier.awaited))
+    return ActTurn(caller, conversation, request_id, _reply(said, earlier.awaited))
 
 
 @dataclass(frozen=True)

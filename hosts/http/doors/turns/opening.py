@@ -10,7 +10,7 @@ from .....engine.engine import Engine
 from .....engine.requests import make
 from .....states.errors import Refused, UnknownConversation
 from .....states.events import UserMessage
-from ...dependencies import Caller
+from ...permissions import Caller
 from .requested_turn import Said
 
 
@@ -26,18 +26,18 @@ async def opened(
     metadata: Mapping[str, Any] | None = None,
 ) -> Conversation:
     """Return the caller's conversation with this id; if there is none, a new one that begins with these messages, for
-    what is `said` next under `message_id`. Raises what `Engine.create` raises, `InvalidInput` for a message that no
+    what is `said` next under `message_id`. Raises what `Caller.create` raises, `InvalidInput` for a message that no
     conversation takes, before one is created for it, and `UnknownConversation` for the id of somebody else."""
     try:
         return await caller.open(engine, conversation_id)
     except UnknownConversation:
         make(UserMessage, event_id=message_id, at=engine.now(), text=said.text, images=said.images, when_busy=None)
     try:
-        return await engine.create(
+        return await caller.create(
+            engine,
             conversation_id=caller.new_id(conversation_id),
             model=model,
             messages=messages,
-            owner=caller.owner,
             metadata=metadata,
         )
     except Refused as refused:

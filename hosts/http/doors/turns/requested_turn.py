@@ -17,6 +17,7 @@ from .....engine.projections.updates.snapshot import SnapshotUpdate
 from .....engine.projections.updates.stored import StateChangeUpdate, TurnEndedUpdate
 from .....engine.projections.updates.update import Update
 from .....states.events import Request
+from ...permissions import Caller
 from .acts import Act, perform
 
 
@@ -70,8 +71,9 @@ class MessageTurn(RequestedTurn):
 class ActTurn(RequestedTurn):
     """The turn that goes on after what a person did about it."""
 
-    def __init__(self, conversation: Conversation, request_id: str, act: Act) -> None:
+    def __init__(self, caller: Caller, conversation: Conversation, request_id: str, act: Act) -> None:
         super().__init__(conversation, request_id)
+        self._caller = caller
         self._act = act
 
     @property
@@ -81,7 +83,7 @@ class ActTurn(RequestedTurn):
 
     async def store(self) -> Turn:
         """Answer, decline, approve or resolve."""
-        return await perform(self.conversation, self._act, self.request_id)
+        return await perform(self._caller, self.conversation, self._act, self.request_id)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield the updates since the act. Where some cannot be shown, none are; the turn is waited for all the
