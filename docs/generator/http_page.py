@@ -1,6 +1,6 @@
-"""Writes the tables of docs/http.md: the endpoints, and the problems that they answer with.
+"""Writes the tables of docs/http.md: the endpoints, what users may do, and the problems that are answered.
 
-Both are read from the OpenAPI document and from the table of problems, which the server itself uses.
+They are read from the OpenAPI document and from the tables that the server itself uses.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from turnwise import Engine
 from turnwise.hosts.http import create_app
+from turnwise.hosts.http.permissions import PERMISSIONS
 from turnwise.hosts.http.problems import codes_of
 
 SUCCESS = range(200, 300)
@@ -22,6 +23,12 @@ def endpoints() -> str:
     """Return the table of all endpoints: method, path, the id of the operation, answers, and meaning."""
     rows = ["| request | operation | answers | what it does |", "| --- | --- | --- | --- |"]
     return "\n".join([*rows, *_endpoints()]) + "\n"
+
+
+def permissions() -> str:
+    """Return the table of permissions: the name of each, and what it lets a user do."""
+    rows = ["| permission | lets a user |", "| --- | --- |"]
+    return "\n".join([*rows, *(f"| `{name}` | {meaning} |" for name, meaning in PERMISSIONS.items())]) + "\n"
 
 
 def problems() -> str:

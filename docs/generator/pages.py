@@ -12,7 +12,7 @@ from turnwise.hosts.diagrams.mermaid import mermaid
 
 from . import benchmarks_page
 from .benchmark_results import Results
-from .http_page import endpoints, problems
+from .http_page import endpoints, permissions, problems
 from .machine_page import markdown
 from .overview import overview
 from .roles_page import role_tools
@@ -39,9 +39,10 @@ TERMINAL = "<!-- made from hosts/terminal/configuration/settings.py by `make doc
 ROLES = "<!-- made from states/policy/roles.py by `make docs` -->"
 UPDATES = "<!-- made from engine/projections/updates by `make docs` -->"
 ENDPOINTS = "<!-- made from the OpenAPI document of hosts/http by `make docs` -->"
+PERMISSIONS = "<!-- made from hosts/http/permissions.py by `make docs` -->"
 PROBLEMS = "<!-- made from hosts/http/problems.py by `make docs` -->"
-"""The markers in front of the overview and of the tables of rules, presets, settings, roles, updates, endpoints and
-problems."""
+"""The markers in front of the overview and of the tables of rules, presets, settings, roles, updates, endpoints,
+permissions and problems."""
 
 BENCHMARKS = ROOT / "docs" / "benchmarks.json"
 """What `make bench` measured."""
@@ -74,6 +75,7 @@ def generated(page: Path) -> str:
         ROLES: role_tools(),
         UPDATES: updates(),
         ENDPOINTS: endpoints(),
+        PERMISSIONS: permissions(),
         PROBLEMS: problems(),
     }
     if any(marker in text for marker in FIGURES):

@@ -119,6 +119,10 @@ def _asked_of_person(state: State, transcript: Transcript) -> dict[str, Any]:
         return {"questions": asked.questions, "call_id": asked.call_id}
     if isinstance(state, AwaitingApproval | InDoubt):
         call = state.call
-        shown = {"call_id": call.call_id, "name": call.name, "approval_by": call.approval_by}
+        shown = {
+            "call_id": call.call_id,
+            "name": call.name,
+            "approval_by": call.approval_by if call.approval else "user",
+        }
         return shown | arguments_data(transcript.call(call.call_id))
     return {}

@@ -40,6 +40,7 @@ class TurnwiseApp extends HTMLElement {
   #forgetting = 0;
   #isTrying = false; // whether a person has asked to try again now
   #stream = null;
+  #newestBeginning = null; // to read what the reader may do: an earlier one that is still under way begins nothing
   #newestAttempt = null; // to follow a conversation: an earlier one that is still under way opens no stream
   #frame = 0;
 
@@ -97,11 +98,25 @@ class TurnwiseApp extends HTMLElement {
 
   // --- which conversation is shown
 
-  #begin() {
+  async #begin() {
+    const newest = (this.#newestBeginning = Symbol());
     this.#list.load();
-    this.#chat.loadChoices();
+    const permissions = await this.#permissions();
+    if (this.#newestBeginning !== newest) return;
+    this.#columns.mayInspect(permissions.includes("log"));
+    this.#person.permissions = permissions;
+    this.#chat.loadChoices(permissions);
     this.#conversationId = undefined;
     this.#route();
+  }
+
+  /** Ask what the reader may do: what the server would refuse is not offered. Nothing is known without an answer. */
+  async #permissions() {
+    try {
+      return (await this.#client.listPermissions()).permissions;
+    } catch {
+      return [];
+    }
   }
 
   #route() {
@@ -178,7 +193,7 @@ class TurnwiseApp extends HTMLElement {
 
   /** Ask which channels there are. They are those of the engine, the same for all conversations. */
   async #readChannels(conversationId) {
-    if (this.#channels !== null) return;
+    if (this.#channels !== null || !this.#person.permissions.includes("log")) return;
     const answer = await this.#client.getOutbox(conversationId).catch(() => null);
     if (answer === null) return;
     this.#channels = answer.channels;
@@ -214,7 +229,7 @@ class TurnwiseApp extends HTMLElement {
 
   #take(conversationId, update) {
     if (conversationId !== this.#conversationId) return;
-    this.#view = apply(this.#view, update, { textIsThought: this.#conversation.policy?.text === "thought" });
+    this.#view = apply(this.#view, update, { textIsThought: this.#conversation.text === "thought" });
     if (update.type === "snapshot" && update.data.state.data.turn > 0) this.#readTurns(conversationId);
     if (update.type === "turn_ended" || update.type === "snapshot") this.#chat.readUsage();
     if (update.type === "state_change") this.#list.noteState(conversationId, update.data.type);

@@ -3,7 +3,7 @@
 // it, and it stays disabled for a moment after it appears under the pointer, and until the end of the arguments has been
 // in sight. Where they are long, "Read on" scrolls to it, for those who do not scroll, too.
 
-import { ArgumentsEditor } from "./arguments.js";
+import { ArgumentsEditor, writtenArguments } from "./arguments.js";
 import { el, icon } from "./dom.js";
 import { hiddenShown, withHiddenShown } from "./hidden_characters.js";
 
@@ -121,5 +121,17 @@ export class ApprovalPanel {
 
   #keepDraft() {
     this.#draft.write({ arguments: this.#editor.state, note: this.#note.value });
+  }
+}
+
+/** The panel of a call about which only somebody who acts for the application may decide. */
+export class OperatorPanel {
+  constructor(state) {
+    const { name, arguments: given, raw_arguments: raw } = state.data;
+    this.heading = `The tool “${withHiddenShown(name)}” waits for an operator`;
+    this.announcement = this.heading;
+    const sentence = "The conversation goes on when somebody who may do so has decided about this call. Until then you can stop the turn.";
+    const nothing = el("div", { className: "person-actions" });
+    this.element = el("div", {}, el("p", { className: "doubt-sentence" }, sentence), writtenArguments(given ?? {}, raw), nothing);
   }
 }

@@ -93,8 +93,8 @@ class TurnwiseChat extends HTMLElement {
   }
 
   /** Read what a new conversation can be given: models and tools. */
-  loadChoices() {
-    this.#options.load(this.client);
+  loadChoices(permissions) {
+    this.#options.load(this.client, permissions);
   }
 
   // --- showing

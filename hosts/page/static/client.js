@@ -135,6 +135,10 @@ export class Client {
     return this.#send("GET", "tools");
   }
 
+  listPermissions() {
+    return this.#send("GET", "permissions");
+  }
+
   listModels() {
     return this.#send("GET", "models");
   }

@@ -12,6 +12,7 @@ export class SideColumns {
   #chat;
   #columns;
   #buttons;
+  #isInspectable = false;
   #drawer = null; // the name of the column whose drawer is open
 
   /** Make the columns of `app`, in which the elements `list` and `inspector` stand beside `chat`. */
@@ -27,8 +28,17 @@ export class SideColumns {
       inspector: iconButton("panel", "Inspector", () => this.#toggleInspector()),
     };
     this.backdrop = el("div", { className: "backdrop", onclick: () => this.closeDrawer() });
-    app.classList.toggle("without-inspector", preference("inspector") === "closed");
+    app.classList.add("without-inspector"); // until it is known whether the reader may inspect
+    this.#buttons.inspector.hidden = true;
     for (const query of Object.values(IS_DRAWER)) query.addEventListener("change", () => this.closeDrawer());
+    this.#update();
+  }
+
+  /** Show the inspector, or neither it nor its button: what it reads of the log may be refused. */
+  mayInspect(isAllowed) {
+    this.#isInspectable = isAllowed;
+    this.#buttons.inspector.hidden = !isAllowed;
+    this.#app.classList.toggle("without-inspector", !isAllowed || preference("inspector") === "closed");
     this.#update();
   }
 

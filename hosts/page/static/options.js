@@ -7,11 +7,12 @@ class TurnwiseOptions extends HTMLElement {
   #system = null;
   #tools = [];
 
-  /** Read the models and tools that the server offers. Without them a conversation begins with its defaults. */
-  async load(client) {
+  /** Read the models and tools that the server offers. Without them a conversation begins with its defaults. Only with
+   * the permission `system` it can be given instructions. */
+  async load(client, permissions) {
     try {
       const [{ models }, { tools }] = await Promise.all([client.listModels(), client.listTools()]);
-      this.#build(models, tools);
+      this.#build(models, tools, permissions.includes("system"));
     } catch {
       this.replaceChildren();
     }
@@ -27,18 +28,19 @@ class TurnwiseOptions extends HTMLElement {
     };
   }
 
-  #build(models, tools) {
+  #build(models, tools, mayInstruct) {
     this.#model = models.length > 1 ? el("select", { id: "option-model" }, models.map((name) => el("option", { value: name }, name))) : null;
-    this.#system = el("textarea", { id: "option-system", rows: 3, placeholder: "You are …" });
+    this.#system = mayInstruct ? el("textarea", { id: "option-system", rows: 3, placeholder: "You are …" }) : null;
     this.#tools = tools.map(({ name }) => el("input", { type: "checkbox", value: name, checked: true }));
     const boxes = tools.map(({ name, description }, index) =>
       el("label", { className: "tool-choice", title: description ?? "" }, this.#tools[index], el("code", {}, name)),
     );
     const fields = [
       this.#model && el("div", { className: "field" }, el("label", { htmlFor: "option-model" }, "Model"), this.#model),
-      el("div", { className: "field" }, el("label", { htmlFor: "option-system" }, "Instructions"), this.#system),
+      this.#system && el("div", { className: "field" }, el("label", { htmlFor: "option-system" }, "Instructions"), this.#system),
       tools.length > 0 && el("fieldset", { className: "field" }, el("legend", {}, "Tools"), el("div", { className: "tool-choices" }, boxes)),
     ];
+    if (!fields.some(Boolean)) return this.replaceChildren();
     replaceChildren(this, el("details", { className: "options" }, el("summary", {}, "Options"), el("div", { className: "fields" }, fields)));
   }
 }

@@ -11,7 +11,7 @@
 // A panel lasts as long as its question does: other updates leave it, what was typed, and the focus alone. The server
 // decides about races: a person who answers too late reads the server's sentence and keeps what they wrote.
 
-import { ApprovalPanel } from "./approval.js";
+import { ApprovalPanel, OperatorPanel } from "./approval.js";
 import { newId } from "./client.js";
 import { el, emit } from "./dom.js";
 import { DoubtPanel } from "./doubt.js";
@@ -28,10 +28,20 @@ const PANELS = {
   failed: FailurePanel,
 };
 
+/** Return the panel for a state. A call that is left to the operator is shown to others, who cannot decide about it. */
+function panelFor({ type, data }, permissions) {
+  const isOthers = data.approval_by === "operator" && !permissions.includes("approvals");
+  return isOthers ? OperatorPanel : PANELS[type];
+}
+
 /** Shows what a person is asked. It dispatches `release` when it held the focus and what it asked is gone. */
 class TurnwisePerson extends HTMLElement {
-  /** The rules of the conversation that is shown. */
+  /** The rules of the conversation that is shown, as far as they are known. */
   policy = null;
+
+  /** What the reader may do. */
+  permissions = [];
+
   #client;
   #conversationId = null;
   #state = null;
@@ -82,7 +92,8 @@ class TurnwisePerson extends HTMLElement {
     const send = (operation, body) => asked.send(operation, body);
     const listChildren = () => this.#client.listChildren(this.#conversationId);
     const describeTool = (name) => this.#describeTool(name);
-    asked.panel = new PANELS[state.type](state, { draft, send, listChildren, describeTool, policy: this.policy });
+    const given = { draft, send, listChildren, describeTool, policy: this.policy };
+    asked.panel = new (panelFor(state, this.permissions))(state, given);
     return asked;
   }
 

@@ -180,6 +180,7 @@ CASES = [
     Case("getMachine", 200),
     Case("listModels", 200),
     Case("listTools", 200),
+    Case("listPermissions", 200),
     Case("renderMarkdown", 200, body={"texts": ["*Hello* [you](https://example.org)", "1. a\n2. b", "```py\nx\n```"]}),
     Case("renderMarkdown", 422, "invalid_input", {"texts": ["x"] * 51}),
     Case("openSession", 204, body={"token": "any"}),
