@@ -83,7 +83,7 @@ class ShownConversation(Answer):
     profile: str
     tools: list[str] | None
     policy: Annotated[dict[str, Any] | None, DescribedBy(Policy | None)]
-    text: Literal["reply", "fallback", "thought"]
+    text: Literal["auto", "reply", "fallback", "thought"]
     state: StateJson
     seq: int
     updated_at: AwareDatetime
