@@ -54,6 +54,7 @@ from turnwise.states import (
     UserMessage,
 )
 from turnwise.states.policy.presets import assistant, background, foreground, reply_flow, sub_agent, talk
+from turnwise.states.projections.said_texts import said_texts
 from turnwise.states.states import Busy, InTurn
 from turnwise.states.values.inbox import MAX_INBOX
 from turnwise.states.values.mail import write_message_for_user
@@ -1179,3 +1180,15 @@ class TestWhateverHappens:
                     body |= {"tools": list(request.tools), "tool_choice": request.tool_choice}
                 assert violations(body) == []
                 assert any(message["role"] == "user" for message in request.messages)
+
+
+def test_a_relayed_message_keeps_marked_lines() -> None:
+    """D7, J13: the marker is of this model's protocol, and the message is passed on unchanged, never blank."""
+    flow = Flow(foreground(), marker="TOOL", nudges=0)
+    flow.hears("TOOL prices fell")
+
+    flow.model_says("")
+
+    (entry,) = [entry for entry in flow.history.log if entry.ended is not None]
+    said = said_texts(entry, flow.history.context, lambda seq: flow.history.log[seq - 1].event)
+    assert [text.text for text in said] == ["TOOL prices fell"]
