@@ -142,7 +142,8 @@ class Engine(RunningEngine):
 
         Raises `ConfigurationError` at once for arguments that cannot be what they are given as, and when it opens,
         `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is found by
-        `engine.check()`, or else by the first turn, which fails and says so.
+        `engine.check()`, or else by the first message, which raises `ConfigurationError` and is not stored. A turn that
+        an earlier process left waits then, as `server_faults` says, for an engine that can ask its models.
         """
         from .settings import Settings  # loads pydantic-settings, which a program that opens no engine does without
 

@@ -6,9 +6,11 @@ What an engine is put together from is decided in `engine.py`, which has the doo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping
+import signal
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..effects.clock import Clock
@@ -74,9 +76,8 @@ class RunningEngine(ConversationAccess):
         dispatcher: DispatcherFactory,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
-        self._source = source
         self._models, self._servers = models, servers
-        self._clock = clock
+        self._source, self._clock = source, clock
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, tracing, speaks=settings.tts_enabled)
@@ -91,7 +92,8 @@ class RunningEngine(ConversationAccess):
         self._redactor = EventRedactor(providers.redaction)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
-        self._take_over = TakeOver(build_resumers(self._deliveries, agents, performers), agents.orphans.end)
+        resumers = build_resumers(self._deliveries, agents, performers)
+        self._take_over = TakeOver(resumers, agents.orphans.end, self._choices.find_model_fault)
         services = LoopServices(
             self._dispatcher,
             OutboxTargets(self._performers),
@@ -187,6 +189,45 @@ class RunningEngine(ConversationAccess):
             if store is not None:
                 await self._source.close(store, self._take_over.claimed)
 
+    def stop_updates(self) -> None:
+        """End all iterators over updates, of this engine and of its conversations, behind what is stored by now. One
+        that begins later ends behind its snapshot. Everything else goes on.
+
+        To be called when a server is told to stop: servers wait until open responses have ended before they let an
+        application close its engine. `stopping_updates` does it at a signal.
+        """
+        self._tree.close()
+        self._registry.stop_updates()
+
+    @contextmanager
+    def stopping_updates(self, *signals: signal.Signals) -> Iterator[None]:
+        """Return a context in which `stop_updates` is called when the process is told to stop: by SIGINT or SIGTERM, or
+        the signals that are given. Whatever else handles them does so, too. Enter it in the main thread, behind
+        whatever installs handlers: in the lifespan of an application, for example."""
+        self.check_home()
+        loop = asyncio.get_running_loop()
+        numbers = signals or (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in numbers}
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(self.stop_updates)
+            handler = before[signal.Signals(number)]
+            if callable(handler):
+                handler(number, frame)
+            elif handler is signal.SIG_DFL:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+
+        for number in numbers:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                if signal.getsignal(number) is stop:
+                    signal.signal(number, handler)
+
     async def check(self, *, servers: bool = True) -> None:
         """Make sure that the models can be asked at all and, unless `servers` is false, that the MCP servers can be
         reached, which are started for that if the engine is not open. Asks no model; the first call loads litellm,
@@ -221,8 +262,11 @@ class RunningEngine(ConversationAccess):
 
     @property
     def server_faults(self) -> tuple[str, ...]:
-        """A sentence for each MCP server that is not connected now. The engine does without it, and tries it again."""
-        return tuple(self._servers.faults())
+        """A sentence for each MCP server that is not connected now: the engine does without it, and tries it again. And
+        one for each reason why turns that an earlier process left wait: their models are not known here, or have no
+        key, and another engine goes on with them."""
+        waiting = dict.fromkeys(self._take_over.faults.values())
+        return (*self._servers.faults(), *(f"A turn waits for its model. {fault}" for fault in waiting))
 
     @property
     def store(self) -> Store:

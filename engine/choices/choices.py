@@ -11,6 +11,7 @@ from ...states.context import Context
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
+from ...states.states import Failed, Idle, State
 from ..requests import checked_policy
 from .chosen_rules import ChosenRules
 from .defaults import Defaults
@@ -41,6 +42,17 @@ class Choices:
     def registry(self) -> ToolRegistry:
         """The tools of the engine."""
         return self.checks.tools
+
+    async def find_model_fault(self, state: State, context: Context) -> str | None:
+        """Return why a turn of a conversation in this state would fail for good: the model that it asks first cannot be
+        asked at all, for which no other one is asked. None if it can, or may have a profile whose model can, and where
+        the application asks the models itself."""
+        if not self.checks.offers_tools:
+            return None
+        is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
+        models = self.models.chain if is_at_rest else context.policy.models
+        own = (profile.model for profile in context.policy.profiles if profile.model is not None)
+        return await self.models.find_fault((*models[:1], *own))
 
     def rules(
         self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,27 @@ class Models:
                     model.warm()
         except Exception:  # the first request reports it to its caller
             logger.warning("The models could not be loaded ahead.", exc_info=True)
+
+    async def find_fault(self, specs: Iterable[ModelSpec]) -> str | None:
+        """Return why none of these models can be asked, as it is said of the first one: its provider is not known, or
+        its key is missing. None if one of them can be asked, as far as that is known without asking it.
+
+        The first call loads what the models need, in a thread.
+        """
+        faults = []
+        for spec in specs:
+            model = self.find(spec.name)
+            if not isinstance(model, LiteLlm) or model.can_be_asked:
+                return None
+            try:
+                await asyncio.to_thread(model.check)
+            except ConfigurationError as error:
+                faults.append(error.sentence)
+            except Exception:  # the request reports it
+                return None
+            else:
+                return None
+        return faults[0] if faults else None
 
     def check(self) -> None:
         """Raise `ConfigurationError` for a model that cannot be asked."""

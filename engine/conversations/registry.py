@@ -44,6 +44,7 @@ class ConversationRegistry:
         self._ended: WeakKeyDictionary[Loop, None] = WeakKeyDictionary()
         """The loops of closed conversations that somebody still holds, in the order in which they closed: they answer
         until the engine closes."""
+        self._shows_updates = True
         self._families: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -144,6 +145,8 @@ class ConversationRegistry:
         loop already, because it was created and loaded at the same time, that one is kept and returned."""
         kept = self._loops.setdefault(loop.conversation_id, loop)
         self._note_use(kept)
+        if not self._shows_updates:
+            kept.feed.close()
         return kept
 
     # --- what loops say
@@ -201,6 +204,12 @@ class ConversationRegistry:
         self._end = why
         for task in (*self._loading.values(), *self._taking_over):
             task.cancel()
+
+    def stop_updates(self) -> None:
+        """End what shows the updates of conversations, also of those that are loaded later."""
+        self._shows_updates = False
+        for loop in self._all():
+            loop.feed.close()
 
     def family(self, conversation_id: str) -> asyncio.Lock:
         """Return the lock that is held while a sub-agent of this conversation is created, and while the conversation is

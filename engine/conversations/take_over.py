@@ -13,8 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...effects.retry_queues import Resumable
+from ...states.context import Context
 from ...states.effects import Effect
 from ...states.errors import EngineClosed, StoreError, UnknownConversation
+from ...states.states import InTurn, State
 from ..loop import Loop
 from ..outbox import take_over_outbox
 from .registry import ConversationRegistry
@@ -35,8 +37,14 @@ class TakeOver:
     one type of effect. `end_orphan` ends a sub-agent for which nobody waits."""
 
     def __init__(
-        self, resumers: Mapping[type[Effect], Resumable], end_orphan: Callable[[Loop], Awaitable[None]]
+        self,
+        resumers: Mapping[type[Effect], Resumable],
+        end_orphan: Callable[[Loop], Awaitable[None]],
+        find_model_fault: Callable[[State, Context], Awaitable[str | None]],
     ) -> None:
+        self._find_model_fault = find_model_fault
+        self.faults: dict[str, str] = {}
+        """Why turns are left as they are, by the ids of their conversations."""
         self._resumers = resumers
         self._end_orphan = end_orphan
         self._undelivered: dict[str, list[Undelivered]] = {}
@@ -73,8 +81,23 @@ class TakeOver:
         read = partial(store.entries, loop.conversation_id)
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         self._undelivered.pop(loop.conversation_id, None)
+        if await self._must_wait(loop):
+            return
         await self._end_orphan(loop)
         await loop.take_over()
+
+    async def _must_wait(self, loop: Loop) -> bool:
+        """Whether a turn has to wait for an engine that can ask its models: here it would only fail, for good."""
+        state = loop.state
+        if not (state.in_flight() or isinstance(state, InTurn)):
+            return False
+        fault = await self._find_model_fault(state, loop.projection.context)
+        if fault is None:
+            return False
+        if fault not in self.faults.values():
+            logger.warning("A turn waits for an engine that can ask its model. %s", fault)
+        self.faults[loop.conversation_id] = fault
+        return True
 
 
 def _each_once(undelivered: list[Undelivered]) -> Iterator[Undelivered]:

@@ -10,7 +10,17 @@ from copy import deepcopy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...states.events import Event, Request
+from ...states.errors import ConfigurationError
+from ...states.events import (
+    CompactionRequested,
+    DoubtResolved,
+    Event,
+    Request,
+    RetryRequested,
+    ToolApproval,
+    UserMessage,
+    UserQuestionResponse,
+)
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
 from ...states.states import AnyState, AwaitingApproval, Cancelling, InDoubt
@@ -34,6 +44,10 @@ if TYPE_CHECKING:
 ITERATIONS_TO_SEND = 32
 """For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times
 as many as a channel in the same process needs for a few texts; one that waits for a network is not waited for."""
+
+
+ASKS_MODEL = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested, CompactionRequested)
+"""The requests behind which a model is asked."""
 
 
 class HandleHost(Protocol):
@@ -173,9 +187,19 @@ class Handle(Homebound):
         return outcome.handled
 
     async def _ask(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
+        if isinstance(event, ASKS_MODEL):
+            await self._check_models(event, filled)
         outcome = await self._loop.request(event, filled)
         self._seen.note_state(outcome.step.state)
         return outcome
+
+    async def _check_models(self, request: Request, filled: Filled) -> None:
+        """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
+        reason that only another engine can mend. A request that was handled before may be repeated."""
+        self._host.check_may_write()
+        fault = await self._host.choices.find_model_fault(self._loop.state, self._loop.projection.context)
+        if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
+            raise ConfigurationError(fault)
 
     async def _was_handled(
         self, kind: type[Request], request_id: str | None, filled: Iterable[str], **fields: object

@@ -79,6 +79,11 @@ class LiteLlm:
         """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
         self._litellm = load_litellm()
 
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether it is known that litellm knows this model's provider, and that its key is not missing."""
+        return self._can_be_asked
+
     def check(self) -> None:
         """Raise `ConfigurationError` if litellm does not know this model's provider, or if its key is missing.
 
@@ -88,6 +93,7 @@ class LiteLlm:
         self.warm()
         if (fault := self._find_fault()) is not None:
             raise ConfigurationError(fault[1])
+        self._can_be_asked = True
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, as a stream, and call `show` with each piece of the answer.
