@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .maintenance.imports import Imported, import_records
     from .maintenance.replay import Divergence, ReplayReport, replay, replay_conversation
     from .opening import open_store
-    from .ports import LoadedConversation, Log, RepairableStorage, SearchableStore, Store
+    from .ports import DamageableStorage, LoadedConversation, Log, RepairableStorage, SearchableStore, Store
     from .records.codec import decode, decode_state, encode, from_microseconds, to_microseconds
     from .records.conversation_record import ConversationRecord
     from .records.details import Details, details_row
@@ -50,7 +50,7 @@ _HOMES = {
     ".maintenance.imports": ("Imported", "import_records"),
     ".maintenance.replay": ("Divergence", "ReplayReport", "replay", "replay_conversation"),
     ".opening": ("open_store",),
-    ".ports": ("LoadedConversation", "Log", "RepairableStorage", "SearchableStore", "Store"),
+    ".ports": ("DamageableStorage", "LoadedConversation", "Log", "RepairableStorage", "SearchableStore", "Store"),
     ".records.codec": ("decode", "decode_state", "encode", "from_microseconds", "to_microseconds"),
     ".records.conversation_record": ("ConversationRecord",),
     ".records.details": ("Details", "details_row"),
@@ -70,6 +70,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "GENESIS",
     "ConversationRecord",
+    "DamageableStorage",
     "Damaged",
     "Details",
     "DetailsRow",

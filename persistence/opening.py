@@ -43,3 +43,24 @@ def is_in_use(url: str | Path) -> bool:
     from .sqlite.file.lock import in_use
 
     return in_use(Address.of(url))
+
+
+def missing_marks(url: str | Path) -> tuple[str, ...]:
+    """Return what the file of a database lacks that was put together again by another program, as `sqlite3 .recover`
+    does, a sentence for each mark; nothing for a database that can be opened, or that is not one of turnwise.
+
+    Raises `StoreError` for an invalid URL and a file that is not a database.
+    """
+    from .sqlite.file.address import Address
+    from .sqlite.opening import missing_marks
+
+    return missing_marks(Address.of(url))
+
+
+def set_marks(url: str | Path) -> None:
+    """Give such a file the marks that it lacks, so that it can be opened. Raises `StoreError`, also if another program
+    has it open."""
+    from .sqlite.file.address import Address
+    from .sqlite.opening import set_marks
+
+    set_marks(Address.of(url))

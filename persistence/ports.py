@@ -230,6 +230,17 @@ class RepairableStorage(Protocol):
 
 
 @runtime_checkable
+class DamageableStorage(Protocol):
+    """What a store may offer besides, if damage of its storage can hide conversations. Whatever goes through all
+    conversations asks for it, so that damage of one stops nobody else."""
+
+    async def survey(self) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
+        """Return the ids of all conversations that can be found, in the order in which they were created, and what is
+        wrong with those that are listed and cannot be found, or whose id is not certain. Reads as much as it can."""
+        ...
+
+
+@runtime_checkable
 class SearchableStore(Protocol):
     """What a store may offer besides, so that what was said can be found again. An engine needs it for the rules
     `recall` and `Recent`.

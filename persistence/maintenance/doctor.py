@@ -17,7 +17,7 @@ from ...states.effects import OutgoingEffect
 from ...states.errors import StoreError, UnknownConversation
 from ...states.states import State
 from ..errors import Damaged, StorageFailed
-from ..ports import RepairableStorage, Store
+from ..ports import DamageableStorage, RepairableStorage, Store
 from ..records.codec import decode, decode_state, from_microseconds, head_row
 from ..records.conversation_record import ConversationRecord
 from ..records.details import details_of, details_row
@@ -25,7 +25,15 @@ from ..records.digests import GENESIS, deliveries_checksum, digest, origin_check
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_link, missing
 from ..records.rows import EventRow, HeadRow, OutboxRow
-from ..records.storage import CountDeliveries, DropDelivery, Repair, ReplaceDetails, ReplaceHead, ResetDelivery
+from ..records.storage import (
+    CountDeliveries,
+    DropDelivery,
+    Repair,
+    ReplaceDetails,
+    ReplaceHead,
+    ResetDelivery,
+    StorageFault,
+)
 from .audit import audit
 from .replay import Fold
 
@@ -70,17 +78,32 @@ class Examination:
 
 
 async def examine(store: Store) -> Examination:
-    """Examine everything in a store, which may be open for reading only and in use by an engine."""
+    """Examine everything in a store, which may be open for reading only and in use by an engine. What cannot be read
+    is named, and the rest is examined."""
     result = Examination()
+    if isinstance(store, RepairableStorage):
+        try:
+            result += _of_storage(await store.examine_storage())
+        except StorageFailed as failure:
+            result += Examination(findings=(Finding(failure.sentence),))
     try:
-        if isinstance(store, RepairableStorage):
-            faults = await store.examine_storage()
-            result += Examination(findings=tuple(Finding(fault.sentence, repair=fault.repair) for fault in faults))
-        for conversation_id in await store.ids():
-            result += await _examine(store, conversation_id)
+        ids, faults = await find_all(store)
     except StorageFailed as failure:
-        result += Examination(findings=(Finding(failure.sentence),))
+        return result + Examination(findings=(Finding(failure.sentence),))
+    result += _of_storage(faults)
+    for conversation_id in ids:
+        result += await _examine(store, conversation_id)
     return result
+
+
+def _of_storage(faults: Iterable[StorageFault]) -> Examination:
+    return Examination(findings=tuple(Finding(fault.sentence, repair=fault.repair) for fault in faults))
+
+
+async def find_all(store: Store) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
+    """Return the ids of all conversations that can be found, in the order in which they were created, and what is wrong
+    with the others. Raises `StorageFailed` if the store cannot be read at all."""
+    return await store.survey() if isinstance(store, DamageableStorage) else (await store.ids(), ())
 
 
 async def repair(store: Store, found: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -104,6 +127,8 @@ async def _examine(store: Store, conversation_id: str) -> Examination:
         record = await store.read_record(conversation_id)
     except UnknownConversation:  # deleted meanwhile
         return Examination()
+    except StorageFailed as failure:
+        return Examination(1, findings=(Finding(failure.sentence, conversation_id),))
     return await asyncio.to_thread(examine_record, record)
 
 

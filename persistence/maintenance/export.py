@@ -22,13 +22,14 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import chain
 
 from ...states.errors import UnknownConversation
-from ..errors import Damaged
+from ..errors import Damaged, StorageFailed
 from ..ports import Store
 from ..records.codec import from_microseconds
 from ..records.conversation_record import ConversationRecord
 from ..records.details import is_of_host
 from ..records.integrity import read_record
 from ..records.rows import EventRow
+from .doctor import find_all
 
 FORMAT = "turnwise-log"
 VERSION = 1
@@ -46,9 +47,12 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
 
 async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | Damaged]]:
     """Yield the id and the lines of each conversation, in the order in which they were created; for a damaged one the
-    error instead of its lines. A conversation that is deleted meanwhile is left out, and so is one that a host made for
-    itself, and will remove: it could not be imported."""
-    for conversation_id in await store.ids():
+    error instead of its lines, and for one that a damaged file hides an empty id. A conversation that is deleted
+    meanwhile is left out, and so is one that a host made for itself, and will remove: it could not be imported."""
+    ids, faults = await find_all(store)
+    for fault in faults:
+        yield "", Damaged(0, fault.sentence)
+    for conversation_id in ids:
         try:
             record = await store.read_record(conversation_id)
             await asyncio.to_thread(read_record, record)
@@ -58,6 +62,8 @@ async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | D
             continue
         except Damaged as damaged:
             yield conversation_id, damaged
+        except StorageFailed as failure:
+            yield conversation_id, Damaged(0, failure.sentence)
 
 
 def first_line() -> str:

@@ -63,6 +63,11 @@ class Database:
         """Do `work` within one transaction that reads: it sees the newest commit, and no later one."""
         return await self._reader.run(partial(_within_transaction, work))
 
+    async def look(self, work: Callable[[Connection], T]) -> T:
+        """Do `work`, which reads a file that may be damaged, outside of a transaction: one in which a statement has
+        failed for damage fails as a whole, although the others have read what is left."""
+        return await self._reader.run(work)
+
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Do `work` within one transaction that writes. If `work` raises, all of it is rolled back."""
         return await self.writing.run(partial(_within_transaction, work))

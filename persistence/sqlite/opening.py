@@ -11,11 +11,13 @@ from sqlalchemy import Connection
 
 from ...states.errors import StoreError
 from . import erasure
+from .file import identity
 from .file.address import Address
 from .file.connection import configured, connect
-from .file.failures import cannot_be_made
+from .file.failures import cannot_be_made, translated
 from .file.identity import READABLE, recognise
 from .file.lock import exclusive_use
+from .file.transaction import writing
 from .search.stand_ins import add_text_views
 from .tables.migrate import migrate
 from .tables.older_tables import add_views
@@ -77,6 +79,28 @@ def _reader(
             raise
     driver = undo.enter_context(closing(connect(address, "immutable", busy_timeout)))
     return driver, recognise(driver, address)
+
+
+def missing_marks(address: Address) -> tuple[str, ...]:
+    """Return what the file lacks that marks it as a database of turnwise, although it holds its tables."""
+    if address.path is None or not address.path.is_file():
+        return ()
+    with closing(connect(address, "ro", 0)) as driver:
+        try:
+            return identity.missing_marks(driver)
+        except sqlite3.DatabaseError:
+            return ()  # whoever opens it says why it cannot be read
+
+
+def set_marks(address: Address) -> None:
+    """Give the file the marks that it lacks. Raises `StoreError`."""
+    with (
+        translated(address.name),
+        exclusive_use(address),
+        closing(connect(address, "rw", 0)) as driver,
+        writing(driver),
+    ):
+        identity.set_marks(driver)
 
 
 def _create_file(address: Address, path: Path) -> None:

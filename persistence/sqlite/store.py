@@ -36,7 +36,7 @@ from .reading import read_entries, read_head
 from .search import embeddings, examination, finding, text_index
 from .search.finding import Window
 from .search.follower import Follower
-from .tables import conversation_records, queries, summaries
+from .tables import conversation_records, queries, summaries, survey
 from .tables import repairs as storage
 from .tables.recorder import Head
 from .threads.log_position import LogPosition
@@ -56,6 +56,8 @@ class SqliteStore:
         self.database = database
         self._unclaimed: deque[str] = deque()
         self._claimed: set[str] = set()
+        self._hidden: dict[str, int] = {}
+        """The keys of conversations that a damaged index of ids does not find, once `survey` has looked."""
 
     @classmethod
     async def open(cls, url: str | Path, *, read_only: bool = False, busy_timeout: float = BUSY_TIMEOUT) -> SqliteStore:
@@ -233,7 +235,9 @@ class SqliteStore:
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
-        return await self.database.read(partial(conversation_records.read_record, conversation_id=conversation_id))
+        key = self._hidden.get(conversation_id)
+        read = partial(conversation_records.read_record, conversation_id=conversation_id, key=key)
+        return await self.database.read(read)
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
         """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
@@ -262,6 +266,12 @@ class SqliteStore:
         return await self.database.read(
             lambda connection: (*storage.faults(connection), *examination.faults(connection))
         )
+
+    async def survey(self) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
+        """Return the ids of all conversations that can be found, and what hides the others."""
+        found = await self.database.look(survey.survey)
+        self._hidden = found.hidden
+        return found.ids, found.faults
 
     async def repair(self, repairs: Iterable[Repair]) -> None:
         """Make these repairs in one transaction. Raises `StorageFailed`; then nothing was repaired. An index that must
@@ -339,9 +349,10 @@ def _undelivered(row: queries.UndeliveredRow) -> Undelivered:
 
 
 if TYPE_CHECKING:
-    from ..ports import Log, RepairableStorage, SearchableStore, Store
+    from ..ports import DamageableStorage, Log, RepairableStorage, SearchableStore, Store
 
     _STORE: type[Store] = SqliteStore
+    _DAMAGEABLE: type[DamageableStorage] = SqliteStore
     _REPAIRABLE: type[RepairableStorage] = SqliteStore
     _SEARCHABLE: type[SearchableStore] = SqliteStore
     _LOG: type[Log] = SqliteLog

@@ -8,9 +8,13 @@ from datetime import datetime
 from shutil import get_terminal_size
 from typing import Any
 
+from ....persistence.maintenance.doctor import find_all
 from ....persistence.opening import is_in_use
+from ....persistence.ports import Store
+from ....persistence.records.details import details_of_rows
 from ....persistence.records.origin import Origin
-from ....persistence.records.summary import Summary
+from ....persistence.records.summary import Summary, summary_of
+from ....states.errors import StoreError, UnknownConversation
 from ..configuration.conversation_ids import short_ids
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
@@ -22,6 +26,9 @@ from .conversation_tree import MAX_LEVELS, Branch, arranged
 WIDEST_HEAD = 48
 """Up to how many characters ids are padded, with the lines of a tree in front of them: enough for the id of a
 sub-agent, in full, on the third level."""
+
+INCOMPLETE = 1
+"""The exit code of a list from which conversations are left out that cannot be read."""
 
 _ROLES = {"foreground": "", "background": " (background)", "sub_agent": " (sub-agent)"}
 
@@ -36,15 +43,22 @@ async def list_conversations(
     A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
     """
     async with open_for_reading(settings) as store:
-        summaries = await store.list(owner=owner, limit=limit)
-        ids = await store.ids()
+        faults: Sequence[str] = ()
+        try:
+            summaries = await store.list(owner=owner, limit=limit)
+            ids = await store.ids()
+        except StoreError:
+            summaries, faults = await _readable(store, owner, limit)
+            ids = tuple(summary.id for summary in summaries)
+    for fault in faults:
+        print_notice(one_line(fault))
     abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
     if as_json:
         branches = arranged(summaries) if as_tree else tuple(map(Branch, summaries))
         depths = ({"depth": branch.depth} if as_tree else {} for branch in branches)
         listed = [described(branch.summary, abandoned) | depth for branch, depth in zip(branches, depths, strict=True)]
         print_json({"conversations": listed})
-        return 0
+        return INCOMPLETE if faults else 0
     if not summaries:
         print_notice(
             "There are no conversations yet." if owner is None else "There are no conversations of this owner."
@@ -55,7 +69,24 @@ async def list_conversations(
     lines = tree_lines(summaries, abandoned, shown_ids, width) if as_tree else _lines(summaries, abandoned, shown_ids)
     for line in lines:
         print(_cut(line, width))
-    return 0
+    return INCOMPLETE if faults else 0
+
+
+async def _readable(store: Store, owner: str | None, limit: int | None) -> tuple[tuple[Summary, ...], Sequence[str]]:
+    """Return what the list of a damaged file can still show, read conversation by conversation from its steps, and a
+    sentence for each that it cannot."""
+    ids, hidden = await find_all(store)
+    found, faults = list[Summary](), [fault.sentence for fault in hidden]
+    for each in ids:
+        try:
+            record = await store.read_record(each)
+            found.append(summary_of(record, details_of_rows(record.steps)))
+        except UnknownConversation:  # deleted meanwhile
+            continue
+        except (StoreError, LookupError, TypeError, ValueError, OverflowError):
+            faults.append(f"{each} is left out: it cannot be read, because the file is damaged.")
+    chosen = (summary for summary in found if owner is None or summary.owner == owner)
+    return tuple(sorted(chosen, key=lambda summary: summary.updated_at, reverse=True)[:limit]), faults
 
 
 def described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:

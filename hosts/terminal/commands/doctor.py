@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....persistence.maintenance.doctor import Examination, Finding, examine, repair
+from ....persistence.opening import missing_marks, set_marks
 from ..configuration.command_lines import command_line, options_for
 from ..configuration.databases import open_for_reading, open_for_writing
 from ..configuration.settings import Settings
@@ -15,8 +16,20 @@ WRONG = 1
 
 async def doctor(settings: Settings, fix: bool) -> int:
     """Print what is wrong with the database; with `fix` repair what follows from its logs."""
+    lacking = missing_marks(settings.db)
+    for sentence in lacking:
+        print(f"{sentence}{'  Repaired.' if fix else ''}")
     if fix:
+        if lacking:
+            set_marks(settings.db)
         return await _repair(settings)
+    if lacking:
+        command = command_line("doctor", "--fix", *options_for(settings, "db"))
+        print_notice(
+            f"This sets what is missing, and then examines the file: {command}",
+            copyable=True,
+        )
+        return WRONG
     async with open_for_reading(settings) as store:
         examination = await examine(store)
     _report(examination)

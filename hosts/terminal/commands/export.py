@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterable
 
 from ....effects.tools.registry import ToolRegistry
-from ....persistence.errors import Damaged
+from ....persistence.errors import Damaged, StorageFailed
 from ....persistence.maintenance import export as jsonl
+from ....persistence.maintenance.doctor import find_all
 from ....states.openai_format.messages import openai_messages
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
@@ -35,7 +36,7 @@ async def export(settings: Settings, given_id: str | None) -> int:
         _write([jsonl.first_line()])
         async for each, exported in jsonl.export_all(store):
             if isinstance(exported, Damaged):
-                print_notice(one_line(f"{each} is left out: {exported.sentence}"))
+                print_notice(_left_out(each, exported.sentence))
                 complete = False
             else:
                 _write(exported)
@@ -58,11 +59,15 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
             entries = await store.entries(await resolve_id(store, given_id))
             _write([write_one(openai_messages(entries))])
             return 0
-        for each in await store.ids():
+        ids, faults = await find_all(store)
+        for fault in faults:
+            print_notice(_left_out("", fault.sentence))
+            complete = False
+        for each in ids:
             try:
                 example = write_example(openai_messages(await store.entries(each)), tools)
-            except Damaged as damaged:
-                print_notice(one_line(f"{each} is left out: {damaged.sentence}"))
+            except (Damaged, StorageFailed) as damaged:
+                print_notice(_left_out(each, damaged.sentence))
                 complete = False
             else:
                 if example is None:
@@ -70,6 +75,10 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
                 else:
                     _write([example])
     return 0 if complete else INCOMPLETE
+
+
+def _left_out(conversation_id: str, sentence: str) -> str:
+    return one_line(f"{conversation_id} is left out: {sentence}" if conversation_id else sentence)
 
 
 def _write(lines: Iterable[str]) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
 from ....persistence.errors import StorageFailed
+from ....persistence.maintenance.doctor import find_all
 from ....persistence.maintenance.replay import replay_conversation
 from ....persistence.ports import Store
-from ....states.errors import ConfigurationError, UnknownConversation
+from ....states.errors import ConfigurationError, StoreError, UnknownConversation
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
 from ..output.json_document import print_json
+from ..output.printable import one_line
 from .junit import junit_report
 from .replay_results import ReplayResult, described
 
@@ -25,16 +28,10 @@ async def replay(settings: Settings, given_id: str | None, junit: Path | None, a
     """Replay one conversation, or with None all of them, and print each outcome; also write it to the file `junit`."""
     results: list[ReplayResult] = []
     async with open_for_reading(settings) as store:
-        for each in [summary.id for summary in await store.list()] if given_id is None else [given_id]:
-            try:
-                result = await _replay(store, each if given_id is None else await resolve_id(store, each))
-            except UnknownConversation:
-                if given_id is not None:
-                    raise
-                continue  # it was deleted after it was listed
+        async for result in _results(store, given_id):
             results.append(result)
             if not as_json:
-                print(f"{result.conversation_id}  {result.report}")
+                print("  ".join(filter(None, (result.conversation_id, result.report))))
     if as_json:
         print_json({"conversations": [described(result) for result in results]})
     elif not results:
@@ -42,6 +39,29 @@ async def replay(settings: Settings, given_id: str | None, junit: Path | None, a
     if junit is not None:
         _write(junit, results)
     return DIVERGED if any(result.failure for result in results) else 0
+
+
+async def _results(store: Store, given_id: str | None) -> AsyncIterator[ReplayResult]:
+    """Replay one conversation, or all of them, the one that moved last first. A conversation that a damaged file hides
+    has a result without an id. Raises `UnknownConversation` if there is none of the given id."""
+    if given_id is not None:
+        yield await _replay(store, await resolve_id(store, given_id))
+        return
+    ids, faults = await find_all(store)
+    for fault in faults:
+        yield ReplayResult("", 0.0, unreadable=one_line(fault.sentence))
+    for each in await _newest_first(store, ids):
+        with suppress(UnknownConversation):  # it was deleted after it was found
+            yield await _replay(store, each)
+
+
+async def _newest_first(store: Store, ids: Sequence[str]) -> Sequence[str]:
+    """Return these ids, that of the conversation that moved last first; as they are if a damaged file does not say."""
+    try:
+        places = {summary.id: place for place, summary in enumerate(await store.list())}
+        return sorted(ids, key=places.__getitem__)
+    except (StoreError, KeyError):
+        return ids
 
 
 def _write(file: Path, results: Iterable[ReplayResult]) -> None:

@@ -30,7 +30,7 @@ SELECT 1 + max(
 _ADD_STEPS = insert(events)
 _ADD_ORIGIN = insert(forks)
 _ADD_DELIVERIES = insert(outbox)
-_FIND = prepared(
+_CONVERSATION = (
     select(
         conversations.c.key,
         conversations.c.created_at,
@@ -45,9 +45,9 @@ _FIND = prepared(
     )
     .outerjoin_from(conversations, forks)
     .outerjoin(acknowledgements, acknowledgements.c.conversation == conversations.c.key)
-    .where(conversations.c.id == bindparam("conversation_id")),
-    "conversation_id",
 )
+_FIND = prepared(_CONVERSATION.where(conversations.c.id == bindparam("conversation_id")), "conversation_id")
+_FIND_BY_KEY = prepared(_CONVERSATION.where(conversations.c.key == bindparam("its_key")), "its_key")
 _DELIVERIES = prepared(
     select(*(outbox.c[name] for name in OutboxRow._fields))
     .where(outbox.c.conversation == bindparam("head_key"))
@@ -67,10 +67,11 @@ def ids(connection: Connection, prefix: str) -> tuple[str, ...]:
     return tuple(connection.execute(statement).scalars())
 
 
-def read_record(connection: Connection, conversation_id: str) -> ConversationRecord:
-    """Return all rows of a conversation, damaged or not. Raises `UnknownConversation`."""
+def read_record(connection: Connection, conversation_id: str, key: int | None = None) -> ConversationRecord:
+    """Return all rows of a conversation, damaged or not. It is found by its id, or by its `key` if that is given.
+    Raises `UnknownConversation`."""
     driver = driver_of(connection)
-    found = driver.execute(_FIND, (conversation_id,)).fetchone()
+    found = driver.execute(*((_FIND, (conversation_id,)) if key is None else (_FIND_BY_KEY, (key,)))).fetchone()
     if found is None:
         raise UnknownConversation(conversation_id)
     key, created_at, owner, parent, origin, seq, origin_check, sent, acknowledged, *head = found
