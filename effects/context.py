@@ -15,7 +15,9 @@ from ..states.context import Context
 from ..states.policy.policy import Policy
 from ..states.projections.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
+from ..states.values.revision import MARKED_KEYS
 from ..states.values.round import RoundCall
+from .effect_keys import EffectLinks, key_of
 from .receipts import Receipts
 from .redact import unchanged
 from .suspended_calls import SuspendedCalls
@@ -63,8 +65,9 @@ class EffectContext:
     `progress(effect_id, kind, data)` shows a live update; those of an effect that is no longer awaited are dropped.
     `receipts` notes which deliveries have reached their targets. `redact` replaces secrets if the policy asks for it; a
     performer needs it for texts that it cuts, and for texts of other conversations that it passes on, since its answer
-    is redacted anyway. `suspended` holds the calls of this conversation that wait for the answer of a person. The
-    coroutines raise `StoreError` if the log cannot be read.
+    is redacted anyway. `suspended` holds the calls of this conversation that wait for the answer of a person. `links`
+    are those of the steps that first asked for effects which are now carried out. The coroutines raise `StoreError` if
+    the log cannot be read.
     """
 
     conversation_id: str
@@ -76,6 +79,7 @@ class EffectContext:
     receipts: Receipts
     redact: Callable[[str], str]
     suspended: SuspendedCalls
+    links: EffectLinks
 
     def __init__(
         self,
@@ -88,6 +92,7 @@ class EffectContext:
         receipts: Receipts,
         redact: Callable[[str], str] = unchanged,
         suspended: SuspendedCalls | None = None,
+        links: EffectLinks | None = None,
     ) -> None:
         # Each step makes one. The constructor of a frozen dataclass takes three times as long, and fields that are put
         # into the dictionary that an object begins with take five times as long to read.
@@ -101,6 +106,7 @@ class EffectContext:
             "receipts": receipts,
             "redact": redact,
             "suspended": SuspendedCalls() if suspended is None else suspended,
+            "links": EffectLinks() if links is None else links,
         }
         object.__setattr__(self, "__dict__", fields)
 
@@ -110,8 +116,16 @@ class EffectContext:
         return self.context.policy
 
     def key(self, effect_id: int) -> str:
-        """Return the idempotency key by which the outside world can recognise a repeated effect."""
-        return f"{self.conversation_id}/{effect_id}"
+        """Return the idempotency key by which the outside world can recognise a repeated effect: the id of the
+        conversation, that of the effect, and a mark that no other history under the same id has. It is the same however
+        often the effect is carried out. A conversation that began before revision 6 has keys without a mark."""
+        is_marked = self.context.revision >= MARKED_KEYS
+        return key_of(self.conversation_id, effect_id, self.links.of(effect_id) if is_marked else b"")
+
+    def asked_by(self, effect_id: int, link: bytes) -> EffectContext:
+        """Return this context for an effect that another step asked for, whose link this is."""
+        links = EffectLinks(((effect_id, link),))
+        return EffectContext(**{**vars(self), "links": links})
 
     async def transcript(self) -> Transcript:
         """Return what was said up to the step `seq`. Do not change it.

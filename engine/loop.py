@@ -26,6 +26,7 @@ from contextvars import copy_context
 from typing import Any
 
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
+from ..effects.effect_keys import EffectLinks
 from ..effects.suspended_calls import SuspendedCalls
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
@@ -35,7 +36,7 @@ from ..states.events import CallRestricted, Event, Request, Resumed
 from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import Policy
-from ..states.states import AnyState, Closed, pending
+from ..states.states import AnyState, Closed, Failed, Idle, pending
 from ..states.step import Step
 from .follower import Follower
 from .intake.mailbox import Mailbox, Senders
@@ -46,7 +47,7 @@ from .projections.step_reader import StepReader
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates.live import live_update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
-from .recovery import reports
+from .recovery import known_effects, reports
 from .services.append_failures import raise_append_failure
 from .services.dispatcher_failures import dispatcher_failures_logged
 from .services.effect_order import dispatch_in_order
@@ -62,12 +63,17 @@ UNCERTAIN = 64
 the next conflict, so a few would do."""
 
 
+KEPT_LINKS = 256
+"""How many links of steps are kept before those that are not needed are looked for: a turn rarely has as many steps."""
+
+
 class Loop:
     """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
     `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, `steps`
     what people look back at, `recent_requests` what was handled. `follower` looks at the store while a caller waits
-    here for what another loop does. `sends`: something went out, to a channel or to another agent.
+    here for what another loop does. `links` are those of the steps that asked for what is in flight. `sends`: something
+    went out, to a channel or to another agent.
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class Loop:
         log: Log,
         history: History,
         services: LoopServices,
+        links: EffectLinks,
     ) -> None:
         self.conversation_id = conversation_id
         self.projection = projection
@@ -87,6 +94,7 @@ class Loop:
         self._log = log
         self._history = history
         self._services = services
+        self._links = links
         self._suspended = SuspendedCalls()
         self._senders = Senders(projection.state.book.turn, copy_context())
         # `Log` explains this. The class is asked: a wrapper may forward the attributes of a log, and wait all the same.
@@ -243,7 +251,7 @@ class Loop:
                 if not await self._catch_up():
                     raise
             else:
-                self._follow(LogEntry.of(event, step), step, is_own=True)
+                self._follow(LogEntry.of(event, step), step, self._log.chain, is_own=True)
                 return step
 
     async def _catch_up(self) -> bool:
@@ -252,20 +260,22 @@ class Loop:
         for entry in entries:
             step = repeated_step(entry, self.state, self.projection.context)
             # An append that was reported as failed may have been stored: then nobody else carries it out.
-            self._follow(entry, step, is_own=entry.event in self._uncertain)
+            self._follow(entry, step, entry.chain, is_own=entry.event in self._uncertain)
         if self._log.seq != self.projection.seq:
             raise StoreError("The log has steps that were not followed here; ask for the conversation again.")
         return bool(entries)
 
-    def _follow(self, entry: LogEntry, step: Step, *, is_own: bool) -> None:
-        """Show a step that was stored, and dispatch its effects. The effects of a step that another loop stored are
-        carried out there; only its control effects are dispatched here, because what they stop may run here."""
+    def _follow(self, entry: LogEntry, step: Step, link: bytes, *, is_own: bool) -> None:
+        """Show a step that was stored with this link, and dispatch its effects. The effects of a step that another loop
+        stored are carried out there; only its control effects are dispatched here, because what they stop may run here.
+        """
         state = step.state
         self._uncertain = ()
         self._senders.follow(entry.event, state)
         self.recent_requests.note(entry)
+        before = self.projection.state
+        self._note_link(before, state, link)
         if is_own:
-            before = self.projection.state
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, before, entry.event, step)
         self._publish(entry, state)
@@ -279,6 +289,16 @@ class Loop:
             self.projection.release()
         if not self.has_ended:
             self._services.owner.moved(self.conversation_id)
+
+    def _note_link(self, before: AnyState, state: AnyState, link: bytes) -> None:
+        """Note the link of a step that asks for new effects. What was asked for before the turn is not needed any more,
+        and of a very long turn only what is still in flight is."""
+        if type(before) is Idle or type(before) is Failed:
+            self._links = EffectLinks()
+        elif len(self._links) >= KEPT_LINKS:
+            self._links = self._links.since(min(known_effects(before), default=before.book.next_effect))
+        if state.book.next_effect > before.book.next_effect:
+            self._links.note(before.book.next_effect, link)
 
     def _publish(self, entry: LogEntry, state: AnyState) -> None:
         """Move the projection on, and show the step to those who watch or wait."""
@@ -308,7 +328,9 @@ class Loop:
         book, context = self.projection.state.book, self.projection.context
         redact, show = self._services.redactor.redact_of(context.policy), self._show_progress
         conversation_id, history, suspended = self.conversation_id, self._history, self._suspended
-        return EffectContext(conversation_id, book.seq, book.turn, context, history, show, self._log, redact, suspended)
+        return EffectContext(
+            *(conversation_id, book.seq, book.turn, context, history, show, self._log, redact, suspended, self._links)
+        )
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):

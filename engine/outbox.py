@@ -64,7 +64,7 @@ async def _resume(
     one: Undelivered, read_entries: ReadEntries, context: EffectContext, resumers: Mapping[type[Effect], Resumable]
 ) -> None:
     """Go on with this effect, or report that this engine cannot. Raises `StoreError`."""
-    effect = await read_effect(read_entries, one)
+    effect, context = await read_effect(read_entries, one, context)
     resumer = resumers.get(type(effect))
     if resumer is None or not await resumer.resume(effect, context, one.target, one.attempts, one.next_attempt):
         what = "a delivery for the channel" if isinstance(effect, DeliverToUser) else f"an effect {effect.type} for"
@@ -76,11 +76,13 @@ async def _resume(
         )
 
 
-async def read_effect(read_entries: ReadEntries, one: Undelivered) -> OutgoingEffect:
-    """Return what is to be sent, as the log has it. Raises `Damaged` if the log has no such effect, and other
-    `StoreError` where it cannot be read."""
+async def read_effect(
+    read_entries: ReadEntries, one: Undelivered, context: EffectContext
+) -> tuple[OutgoingEffect, EffectContext]:
+    """Return what is to be sent, as the log has it, and this context with the link of the step that asked for it.
+    Raises `Damaged` if the log has no such effect, and other `StoreError` where it cannot be read."""
     for entry in await read_entries(one.seq - 1, one.seq):
         for effect in entry.effects:
             if isinstance(effect, OutgoingEffect) and effect.effect_id == one.effect_id:
-                return effect
+                return effect, context.asked_by(effect.effect_id, entry.chain)
     raise Damaged(one.seq, f"The step has no effect {one.effect_id}.")

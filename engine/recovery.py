@@ -13,14 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Set
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from ..effects.context import EffectContext
+from ..effects.effect_keys import EffectLinks
 from ..effects.tools.registry import ToolRegistry
 from ..effects.tools.tool import AnyTool
-from ..states.effects import TOOL_RUNS
-from ..states.events import CallRestricted, Report, Resumed, ToolInterrupted
-from ..states.states import AwaitingPerson, AwaitingSubAgents, AwaitingUserResponse, Cancelling, InRound, State
+from ..states.effects import TOOL_RUNS, AwaitedEffect, OutgoingEffect
+from ..states.events import CallRestricted, Report, Resumed, ToolInterrupted, ToolReconciled
+from ..states.log import LogEntry
+from ..states.states import AwaitingPerson, AwaitingSubAgents, AwaitingUserResponse, Cancelling, InRound, State, pending
 from ..states.values.round import Round, RoundCall
+
+if TYPE_CHECKING:
+    from ..persistence.records.entry import StoredEntry
+    from .projections.projection import ReadEntries
+
+FIRST_BLOCK = 8
+"""How many steps are read at first to find those that asked for what is in flight: they are nearly always the newest.
+Each further block is four times as long."""
+
+REPEATING = (Resumed, ToolInterrupted, ToolReconciled)
+"""The events by which an effect that an earlier step asked for is asked for again."""
 
 
 class PresentDeclarations:
@@ -95,3 +109,39 @@ def _resumed(open_: Set[int], at: datetime) -> tuple[Report, ...]:
 def _never_again(round_: Round) -> frozenset[int]:
     """Return the effects whose calls must not run twice."""
     return frozenset(one.effect_id for one in round_.running if round_.must_not_run_twice(round_.named(one.call_id)))
+
+
+# --- the steps that asked for what is in flight
+
+
+def known_effects(state: State) -> frozenset[int]:
+    """Return the effects that were asked for and may be carried out, or asked for again: those in flight, and those as
+    which the calls that run were first started. `Pure.`"""
+    running = state.round.running if isinstance(state, InRound | AwaitingUserResponse) else ()
+    return pending(state) | {one.first_id for one in running}
+
+
+async def links_of(state: State, read_entries: ReadEntries) -> EffectLinks:
+    """Return the links of the steps that first asked for the effects which this state waits for. They are read from the
+    end of the log, no further than to the oldest of them. Raises `StoreError`."""
+    wanted, found = set(known_effects(state)), dict[int, bytes]()
+    last, block = state.book.seq, FIRST_BLOCK
+    while wanted and last > 0:
+        for entry in reversed(await read_entries(max(last - block, 0), last)):
+            wanted -= _note_asked(entry, wanted, found)
+        last, block = last - block, block * 4
+    return EffectLinks(sorted(found.items()))
+
+
+def _note_asked(entry: StoredEntry, wanted: Set[int], found: dict[int, bytes]) -> set[int]:
+    """Note the link of a step for the effects that it asks for. Returns the effects for which no earlier step did."""
+    asked = asked_for(entry)
+    found.update((effect_id, entry.chain) for effect_id in wanted & asked)
+    if not asked or isinstance(entry.event, REPEATING):
+        return set()
+    return {effect_id for effect_id in wanted if effect_id >= min(asked)}
+
+
+def asked_for(entry: LogEntry) -> set[int]:
+    """Return the ids of the effects that a step asks for, for the first time or again. `Pure.`"""
+    return {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect | OutgoingEffect)}

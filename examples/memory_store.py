@@ -119,6 +119,11 @@ class MemoryLog:
         """The number of the newest step that this log knows to be stored."""
         return self._seq
 
+    @property
+    def chain(self) -> bytes:
+        """The link of that step."""
+        return self._conversation.steps[self._seq - 1].chain
+
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step and its deliveries. Nothing in between is awaited, so that no other step can interfere."""
         self._store.check_open()

@@ -40,6 +40,12 @@ class Log(Protocol):
         """The number of the newest step that this log knows to be stored."""
         ...
 
+    @property
+    def chain(self) -> bytes:
+        """The link of that step, as `StoredEntry.chain` has it. The keys by which the outside recognises effects are
+        made from it, so two logs that differ anywhere before must not have the same."""
+        ...
+
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step and its deliveries in one transaction. The step is durable when this returns.
 

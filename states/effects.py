@@ -8,8 +8,8 @@ There are five kinds of effect, one base class each:
 - a *recorded* effect is not carried out after the commit: it is read where it stands, in the log;
 - a *control* effect stops an awaited effect, which it names.
 
-Effects are started in the order of their step. `<conversation id>/<effect id>` is the key under which the world may
-recognise an effect that it is asked for again.
+Effects are started in the order of their step. The key by which the world may recognise an effect that it is asked for
+again is made of the id of the conversation, that of the effect, and the link of the step that asked for it first.
 """
 
 from __future__ import annotations

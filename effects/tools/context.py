@@ -26,13 +26,14 @@ NOBODY_TO_ASK = "Nobody can be asked here."
 class ToolContext:
     """The argument for a parameter of this type, which the model neither sees nor fills.
 
-    `key` is `<conversation id>/<effect id>` and stays the same when the call is run again after a crash. A tool that
-    acts on the world passes it on as its idempotency key. If a person decides that a call in doubt is to run again,
-    that run has a key of its own. `progress` shows a line to everybody who watches the conversation; it may be called
-    from any thread, and raises `InvalidInput` for what has no text. `metadata` is what the application noted about the
-    conversation, as of the step that asked for the call; it cannot be changed here. `memory` searches older
-    conversations of the same owner; it is None where there is no such search. `agents` finds the agents that this one
-    may write to; it is None where there are none. `asking` serves `ask`.
+    `key` is `<conversation id>/<effect id>/<mark>` and stays the same when the call is run again after a crash. No call
+    of another conversation ever has it, also not one that was created under the same id, in another database or from a
+    backup. A tool that acts on the world passes it on as its idempotency key. If a person decides that a call in doubt
+    is to run again, that run has a key of its own. `progress` shows a line to everybody who watches the conversation;
+    it may be called from any thread, and raises `InvalidInput` for what has no text. `metadata` is what the application
+    noted about the conversation, as of the step that asked for the call; it cannot be changed here. `memory` searches
+    older conversations of the same owner; it is None where there is no such search. `agents` finds the agents that this
+    one may write to; it is None where there are none. `asking` serves `ask`.
     """
 
     conversation_id: str

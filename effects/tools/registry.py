@@ -211,6 +211,7 @@ class ToolRegistry:
         policy: Policy = _POLICY,
         allowed: Allowed = None,
         caller: Caller | None = None,
+        mark: str = "",
     ) -> tuple[ToolCall, ...]:
         """The calls of the response to the effect `effect_id`, with what is known of them now. Never raises.
 
@@ -218,11 +219,14 @@ class ToolRegistry:
         `caller` may not call, has a `fault`. A call has the name under which its tool is offered, whichever of the
         tool's names the model used.
 
-        A call's id is `call_<effect id>_<index>`, so it is unique in the conversation, whatever the provider sent.
+        A call's id is `call_<effect id>_<index>`, with the `mark` behind it by which one history of the conversation
+        differs from another. So it is unique, whatever the provider sent, and an approval that was meant for a call of
+        another history names none of this one.
         Arguments that are too long to be stored become `{}`, and `fault` says so.
         """
+        end = f"_{mark}" if mark else ""
         resolved = [
-            self._resolve(f"call_{effect_id}_{index}", call, policy, allowed, caller)
+            self._resolve(f"call_{effect_id}_{index}{end}", call, policy, allowed, caller)
             for index, call in enumerate(calls)
         ]
         return tuple(resolved)

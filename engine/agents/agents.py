@@ -48,7 +48,7 @@ class EngineAgents:
         self.queues = RetryQueues(clock)
         self.mail = MailPerformer(self.queues, store, self.directory, registry, clock)
         self.sub_agents = EngineSubAgents(registry, clock, create)
-        self.orphans = Orphans(registry, clock)
+        self.orphans = Orphans(registry, store, clock)
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
         self._store = store
         self._clock = clock

@@ -18,6 +18,7 @@ from ...states.effects import AnswerSubAgent
 from ...states.errors import Refused, UnknownConversation
 from ...states.events import UserCancel, UserQuestionResponse
 from ..conversations.registry import ConversationRegistry
+from ..handles.children import child_of
 from ..requests import id_of_key
 from .posting import Post, Posting
 
@@ -61,7 +62,9 @@ class ChildAnswerPerformer:
         """Have the sub-agent take the answer, unless it no longer asks."""
         try:
             request = await self._request(effect, parent_id, key)
-            await (await self._registry.read(f"{parent_id}/{effect.child}")).request(request)
+            child_id = await child_of(self._store(), parent_id, effect.child)
+            if child_id is not None:
+                await (await self._registry.read(child_id)).request(request)
         except UnknownConversation:
             pass  # it was deleted
         except Refused as refused:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from ...effects.agents.port import Agents
 from ...effects.clock import Clock
 from ...effects.context import EffectContext
+from ...effects.effect_keys import key_of
 from ...effects.retry_queues import RetryQueues
 from ...persistence.errors import Damaged
 from ...states.effects import SendToAgent
@@ -85,15 +86,15 @@ class MailPerformer:
         self._posting.resume(effect, context, target, await self._post_of(effect, context), attempts, due)
         return True
 
-    async def return_unread(self, deleted_id: str, unread: Sequence[Waiting | Owed]) -> None:
+    async def return_unread(self, deleted_id: str, unread: Sequence[Waiting | Owed], link: bytes) -> None:
         """Tell the agents whose messages waited in a conversation that was deleted, or had yet to be passed on to its
-        user. An agent that cannot be told at once is not told."""
+        user. `link` is that of its newest step. An agent that cannot be told at once is not told."""
         for one in unread:
             if not one.origin:
                 continue
             seq = one.said.seq if isinstance(one, Owed) else one.seq
             try:
-                await self._return(deleted_id, one.origin, f"{deleted_id}/{seq}")
+                await self._return(deleted_id, one.origin, key_of(deleted_id, seq, link))
             except TurnwiseError as error:
                 logger.warning("The agent %s is not told what was not delivered: %s", one.origin, error.sentence)
 
@@ -114,9 +115,9 @@ class MailPerformer:
         """Post a message for the engine that has it in its queue. The target takes it once; if it never will, that
         engine returns it. Raises `Damaged` if it cannot be read."""
         sender_id = context.conversation_id
-        effect = await read_effect(partial(self._store().entries, sender_id), one)
+        effect, asked = await read_effect(partial(self._store().entries, sender_id), one, context)
         if isinstance(effect, SendToAgent):
-            await self._deliver(effect, await _text_of(effect, context), sender_id, context.key(effect.effect_id))
+            await self._deliver(effect, await _text_of(effect, asked), sender_id, asked.key(effect.effect_id))
 
     async def _deliver_or_return(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> None:
         if not await self._deliver(effect, text, sender_id, key):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ...effects.clock import Clock
 from ...states.effects import SpawnSubAgent
@@ -13,7 +14,7 @@ from ...states.events import CloseRequested, Event, SubAgentFinished
 from ...states.states import State, pending
 from ...states.step import Step
 from ..conversations.registry import ConversationRegistry
-from ..handles.children import parent_of
+from ..handles.children import child_of, parent_of
 from ..loop import Loop
 from .child_conversation import CLOSED, ChildConversation
 
@@ -28,8 +29,9 @@ class Orphans:
     """The sub-agents of an engine for which nobody waits. It observes the steps of their parents, and looks at what
     earlier processes have left."""
 
-    def __init__(self, registry: ConversationRegistry, clock: Clock) -> None:
+    def __init__(self, registry: ConversationRegistry, store: Callable[[], Store], clock: Clock) -> None:
         self._registry = registry
+        self._store = store
         self._clock = clock
         self._closing: dict[asyncio.Task[None], None] = {}
         """The tasks that close sub-agents, in the order in which they began."""
@@ -41,7 +43,7 @@ class Orphans:
         awaited = {effect_id for effect_id, kind in before.in_flight().items() if kind is SpawnSubAgent}
         answered = {event.effect_id} if isinstance(event, SubAgentFinished) else set()
         for effect_id in awaited - pending(step.state) - answered:
-            self._close_later(f"{conversation_id}/{effect_id}")
+            self._close_later(self._close_child(conversation_id, effect_id))
 
     async def end_at_rest(self, store: Store) -> None:
         """End the sub-agents that an earlier process has created, though it had not given them their task, and for
@@ -60,7 +62,7 @@ class Orphans:
             if await self._is_orphaned(loop):
                 await loop.request(CloseRequested(event_id=CLOSED, at=self._clock.now()))
         except Refused:
-            self._close_later(loop.conversation_id)  # the store takes nothing at the moment
+            self._close_later(self._close(loop.conversation_id))  # the store takes nothing at the moment
         except StoreError as error:
             logger.warning("Who waits for the sub-agent %s is not known: %s", loop.conversation_id, error)
 
@@ -69,14 +71,25 @@ class Orphans:
         if parent_id != loop.projection.context.parent:
             return False  # a copy, for which nobody has ever waited
         try:
-            return effect_id not in pending((await self._registry.read(parent_id)).state)
+            parent = await self._registry.read(parent_id)
         except UnknownConversation:
             return True
+        is_awaited = effect_id in pending(parent.state)
+        return not is_awaited or parent.effect_context().key(effect_id) != loop.conversation_id
 
-    def _close_later(self, child_id: str) -> None:
-        closing = asyncio.ensure_future(self._close(child_id))
-        self._closing[closing] = None
-        closing.add_done_callback(self._closing.pop)
+    def _close_later(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(closing)
+        self._closing[task] = None
+        task.add_done_callback(self._closing.pop)
+
+    async def _close_child(self, parent_id: str, effect_id: int) -> None:
+        try:
+            child_id = await child_of(self._store(), parent_id, effect_id)
+        except StoreError as error:
+            logger.warning("A sub-agent of %s, for which nobody waits, cannot be found: %s", parent_id, error)
+            return
+        if child_id is not None:
+            await self._close(child_id)
 
     async def _close(self, child_id: str) -> None:
         try:

@@ -1,7 +1,7 @@
 """The sub-agents of one engine: conversations that a turn of another conversation has started.
 
-A sub-agent is driven like any other conversation. What is special is its id, `<parent id>/<effect id>`, which says who
-waits for it, and that it ends when nobody does (`orphans`).
+A sub-agent is driven like any other conversation. What is special is its id, the key of the effect that started it,
+which says who waits for it, and that it ends when nobody does (`orphans`).
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ class ChosenOpening:
             "chose_profiles": "profiles" not in named,
             "owner": self.owner is None and self.works_for is not None,
         }
-        return frozenset({"revision", "next_wake", *(name for name, left_out in is_without.items() if left_out)})
+        return frozenset(
+            {"revision", "next_wake", "nonce", *(name for name, left_out in is_without.items() if left_out)}
+        )
 
 
 async def opening_of(

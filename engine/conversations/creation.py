@@ -95,6 +95,7 @@ class Creation:
     async def _create_new(self, conversation_id: str, opened: Opened) -> Loop | None:
         """Create a conversation, and return its loop; None if the id is taken."""
         store = self._store
+        opened = opened.replace(nonce=uuid.uuid4().hex)
         step = begin(opened)
         try:
             log = await store.create(conversation_id, opened, step)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 Forget = Callable[[str], Awaitable[None]]
 """Forgets whatever is kept of a conversation that is gone."""
 
-ReturnMail = Callable[[str, Sequence[Waiting | Owed]], Awaitable[None]]
-"""Tells the agents whose messages waited in a conversation that is gone, or had yet to be passed on. Must not raise."""
+ReturnMail = Callable[[str, Sequence[Waiting | Owed], bytes], Awaitable[None]]
+"""Tells the agents whose messages waited in a conversation that is gone, or had yet to be passed on. It is given the
+link of the newest step, too. Must not raise."""
 
 
 class Deletion:
@@ -71,23 +72,24 @@ class Deletion:
             raise
 
     async def _delete_one(self, conversation_id: str) -> None:
-        unread = await self._unread(conversation_id)
+        unread, link = await self._unread(conversation_id)
         try:
             await self._store.delete(conversation_id)
         except TracesLeft as error:  # it is gone all the same
             self._traces = error
         await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
         await self._forget(conversation_id)
-        await self._return_mail(conversation_id, unread)
+        await self._return_mail(conversation_id, unread, link)
 
-    async def _unread(self, conversation_id: str) -> Sequence[Waiting | Owed]:
-        """Return the messages that wait or have yet to be passed on, or none if the conversation cannot be read: what
-        is damaged can be deleted, too."""
+    async def _unread(self, conversation_id: str) -> tuple[Sequence[Waiting | Owed], bytes]:
+        """Return the messages that wait or have yet to be passed on, and the link of the newest step; none if the
+        conversation cannot be read: what is damaged can be deleted, too."""
         try:
-            state = (await self._store.load(conversation_id)).state
+            loaded = await self._store.load(conversation_id)
         except (StoreError, UnknownConversation):
-            return ()
-        return (*state.book.owed, *(state.inbox if isinstance(state, Busy | Failed) else ()))
+            return (), b""
+        state = loaded.state
+        return (*state.book.owed, *(state.inbox if isinstance(state, Busy | Failed) else ())), loaded.log.chain
 
     async def _delete_all(self, conversations: Iterable[Summary]) -> None:
         for conversation in conversations:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...effects.effect_keys import EffectLinks
 from ...persistence.ports import LoadedConversation, Log, Store
 from ...persistence.records.details import Details
+from ...persistence.records.entry import StoredEntry
 from ...persistence.records.summary import summary_in_state
 from ...states.context import Context
 from ...states.events import Opened
@@ -15,6 +17,7 @@ from ..loop import Loop
 from ..projections.history import ConversationHistory
 from ..projections.newest_profile import profile_of_last_turn
 from ..projections.projection import ConversationProjection, ReadEntries
+from ..recovery import links_of
 from ..services.loop_services import LoopServices
 from .shared_contexts import SharedContexts
 
@@ -28,7 +31,7 @@ class StoredEntries:
         self._store = store
         self._conversation_id = conversation_id
 
-    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[StoredEntry]:
         """Read the entries that follow the step `after`, up to and including the step `up_to`."""
         return await self._store.entries(self._conversation_id, after, up_to)
 
@@ -48,7 +51,7 @@ class LoopFactory:
             details = Details().after(opened)
             self._services.tree.open(summary_in_state(conversation_id, step.state, opened.at, details))
         projection = ConversationProjection(step.state, self._contexts.shared(Context().after(opened)), read, entries)
-        return self._loop(conversation_id, projection, log, read)
+        return self._loop(conversation_id, projection, log, read, EffectLinks())
 
     async def loaded(self, store: Store, conversation_id: str, loaded: LoadedConversation) -> Loop:
         """Return the loop of a conversation whose head was read from the store. Raises `StoreError`."""
@@ -56,7 +59,14 @@ class LoopFactory:
         last_profile = await profile_of_last_turn(loaded.state, loaded.context, read)
         context = self._contexts.shared(loaded.context)
         projection = ConversationProjection(loaded.state, context, read, last_profile=last_profile)
-        return self._loop(conversation_id, projection, loaded.log, read)
+        return self._loop(conversation_id, projection, loaded.log, read, await links_of(loaded.state, read))
 
-    def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:
-        return Loop(conversation_id, projection, log, ConversationHistory(projection, read), self._services)
+    def _loop(
+        self,
+        conversation_id: str,
+        projection: ConversationProjection,
+        log: Log,
+        read: ReadEntries,
+        links: EffectLinks,
+    ) -> Loop:
+        return Loop(conversation_id, projection, log, ConversationHistory(projection, read), self._services, links)

@@ -1,8 +1,10 @@
-"""The sub-agents of a conversation, found by their ids: `<id of the conversation>/<effect that started them>`."""
+"""The sub-agents of a conversation, found by their ids, which are the keys of the effects that started them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from ...effects.effect_keys import effect_of_key
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -15,18 +17,21 @@ PAGE = 100
 async def children_of(store: Store, conversation_id: str) -> tuple[Summary, ...]:
     """Return the sub-agents that this conversation has started, the first one first. A copy that somebody made of one
     has an id of its own and is left out. Raises `StoreError`."""
-    found: dict[int, Summary] = {}
+    found: dict[str, Summary] = {}
     before: str | None = None
     while page := await store.list(parent=conversation_id, limit=PAGE, before=before):
-        for summary in page:
-            parent_id, effect_id = parent_of(summary.id)
-            if parent_id == conversation_id:
-                found[effect_id] = summary
+        found.update((summary.id, summary) for summary in page if parent_of(summary.id)[0] == conversation_id)
         before = page[-1].cursor
-    return tuple(found[effect_id] for effect_id in sorted(found))
+    return tuple(found[each] for each in sorted(found, key=lambda child_id: parent_of(child_id)[1]))
 
 
 def parent_of(child_id: str) -> tuple[str, int]:
     """Return the parent that a sub-agent's id names, and the effect that started it; ("", 0) for other ids. `Pure.`"""
-    parent_id, _, effect_id = child_id.rpartition("/")
-    return (parent_id, int(effect_id)) if effect_id.isdecimal() and parent_id else ("", 0)
+    return effect_of_key(child_id)
+
+
+async def child_of(store: Store, parent_id: str, effect_id: int) -> str | None:
+    """Return the id of the sub-agent that this effect has started, or None. Of several, the newest is that of the
+    conversation that has the id of the parent now. Raises `StoreError`."""
+    candidates = await store.ids(f"{parent_id}/{effect_id}")
+    return next((each for each in reversed(candidates) if parent_of(each) == (parent_id, effect_id)), None)

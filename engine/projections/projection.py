@@ -15,6 +15,7 @@ from typing import Protocol
 from weakref import ref
 
 from ...persistence.errors import Damaged
+from ...persistence.records.entry import StoredEntry
 from ...states.context import Context
 from ...states.errors import Refused, StoreError
 from ...states.log import LogEntry
@@ -30,7 +31,7 @@ class ReadEntries(Protocol):
     """Returns the entries of one log that follow the step `after`, in order, up to and including the step `up_to`.
     Raises `StoreError`, in particular `Damaged`, and `UnknownConversation`."""
 
-    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[StoredEntry]:
         """Read the entries."""
         ...
 

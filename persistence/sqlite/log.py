@@ -36,6 +36,11 @@ class SqliteLog:
         """The number of the newest step that this log knows to be stored."""
         return self._position.head.seq
 
+    @property
+    def chain(self) -> bytes:
+        """The link of that step."""
+        return self._position.head.chain
+
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step and its deliveries in one transaction; `Log.append` says the rest.
 

@@ -43,6 +43,7 @@ class Opened(_BringsRules):
     the application's own. `messages` are a history from elsewhere that the conversation continues, and `repairs` says
     what was wrong with it. `depth` is how many agents are above this one: 0 where no turn of another agent started it.
     `schedule` says when the conversation wakes up, and `next_wake` when it does so first; a sub-agent has no schedule.
+    `nonce` is drawn at random when the conversation is created, so that no two logs are the same.
     """
 
     type: Literal["opened"] = "opened"
@@ -63,6 +64,7 @@ class Opened(_BringsRules):
     revision: Revision = CURRENT_REVISION
     schedule: Schedule | None = None
     next_wake: Instant | None = None
+    nonce: Text = ""
 
     @model_validator(mode="before")
     @classmethod

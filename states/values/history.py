@@ -20,8 +20,9 @@ HistoryRole = Literal["system", "developer", "user", "assistant", "tool"]
 
 HISTORY_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
-_OWN_CALL_ID = re.compile(r"call_([0-9]{1,18})_[0-9]+", re.ASCII)
-"""A call id as this library makes them: the number of the effect that made the call, and the place of the call."""
+_OWN_CALL_ID = re.compile(r"call_([0-9]{1,18})_[0-9]+(?:_[0-9a-f]{12})?", re.ASCII)
+"""A call id as this library makes them: the number of the effect that made the call, the place of the call, and what
+tells the histories of one conversation apart."""
 
 
 class HistoryMessage(Value):

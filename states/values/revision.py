@@ -33,6 +33,7 @@ NAMES_WHAT_WAS_LEFT = 5
 ANSWERS_OR_SAYS_WHY = 6
 KEEPS_RELAYS = 6
 KNOWS_WHO_SPEAKS = 6
+MARKED_KEYS = 6
 CURRENT_REVISION = 6
 """The revision of new conversations."""
 

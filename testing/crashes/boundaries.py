@@ -170,7 +170,9 @@ class _ObservedChannel:
             delivering: Any = self._channel.deliver(delivery)
             if inspect.isawaitable(delivering):
                 await delivering
-            effect_id = int(delivery.key.rpartition("/")[2])
+            from ...effects.effect_keys import effect_of_key
+
+            _, effect_id = effect_of_key(delivery.key)
             self._boundaries.journal.add("arrived", delivery.conversation_id, self.name, effect_id)
         finally:
             self._boundaries.reach("after a delivery")

@@ -47,6 +47,27 @@ class AppendingContract(OpenedStore):
         assert await log_of(store) == story.log[:2]
 
     @on_a_store
+    async def test_a_log_knows_the_link_of_its_newest_step(self, store: Store) -> None:
+        """As the entry has it, whoever has stored the step; keys of effects are made from it. Where one log differs
+        from another, so does every link from there on."""
+        story, other = Story().turn(), Story().turn()
+        log = await Story().into(store)
+        await Story().into(store, "other")
+        beside = (await store.load("story")).log
+        for event, step in story.steps[1:]:
+            await log.append(event, step)
+            assert log.chain == (await store.entries("story"))[-1].chain
+        log_of_other = (await store.load("other")).log
+        event, step = other.steps[1]
+        await log_of_other.append(event.replace(at=SOON), step)
+        await beside.catch_up()
+
+        entries = await store.entries("story")
+        assert log.chain == beside.chain == (await store.load("story")).log.chain == entries[-1].chain
+        assert len({entry.chain for entry in entries}) == len(entries)
+        assert log_of_other.chain not in {entry.chain for entry in entries}
+
+    @on_a_store
     async def test_a_request_is_taken_once(self, store: Store) -> None:
         """A second one under the same id is a conflict, and the log is as before."""
         story = Story().turn()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import Conversation, Delivery, Engine, EngineClosed, Speech, presets, tool
 from turnwise.effects import conversation_effects
 from turnwise.effects.channels import attempt, delivery_dispatcher
@@ -115,7 +116,9 @@ class TestChannelsThatAreDown:
             await watcher.stop()
 
         told = [(one.type, one.data) for one in watcher.updates if one.type.startswith("deliver")]
-        this = {"turn": 1, "ordinal": 1, "key": f"{conversation.id}/2"}
+        key = told[1][1]["key"]
+        assert unmarked(key) == f"{conversation.id}/2"
+        this = {"turn": 1, "ordinal": 1, "key": key}
         failed = {**this, "channel": "line", "sentence": "The channel line failed on a delivery."}
         assert told[0] == ("delivery", {"turn": 1, "ordinal": 1, "text": "a"})
         assert sorted(told[1:3], key=str) == [("delivered", {**this, "channel": "whole"}), ("delivery_failed", failed)]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import call_of
 from turnwise import Conversation, Engine, Policy, TurnwiseError, tool
 from turnwise.states import AgentMessage, LlmResponse, PolicyChanged, UserCancel, UserMessage
 from turnwise.states.values.images import Image
@@ -80,10 +81,10 @@ DOORS: dict[str, Door] = {
     "answer, notes": lambda engine, c, value: c.answer({"When?": "6:30 PM"}, annotations=value or 5),
     "answer, a note": lambda engine, c, value: c.answer({"When?": "6:30 PM"}, annotations={"When?": {"notes": value}}),
     "approve": lambda engine, c, value: c.approve(value, True),
-    "approve, allowed": lambda engine, c, value: c.approve("call_1_0", value),
-    "approve, arguments": lambda engine, c, value: c.approve("call_1_0", True, arguments={"amount": value}),
+    "approve, allowed": lambda engine, c, value: c.approve(call_of(c, "call_1_0"), value),
+    "approve, arguments": lambda engine, c, value: c.approve(call_of(c, "call_1_0"), True, arguments={"amount": value}),
     "resolve": lambda engine, c, value: c.resolve(value, "ran"),
-    "resolve, verdict": lambda engine, c, value: c.resolve("call_1_0", value),
+    "resolve, verdict": lambda engine, c, value: c.resolve(call_of(c, "call_1_0"), value),
     "set policy": lambda engine, c, value: c.set_policy(value),
     "dispatch": lambda engine, c, value: c.dispatch(value),
     "dispatch, text": lambda engine, c, value: c.dispatch(
@@ -161,7 +162,7 @@ async def go_on(conversation: Conversation) -> str | None:
     if conversation.state.type == "awaiting_user_response":
         return (await conversation.answer({"When?": "6:30 PM"})).reply
     if conversation.state.type == "awaiting_approval":
-        return (await conversation.approve("call_1_0", True)).reply
+        return (await conversation.approve(call_of(conversation, "call_1_0"), True)).reply
     return (await conversation.send("And now?")).reply
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import ConfigurationError, Engine, ModelAnswer, Policy
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher
@@ -197,7 +198,7 @@ class TestPerformers:
 
         async def ask(effect: RequestLlm, context: EffectContext) -> LlmResponse:
             said = [message.text for message in (await context.transcript()).messages]
-            seen.append((context.key(effect.effect_id), context.turn, context.policy.models[0].name, said))
+            seen.append((unmarked(context.key(effect.effect_id)), context.turn, context.policy.models[0].name, said))
             return LlmResponse(effect_id=effect.effect_id, at=NOON, content="From elsewhere.", model="elsewhere")
 
         async with Engine.open("sqlite://", model=ScriptedLlm([]), performers={RequestLlm: ask}) as engine:

@@ -7,6 +7,7 @@ kills are in test_kills.py.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import call_of
 from turnwise import (
     ConfigurationError,
     Conversation,
@@ -254,12 +256,12 @@ class TestTools:
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             turn = await again.send("Pay.", message_id="m1")
             assert turn.status == "in_doubt"
-            assert turn.call_id == "call_1_0"
+            assert turn.call_id == again.state.call.call_id
             with pytest.raises(Refused) as refused:
                 await again.resolve("call_1_1", verdict)
             assert refused.value.code == "wrong_state"
 
-            turn = await again.resolve("call_1_0", verdict)
+            turn = await again.resolve(call_of(again, "call_1_0"), verdict)
 
             assert turn.reply == "Done."
             assert len(till.keys) == times
@@ -274,7 +276,7 @@ class TestTools:
                 await until(lambda again=again: again.state.type == "in_doubt")
 
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
-            assert (await again.resolve("call_1_0", "ran")).reply == "Done."
+            assert (await again.resolve(call_of(again, "call_1_0"), "ran")).reply == "Done."
         assert len(till.keys) == 1
 
     async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Path) -> None:
@@ -288,7 +290,7 @@ class TestTools:
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             assert (await again.send("Pay.", message_id="m1")).status == "in_doubt"
             assert events_of(await again.events())[-1] == "tool_interrupted"
-            assert (await again.resolve("call_1_0", "ran")).reply == "Done."
+            assert (await again.resolve(call_of(again, "call_1_0"), "ran")).reply == "Done."
         assert len(till.keys) == 1
 
     async def test_a_doubtful_turn_can_be_cancelled(self, database: Path) -> None:
@@ -476,15 +478,16 @@ class TestResolvingFromOutside:
         twice = [run("resolve", conversation_id, "ran", "--db", database, cwd=database.parent) for _ in range(2)]
         afterwards = run("resolve", conversation_id, "--db", database, cwd=database.parent)
 
-        assert listed.stdout == 'call_1_0  pay({"amount": 5})\n'
+        assert re.fullmatch(r'call_1_0_[0-9a-f]{12}  pay\(\{"amount": 5\}\)\n', listed.stdout)
+        call_id = listed.stdout.split()[0]
         assert (
             twice[0].stdout
             == "Resolved; the conversation is in llm_requesting; it continues in its program or in turnwise chat.\n"
         )
         assert (twice[1].returncode, twice[1].stdout) == (2, "")
         shown = run("show", conversation_id, "--events", "--db", database, cwd=database.parent).stdout
-        assert "tool_interrupted           call_1_0" in shown
-        assert "doubt_resolved             call_1_0 ran" in shown
+        assert f"tool_interrupted           {call_id}" in shown
+        assert f"doubt_resolved             {call_id} ran" in shown
         assert afterwards.stdout == "No call is in doubt.\n"
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             assert (await again.send("Pay.", message_id="m1")).reply == "Done."

@@ -8,7 +8,6 @@ from functools import partial
 from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
-from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.replies.delivery_rules import TextRule, text_rule
@@ -17,6 +16,7 @@ from ....states.values.surrogates import encodable
 from ....states.values.value import unvalidated
 from ...clock import Clock
 from ...context import EffectContext, Progress
+from ...effect_keys import mark_of
 from ...location.locator import Locator
 from ...logs import performer_logger
 from ...text import is_encodable
@@ -61,7 +61,7 @@ class LlmRequestPerformer:
                 sentence=sentence_of(failure),
                 retry_after=failure.retry_after,
             )
-        return self._response(effect, request.model, digest, answer, context.policy, offer)
+        return self._response(effect, request.model, digest, answer, context, offer)
 
     def _write(
         self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer, prompt: CachedPrompt
@@ -73,7 +73,7 @@ class LlmRequestPerformer:
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
-        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy, offer: ToolOffer
+        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: EffectContext, offer: ToolOffer
     ) -> LlmResponse:
         response = unvalidated(
             LlmResponse,
@@ -84,8 +84,15 @@ class LlmRequestPerformer:
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if not answer.opaque or is_encodable(answer.opaque) else (),
             tool_calls=self._tools.resolve_calls(
-                effect.effect_id, answer.tool_calls, policy, offer.allowed, offer.caller
-            ),
+                effect.effect_id,
+                answer.tool_calls,
+                context.policy,
+                offer.allowed,
+                offer.caller,
+                mark_of(context.links.of(effect.effect_id)),
+            )
+            if answer.tool_calls
+            else (),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import TypeAdapter
 
 from ....states.effects import AnyEffect, Effect
 from ....states.events import Answer, AnyEvent, Event, Request
-from ....states.log import LogEntry
 from ....states.states import AnyState
 from ....states.step import Step
 from ....states.values.turn import TurnEnded
@@ -30,7 +29,8 @@ _STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
 @dataclass(frozen=True)
 class Row:
-    """A step as it is stored: JSON, and what is read from it. `writer` is the name of the process that stored it."""
+    """A step as it is stored: JSON, and what is read from it. `writer` is the name of the process that stored it, and
+    `chain` the link of the step."""
 
     seq: int
     text: str
@@ -39,6 +39,7 @@ class Row:
     ended: TurnEnded | None
     state: AnyState
     writer: str = ""
+    chain: bytes = b""
 
     @classmethod
     def of(cls, event: Event, step: Step, writer: str) -> Row:
@@ -57,15 +58,16 @@ class Row:
         )
 
     @classmethod
-    def read(cls, entry: LogEntry, state: str, writer: str) -> Row:
+    def read(cls, entry: StoredEntry, state: str, writer: str) -> Row:
         """A step as a database holds it, with the state after it as JSON."""
         ended = "" if entry.ended is None else entry.ended.to_json()
         text = "\n".join((entry.event.to_json(), _array(entry.effects), ended, state))
-        return cls(entry.seq, text, entry.event, entry.effects, entry.ended, _STATE.validate_json(state), writer)
+        read = _STATE.validate_json(state)
+        return cls(entry.seq, text, entry.event, entry.effects, entry.ended, read, writer, entry.chain)
 
     @property
     def entry(self) -> StoredEntry:
-        """The step as an entry of the log; it has no digests."""
+        """The step as an entry of the log; it has no digests but its link."""
         from ....persistence.records.entry import StoredEntry
 
         return StoredEntry(
@@ -75,7 +77,7 @@ class Row:
             self.ended,
             self.state.book.turn,
             digest=b"",
-            chain=b"",
+            chain=self.chain,
             content=b"",
         )
 
@@ -110,11 +112,18 @@ class Disk:
 
     def add(self, conversation_id: str, event: Event, step: Step, writer: str) -> Row:
         """Store a step. Raises ValueError if it cannot be written as JSON and read back."""
-        row = Row.of(event, step, writer)
+        row = self._linked(conversation_id, Row.of(event, step, writer))
         if (row.event, row.effects, row.ended, row.state) != (event, step.effects, step.ended, step.state):
             self.trace.report_fault(f"step {row.seq}, {event.type}, is not read as it was written: {row.text[:300]}")
         self.keep(conversation_id, row)
         return row
+
+    def _linked(self, conversation_id: str, row: Row) -> Row:
+        """The row with its link, which depends on all rows before it."""
+        from ....persistence.records.digests import GENESIS, digest, link
+
+        rows = self.rows.get(conversation_id)
+        return replace(row, chain=link(rows[-1].chain if rows else GENESIS, digest(row.text)))
 
     def keep(self, conversation_id: str, row: Row) -> None:
         """Keep a step that is stored."""

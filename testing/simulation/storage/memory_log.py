@@ -80,6 +80,11 @@ class MemoryLog:
         """The newest step that this log knows of."""
         return self._seq
 
+    @property
+    def chain(self) -> bytes:
+        """The link of that step."""
+        return self._rows[self._seq - 1].chain
+
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step. Raises `StorageFailed` at random, and `StoreConflict` where a real store does."""
         self._check_use(event, step)

@@ -38,8 +38,10 @@ class SimulatedChannel:
 
     async def deliver(self, process: Process, delivery: Delivery) -> None:
         """Hand a delivery over, or not, or both."""
-        conversation_id, _, effect_id = delivery.key.rpartition("/")
-        delivered = (conversation_id, self.name, int(effect_id))
+        from ....effects.effect_keys import effect_of_key
+
+        conversation_id, effect_id = effect_of_key(delivery.key)
+        delivered = (conversation_id, self.name, effect_id)
         if delivered in self._settled() and not process.is_dead:
             self._trace.report_fault(f"{effect_id} is delivered to {self.name} again, and its receipt is stored")
         if not self.calm:

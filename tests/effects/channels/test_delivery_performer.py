@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import (
     ConfigurationError,
     Delivery,
@@ -62,9 +63,9 @@ class TestDelivery:
             turn = await conversation.send("Hi")
 
         assert first.deliveries == second.deliveries
-        assert first.deliveries == [
-            Delivery(text="Hello.", conversation_id=conversation.id, turn=1, ordinal=1, key=f"{conversation.id}/2")
-        ]
+        (delivery,) = first.deliveries
+        assert delivery == Delivery(text="Hello.", conversation_id=conversation.id, turn=1, ordinal=1, key=delivery.key)
+        assert unmarked(delivery.key) == f"{conversation.id}/2"
         assert (turn.reply, turn.deliveries, turn.user_response, turn.silent) == ("Hello.", ("Hello.",), None, False)
 
     async def test_speech_by_tool_is_delivered_and_the_text_is_not(self, database: Path) -> None:

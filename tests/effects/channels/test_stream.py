@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import ConfigurationError, Delivery, Engine, Lagged, StreamChannel, Subscription
 from turnwise.testing import FunctionLlm, ScriptedLlm, reply
 
@@ -54,7 +55,8 @@ async def test_a_subscriber_gets_complete_deliveries(database: Path) -> None:
             await conversation.send("Hi")
             delivery = await anext(subscription)
 
-    assert delivery == Delivery("Hello.", conversation.id, turn=1, ordinal=1, key=f"{conversation.id}/2")
+    assert delivery == Delivery("Hello.", conversation.id, turn=1, ordinal=1, key=delivery.key)
+    assert unmarked(delivery.key) == f"{conversation.id}/2"
 
 
 async def test_a_slow_subscriber_delays_nobody() -> None:

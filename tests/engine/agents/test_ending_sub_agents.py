@@ -15,6 +15,7 @@ import pytest
 
 from turnwise import Conversation, Engine, UnknownConversation, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.effects.effect_keys import effect_of_key
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.imports import import_records
 from turnwise.persistence.opening import open_store
@@ -497,9 +498,9 @@ class TestImports:
         """A parent waits for no sub-agent and starts none; a sub-agent ends. The next message to the parent is answered
         by a model that reads that the sub-agent has ended."""
         parent_id = await leave_one(database)
-        child_id = f"{parent_id}/3"
-        ids = {"both": [parent_id, child_id], "parent": [parent_id], "child": [child_id]}[copied]
         source = await SqliteStore.open(database)
+        (child_id,) = await source.ids(f"{parent_id}/3/")
+        ids = {"both": [parent_id, child_id], "parent": [parent_id], "child": [child_id]}[copied]
         records = [await source.read_record(each) for each in ids]
         await source.close()
         target = await SqliteStore.open(tmp_path / "copy.db")
@@ -729,7 +730,7 @@ class LosesParents(WrappedStore):
         """Delete the conversation and its parent."""
         await self.store.delete(conversation_id)
         if "/" in conversation_id:
-            await self.store.delete(conversation_id.rpartition("/")[0])
+            await self.store.delete(effect_of_key(conversation_id)[0])
 
 
 class DeletesSlowly(WrappedStore):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import Engine, ModelSpec, presets, tool
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Performer
@@ -386,7 +387,9 @@ class TestWhatAProcessLeft:
                 await engine.delivered()
                 front = await engine.get(target)
                 await until(lambda front=front: front.state.type == "idle" and front.state.book.turn == 2)
-                assert [message.event_id for message in await received(front)] == [f"{sender}/{n}" for n in (3, 6)]
+                assert [unmarked(message.event_id) for message in await received(front)] == [
+                    f"{sender}/{n}" for n in (3, 6)
+                ]
                 assert await engine.store.outbox([sender]) == ()
         llms[0].assert_finished()
 
@@ -428,7 +431,7 @@ class TestWhatAProcessLeft:
                 await engine.delivered()
                 front = await engine.get(target)
                 await until(lambda: front.state.type == "idle" and front.state.book.turn == 1)
-                assert [message.event_id for message in await received(front)] == [f"{sender}/6"]
+                assert [unmarked(message.event_id) for message in await received(front)] == [f"{sender}/6"]
                 assert [one.effect_id for one in await engine.store.outbox([sender])] == [3]
         assert sentence in caplog.text
 
@@ -494,7 +497,7 @@ class TestPerformersOfTheApplication:
         async with Engine.open(database, model=ScriptedLlm([], name="scripted"), **opening) as engine:
             await engine.delivered()
             is_resumed = isinstance(performer, ResumedPost)
-            assert performer.taken == ([f"{sender.id}/3"] if is_resumed else [])
+            assert [*map(unmarked, performer.taken)] == ([f"{sender.id}/3"] if is_resumed else [])
             assert len(await engine.store.outbox([sender.id])) == (0 if is_resumed else 1)
             assert await received(await engine.get(sender.id)) == []
             reported = f"{sender.id} still has an effect send_to_agent for elsewhere, which this engine does not have"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import Conversation, Engine, SubAgentRules, presets
 from turnwise.states import UserMessage
 from turnwise.testing import FunctionLlm, call, calls, crash_at_every_boundary, reply
@@ -56,7 +57,7 @@ async def check_that_each_counted_once(engine: Engine, conversation: Conversatio
     assert len(effects) == 3, effects
     assert sorted(await finished(conversation)) == effects
     children = await conversation.children()
-    assert [child.id for child in children] == [f"{conversation.id}/{effect_id}" for effect_id in effects]
+    assert [unmarked(child.id) for child in children] == [f"{conversation.id}/{effect_id}" for effect_id in effects]
     assert {child.state for child in children} == {"closed"}
     for child in children:
         events = [entry.event for entry in await (await engine.get(child.id)).events()]

@@ -11,6 +11,7 @@ import pytest
 
 from turnwise import Conversation, Engine, ModelSpec, Policy, Profile, Refused, SubAgentRules, presets, tool
 from turnwise.effects.agents.sub_agent_performer import LONG_ID
+from turnwise.effects.effect_keys import effect_of_key
 from turnwise.effects.model.port import ModelRequest
 from turnwise.states import Limits, SubAgents, Usage
 from turnwise.states.events import Opened
@@ -202,7 +203,7 @@ class TestWork:
 
             assert (turn.reply, turn.usage.tokens) == ("Done.", 30)
             assert outcomes_in(results_in(llm.asked_by("a")[-1])[0]) == [("completed", "one"), ("completed", "two")]
-            assert [one.id.rpartition("/")[0] for one in grandchildren] == [child.id] * 2
+            assert [effect_of_key(one.id)[0] for one in grandchildren] == [child.id] * 2
             assert {(one.owner, one.metadata["tenant"]) for one in grandchildren} == {("ann", 1)}
             await engine.delete(conversation.id)
             assert await engine.list() == ()
@@ -277,7 +278,7 @@ class TestWork:
 
     @pytest.mark.parametrize(
         ("length", "outcome"),
-        [(198, ("completed", "result")), (199, ("failed", LONG_ID)), (200, ("failed", LONG_ID))],
+        [(185, ("completed", "result")), (186, ("failed", LONG_ID)), (200, ("failed", LONG_ID))],
     )
     async def test_one_whose_id_would_be_too_long_is_not_started(
         self, database: Path, length: int, outcome: tuple[str, str]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import call_of
 from turnwise import (
     Conversation,
     Engine,
@@ -69,7 +70,7 @@ class TestSteps:
         async with engine_at(database) as engine:
             conversation = await engine.create()
             await conversation.send("Pay")
-            await conversation.approve("call_1_0", True)
+            await conversation.approve(call_of(conversation, "call_1_0"), True)
             await conversation.send("Ask?")
 
             steps = await conversation.steps()
@@ -106,7 +107,7 @@ class TestSteps:
         async with engine_at(database) as engine:
             conversation = await engine.create()
             await conversation.send("Pay")
-            await conversation.approve("call_1_0", False)
+            await conversation.approve(call_of(conversation, "call_1_0"), False)
             steps = await conversation.steps()
 
             for size in (1, 2, 3, len(steps), 1000):
@@ -173,7 +174,7 @@ class TestTheStepOfARequest:
         async with engine_at(database) as engine:
             conversation = await engine.create()
             await conversation.send("Pay", message_id="m")
-            await conversation.approve("call_1_0", True, request_id="a")
+            await conversation.approve(call_of(conversation, "call_1_0"), True, request_id="a")
             await conversation.cancel(request_id="without effect")
             taken = {getattr(one.event, "event_id", None): one.seq for one in await conversation.events()}
 
@@ -318,7 +319,7 @@ class TestRequests:
         async with engine_at(database) as engine:
             original = await engine.create(system="Be brief.")
             await original.send("Pay")
-            await original.approve("call_1_0", True)
+            await original.approve(call_of(original, "call_1_0"), True)
 
             copy = await original.fork()
 

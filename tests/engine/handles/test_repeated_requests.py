@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.effect_ids import call_of
 from turnwise import (
     ConfigurationError,
     Conversation,
@@ -204,7 +205,8 @@ class TestWhatCounts:
         async with engine_at(database) as engine:
             conversation = await engine.create()
             await conversation.send("Ask? Ask?", message_id="m")
-            await conversation.answer(ANSWER, call_id="call_1_0", request_id="one")
+            await conversation.answer(ANSWER, call_id=call_of(conversation, "call_1_0"), request_id="one")
+            call_of(conversation, "call_3_0")
             await conversation.answer(ANSWER, request_id="two")
             yield engine, conversation
 
@@ -212,10 +214,10 @@ class TestWhatCounts:
         "ask",
         [
             lambda it: it.answer({"When?": "8:15 PM"}, request_id="one"),
-            lambda it: it.answer(ANSWER, call_id="call_3_0", request_id="one"),
+            lambda it: it.answer(ANSWER, call_id=call_of(it, "call_3_0"), request_id="one"),
             lambda it: it.answer(ANSWER, {"When?": {"notes": "please"}}, request_id="one"),
             lambda it: it.decline(request_id="one"),
-            lambda it: it.decline("call_1_0", request_id="one"),
+            lambda it: it.decline(call_of(it, "call_1_0"), request_id="one"),
             lambda it: it.cancel(request_id="one"),
             lambda it: it.cancel(1, request_id="one"),
             lambda it: it.retry(request_id="one"),
@@ -247,15 +249,21 @@ class TestWhatCounts:
             conversation = await engine.create()
             await conversation.send("Pay")
             await conversation.set_metadata({"n": 1, "of": [0]}, request_id="details")
-            await conversation.approve("call_1_0", True, arguments={"amount": 1}, request_id="approved")
+            await conversation.approve(
+                call_of(conversation, "call_1_0"), True, arguments={"amount": 1}, request_id="approved"
+            )
             steps = await length(conversation)
 
             await conversation.set_metadata({"of": [0.0], "n": 1.0}, request_id="details")
-            await conversation.approve("call_1_0", True, arguments={"amount": 1.0}, request_id="approved")
+            await conversation.approve(
+                call_of(conversation, "call_1_0"), True, arguments={"amount": 1.0}, request_id="approved"
+            )
             for asking in (
                 conversation.set_metadata({"n": True, "of": [0]}, request_id="details"),
                 conversation.set_metadata({"n": 1, "of": [False]}, request_id="details"),
-                conversation.approve("call_1_0", True, arguments={"amount": True}, request_id="approved"),
+                conversation.approve(
+                    call_of(conversation, "call_1_0"), True, arguments={"amount": True}, request_id="approved"
+                ),
             ):
                 with pytest.raises(Refused, match="under this id"):
                     await asking
@@ -282,7 +290,9 @@ class TestWhatCounts:
         engine, conversation = asked
         steps = await length(conversation)
 
-        turn = await (await engine.get(conversation.id)).answer(ANSWER, call_id=call_id, request_id=name)
+        turn = await (await engine.get(conversation.id)).answer(
+            ANSWER, call_id=call_id and call_of(conversation, call_id), request_id=name
+        )
 
         assert turn.number == 1
         assert await length(conversation) == steps
@@ -300,7 +310,7 @@ class TestWhatCounts:
             conversation.retry(request_id=bad),
             conversation.close(request_id=bad),
             conversation.withdraw("m", request_id=bad),
-            conversation.approve("call_1_0", True, request_id=bad),
+            conversation.approve(call_of(conversation, "call_1_0"), True, request_id=bad),
         ):
             with pytest.raises(InvalidInput, match=r"^request_id: "):
                 await asking
@@ -468,7 +478,7 @@ REQUESTS: dict[str, Callable[[Conversation, str], Awaitable[Any]]] = {
     "fail": lambda it, id_: it.send("Fail", message_id=id_, when_busy="refuse"),
     "answer": lambda it, id_: it.answer(ANSWER, request_id=id_),
     "decline": lambda it, id_: it.decline(request_id=id_),
-    "approve": lambda it, id_: it.approve("call_1_0", True, request_id=id_),
+    "approve": lambda it, id_: it.approve(call_of(it, "call_1_0"), True, request_id=id_),
     "cancel": lambda it, id_: it.cancel(request_id=id_),
     "cancel the first": lambda it, id_: it.cancel(1, request_id=id_),
     "retry": lambda it, id_: it.retry(request_id=id_),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import call_of
 from turnwise import CancelledTurn, Conversation, Engine, Policy, Refused, RunningTurn, Turn, WaitsForAnswer
 from turnwise.persistence.errors import Damaged
 from turnwise.testing import FunctionLlm, call, reply
@@ -22,8 +23,8 @@ Asking = Callable[[Conversation], Awaitable[Turn]]
 GOES_ON: dict[str, tuple[str, Policy | None, Asking]] = {
     "answer": ("Ask? Wait", None, lambda it: it.answer(ANSWER, request_id="r", wait=False)),
     "decline": ("Ask? Wait", RESUMES, lambda it: it.decline(request_id="r", wait=False)),
-    "approve": ("Pay, Wait", None, lambda it: it.approve("call_1_0", True, request_id="r", wait=False)),
-    "deny": ("Pay, Wait", None, lambda it: it.approve("call_1_0", False, request_id="r", wait=False)),
+    "approve": ("Pay, Wait", None, lambda it: it.approve(call_of(it, "call_1_0"), True, request_id="r", wait=False)),
+    "deny": ("Pay, Wait", None, lambda it: it.approve(call_of(it, "call_1_0"), False, request_id="r", wait=False)),
 }
 """Requests after which the turn goes on until its model is let through: the message before, the rules, the request."""
 
@@ -82,7 +83,7 @@ class TestTurnsThatGoOn:
         async with engine_at(database, gate=gate) as engine:
             conversation = await engine.get(conversation.id)
 
-            turn = await conversation.resolve("call_1_0", "ran", wait=False)
+            turn = await conversation.resolve(call_of(conversation, "call_1_0"), "ran", wait=False)
 
             assert turn == RunningTurn(number=1)
             gate.opened.set()
@@ -144,9 +145,10 @@ class TestTurnsThatStopAtOnce:
             conversation = await engine.create()
             await conversation.send("Ask? Ask?")
 
+            call_id = call_of(conversation, "call_1_0")
             await conversation.answer(ANSWER, request_id="r", wait=False)
             second = await conversation.wait()
-            again = await conversation.answer(ANSWER, call_id="call_1_0", request_id="r", wait=False)
+            again = await conversation.answer(ANSWER, call_id=call_id, request_id="r", wait=False)
 
             assert isinstance(second, WaitsForAnswer)
             assert again == second
@@ -274,7 +276,7 @@ class TestStorage:
             asking.cancel()
             await asyncio.wait([asking])
 
-            turn = await conversation.answer(ANSWER, call_id="call_1_0", request_id="r")
+            turn = await conversation.answer(ANSWER, call_id=call_of(conversation, "call_1_0"), request_id="r")
 
             assert turn.status == "completed"
             assert sum(getattr(one.event, "event_id", "") == "r" for one in await conversation.events()) == 1

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.support.effect_ids import unmarked
 from turnwise import (
     Conversation,
     Engine,
@@ -436,7 +437,8 @@ class TestCrashes:
             assert turn.status == "completed"
             assert (await conversation.replay()).divergence is None
             assert conversation.state.book.turn == 1
-        assert deletion.keys == [f"{conversation_id}/2"] * 2
+        assert [*map(unmarked, deletion.keys)] == [f"{conversation_id}/2"] * 2
+        assert len({*deletion.keys}) == 1
         assert deletion.ended == ["cancelled", "returned"]
 
     async def test_a_call_that_must_not_run_twice_is_in_doubt(self, database: Path) -> None:
@@ -470,7 +472,8 @@ class TestCrashes:
             turn = await conversation.answer({"Delete all?": "Yes"})
 
         assert turn.status == "completed"
-        assert set(deletion.keys) == {f"{conversation_id}/2"}
+        assert {*map(unmarked, deletion.keys)} == {f"{conversation_id}/2"}
+        assert len({*deletion.keys}) == 1
 
     async def test_the_deadline_ends_with_the_question(self, database: Path) -> None:
         """The interrupted question's timer is gone; the one of the repeated question counts."""

@@ -71,7 +71,7 @@ class TestStream:
 
         last = updates[-1]
         assert shown(updates)[-1] == "awaiting_user_response"
-        assert last.type == "state_change" and last.state.call_id == "call_1_0"
+        assert last.type == "state_change" and last.state.call_id == conversation.state.waiting_call_id
         assert (await conversation.answer(ANSWER)).status == "completed"
 
     @pytest.mark.parametrize(("text", "end"), [("Pay", "awaiting_approval"), ("Fail", "turn_ended")])

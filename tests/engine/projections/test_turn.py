@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import (
     Engine,
     InvalidInput,
@@ -325,7 +326,7 @@ class TestTools:
             shown = await watcher.until("tool_progress")
             await watcher.stop()
 
-            assert seen[0].key == f"{conversation.id}/2"
+            assert unmarked(seen[0].key) == f"{conversation.id}/2"
             assert shown.data == {"call_id": seen[0].call_id, "text": "half way", "turn": 1}
             assert shown.id is None
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator
 
+from tests.support.effect_ids import call_of
 from turnwise import AnyTool, Conversation, Engine, InvalidInput, Refused, presets, tool
 from turnwise.persistence.opening import open_store
 from turnwise.states import ToolApproval
@@ -66,7 +67,7 @@ async def refusal(conversation: Conversation, arguments: dict[str, Any], call_id
     """The sentence with which an approval is refused. The call still waits, and nothing is stored."""
     before = await conversation.events()
     with pytest.raises(InvalidInput) as refused:
-        await conversation.approve(call_id, True, arguments=arguments, **options)
+        await conversation.approve(call_of(conversation, call_id), True, arguments=arguments, **options)
     assert refused.value.subject == "arguments"
     assert conversation.state.type == "awaiting_approval"
     assert await conversation.events() == before
@@ -82,7 +83,9 @@ class TestRefusing:
             conversation = await asked(engine)
 
             sentence = await refusal(conversation, {"amount": "secret", "to": "Eve"}, request_id="r")
-            done = await conversation.approve(CALL, True, arguments={"amount": 3, "to": "Eve"}, request_id="r")
+            done = await conversation.approve(
+                call_of(conversation, CALL), True, arguments={"amount": 3, "to": "Eve"}, request_id="r"
+            )
 
             assert sentence.startswith("The arguments do not fit pay: amount: Input should be a valid integer")
             assert sentence.endswith(".")
@@ -112,11 +115,12 @@ class TestRefusing:
 
     async def test_an_event_is_refused_like_a_call_of_the_method(self) -> None:
         """A host may make the event itself."""
-        event = ToolApproval(
-            event_id="e", at=datetime.now(UTC), call_id=CALL, allowed=True, arguments={"amount": "three"}
-        )
         async with engine_at("sqlite://") as engine:
             conversation = await asked(engine)
+            call_id = call_of(conversation, CALL)
+            event = ToolApproval(
+                event_id="e", at=datetime.now(UTC), call_id=call_id, allowed=True, arguments={"amount": "three"}
+            )
 
             with pytest.raises(InvalidInput, match="amount"):
                 await conversation.dispatch(event)
@@ -155,7 +159,7 @@ class TestRefusing:
             conversation = await asked(engine)
 
             sentence = await refusal(conversation, {"amount": 3})
-            done = await conversation.approve(CALL, True, arguments={"amount": 4})
+            done = await conversation.approve(call_of(conversation, CALL), True, arguments={"amount": 4})
 
             assert sentence == "The arguments do not fit pay: the arguments could not be checked."
             assert done.reply == "Done: 4 paid"
@@ -173,7 +177,9 @@ class TestTaking:
     async def test_a_call_that_is_denied_needs_no_arguments_that_fit(self) -> None:
         """It does not run."""
         async with engine_at("sqlite://") as engine:
-            done = await (await asked(engine)).approve(CALL, False, "Too much", arguments={"amount": "three"})
+            conversation = await asked(engine)
+            call_id = call_of(conversation, CALL)
+            done = await conversation.approve(call_id, False, "Too much", arguments={"amount": "three"})
 
             assert done.reply == "Done: Error: Denied by the user: Too much"
 
@@ -184,7 +190,7 @@ class TestTaking:
 
         async with engine_at(database, "respond_to_user") as engine:
             again = await engine.get(conversation.id)
-            done = await again.approve(CALL, True, arguments={"amount": "three"})
+            done = await again.approve(call_of(again, CALL), True, arguments={"amount": "three"})
 
             assert "There is no tool called pay" in done.reply
 
@@ -204,10 +210,10 @@ class TestOrder:
                 codes.append(refused.value.code)
 
             await approve("call_9_9")
-            await conversation.approve(CALL, True, arguments={"amount": 3})
-            await approve(CALL)
+            await conversation.approve(call_of(conversation, CALL), True, arguments={"amount": 3})
+            await approve(call_of(conversation, CALL))
             await conversation.close()
-            await approve(CALL)
+            await approve(call_of(conversation, CALL))
 
             assert codes == ["wrong_state", "wrong_state", "closed"]
 
@@ -219,13 +225,15 @@ class TestOrder:
         note = {"amount": "three", "note": "Hm"}
         async with engine_at(database, pay_anything) as engine:
             conversation = await asked(engine)
-            first = await conversation.approve(CALL, True, arguments=note, request_id="r")
-            assert (await conversation.approve(CALL, True, arguments=note, request_id="r")) == first
+            first = await conversation.approve(call_of(conversation, CALL), True, arguments=note, request_id="r")
+            assert (
+                await conversation.approve(call_of(conversation, CALL), True, arguments=note, request_id="r")
+            ) == first
 
         async with engine_at(database, *tools) as engine:
             again = await engine.get(conversation.id)
 
-            assert await again.approve(CALL, True, arguments=note, request_id="r") == first
+            assert await again.approve(call_of(again, CALL), True, arguments=note, request_id="r") == first
             assert results(await again.transcript()) == ["Ada got three"]
             assert (await again.replay()).divergence is None
 
@@ -233,7 +241,7 @@ class TestOrder:
         """Whether it is remembered or stands in the log only, and although another call waits by now."""
         async with engine_at(database, rounds=2) as engine:
             conversation = await asked(engine)
-            await conversation.approve(CALL, True, request_id="r")
+            await conversation.approve(call_of(conversation, CALL), True, request_id="r")
             waiting = str(conversation.state.waiting_call_id)
             await _is_reused(conversation, waiting)
 
@@ -261,9 +269,10 @@ class TestSeveralEngines:
             conversation = await asked(strict)
             await refusal(conversation, {"amount": "three"})
 
-            done = await (await lenient.get(conversation.id)).approve(CALL, True, arguments={"amount": "three"})
+            call_id = call_of(conversation, CALL)
+            done = await (await lenient.get(conversation.id)).approve(call_id, True, arguments={"amount": "three"})
             with pytest.raises(Refused) as refused:
-                await conversation.approve(CALL, True, arguments={"amount": "three"})
+                await conversation.approve(call_of(conversation, CALL), True, arguments={"amount": "three"})
 
             assert done.reply == "Done: Ada got three"
             assert refused.value.code == "wrong_state"

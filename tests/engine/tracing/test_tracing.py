@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, Usage, presets, tool
 from turnwise.persistence.opening import open_store
 from turnwise.testing import ManualClock, RecordingChannel
@@ -363,12 +364,14 @@ class TestWhereItBelongs:
         assert outcome(failed) == ("failed", "delivery_failed", StatusCode.ERROR)
         assert outcome(repeated) == outcome(next_one) == COMPLETED
         assert is_child(failed, first) and is_child(repeated, first) and is_child(next_one, second)
+        key = told(repeated)["turnwise.key"]
+        assert unmarked(key) == f"{conversation.id}/2"
         assert told(repeated) == {
             "gen_ai.conversation.id": conversation.id,
             "turnwise.turn": 1,
             "turnwise.channel": "line",
             "turnwise.ordinal": 1,
-            "turnwise.key": f"{conversation.id}/2",
+            "turnwise.key": key,
             "turnwise.status": "completed",
         }
         assert SECRET not in "".join(span.to_json() for span in spans.all)

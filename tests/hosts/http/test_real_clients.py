@@ -14,7 +14,7 @@ import pytest
 
 from ...support.http.event_stream import EventStreamParser
 from ...support.http.live_server import PATIENCE, LiveServer, serving
-from ...support.http.obedient_model import CALL, obedient_engine
+from ...support.http.obedient_model import obedient_engine
 from ...support.programs.missing import missing
 
 TOKEN = "a-token-for-tests"
@@ -40,9 +40,10 @@ class TestTwoClients:
             for client in (ann, bob):
                 assert await self.state_of(client, path, "awaiting_user_response") == "awaiting_user_response"
 
+            call = (await ann.get(path)).json()["state"]["data"]["call_id"]
             answers = await asyncio.gather(
-                ann.post(f"{path}/respond", json={"answers": {"When?": "6:30 PM"}, "call_id": CALL}),
-                bob.post(f"{path}/respond", json={"answers": {"When?": "8:15 PM"}, "call_id": CALL}),
+                ann.post(f"{path}/respond", json={"answers": {"When?": "6:30 PM"}, "call_id": call}),
+                bob.post(f"{path}/respond", json={"answers": {"When?": "8:15 PM"}, "call_id": call}),
             )
             seen = [await self.state_of(client, path, "idle") for client in (ann, bob)]
             transcripts = [(await client.get(f"{path}/transcript")).json() for client in (ann, bob)]

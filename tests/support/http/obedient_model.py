@@ -11,10 +11,11 @@ from turnwise import Conversation, Engine, Policy, Retry, tool
 from turnwise.effects.model.port import ModelRequest
 from turnwise.testing import FunctionLlm, call, failure
 
+from ..effect_ids import call_of
 from ..engine_scenarios import QUESTION
 
 CALL = "call_1_0"
-"""The id of the first call of a conversation."""
+"""How the id of the first call of a conversation begins."""
 
 POLICY = Policy(when_busy="queue", retry=Retry(attempts=1))
 
@@ -55,6 +56,13 @@ def obedient_engine(url: str | Path = "sqlite://") -> Engine:
     return Engine.open(
         url, model=FunctionLlm(obey, name="obedient"), tools=["ask_user_question", pay, launch], policy=POLICY
     )
+
+
+def naming_call(body: Any, conversation: Conversation) -> Any:
+    """The body of a request, with the id of the call that waits in this conversation where it has `CALL`."""
+    if isinstance(body, dict) and body.get("call_id") == CALL:
+        return {**body, "call_id": call_of(conversation, CALL)}
+    return body
 
 
 class Conversations:

@@ -24,6 +24,11 @@ class WrappedLog:
         """The newest step."""
         return self.log.seq
 
+    @property
+    def chain(self) -> bytes:
+        """The link of that step."""
+        return self.log.chain
+
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step."""
         await self.log.append(event, step, targets)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.effect_ids import call_of
 from turnwise import CompactionFailed, Conversation, Engine, ModelAnswer, ModelRequest, Policy, Questions, Retry, tool
 from turnwise.testing import FunctionLlm, call, failure, reply
 
@@ -95,18 +96,32 @@ ANSWER = {"When?": "6:30 PM"}
 RESUMES = Policy(questions=Questions(cancel="resume"), retry=Retry(attempts=1))
 OTHER = Policy(questions=Questions(deadline=60.0))
 
+
+def first(conversation: Conversation) -> str:
+    """The id of the first call of this conversation."""
+    return call_of(conversation, "call_1_0")
+
+
 CASES = [
     Case("send", lambda it: it.send("Hello", message_id="r")),
     Case("send that asks", lambda it: it.send("Ask?", message_id="r")),
     Case("answer what was seen", lambda it: it.answer(ANSWER, request_id="r"), ("Ask?",)),
-    Case("answer", lambda it: it.answer(ANSWER, call_id="call_1_0", request_id="r"), ("Ask?",)),
-    Case("answer the first of two", lambda it: it.answer(ANSWER, call_id="call_1_0", request_id="r"), ("Ask? Ask?",)),
+    Case("answer", lambda it: it.answer(ANSWER, call_id=first(it), request_id="r"), ("Ask?",)),
+    Case(
+        "answer the first of two",
+        lambda it: it.answer(ANSWER, call_id=first(it), request_id="r"),
+        ("Ask? Ask?",),
+    ),
     Case("decline what was seen", lambda it: it.decline(request_id="r"), ("Ask?",)),
-    Case("decline", lambda it: it.decline("call_1_0", request_id="r"), ("Ask?",), RESUMES),
-    Case("approve", lambda it: it.approve("call_1_0", True, request_id="r"), ("Pay",)),
-    Case("deny", lambda it: it.approve("call_1_0", False, "No.", request_id="r"), ("Pay",)),
-    Case("change", lambda it: it.approve("call_1_0", True, arguments={"amount": 7}, request_id="r"), ("Pay",)),
-    Case("resolve", lambda it: it.resolve("call_1_0", "did_not_run", request_id="r"), ("Book 1",), dies=True),
+    Case("decline", lambda it: it.decline(first(it), request_id="r"), ("Ask?",), RESUMES),
+    Case("approve", lambda it: it.approve(first(it), True, request_id="r"), ("Pay",)),
+    Case("deny", lambda it: it.approve(first(it), False, "No.", request_id="r"), ("Pay",)),
+    Case(
+        "change",
+        lambda it: it.approve(first(it), True, arguments={"amount": 7}, request_id="r"),
+        ("Pay",),
+    ),
+    Case("resolve", lambda it: it.resolve(first(it), "did_not_run", request_id="r"), ("Book 1",), dies=True),
     Case("cancel what was seen", lambda it: it.cancel(request_id="r"), ("Ask?",)),
     Case("cancel", lambda it: it.cancel(1, request_id="r"), ("Ask?",)),
     Case("cancel nothing", lambda it: it.cancel(request_id="r"), ("Hello",)),

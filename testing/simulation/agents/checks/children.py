@@ -27,7 +27,9 @@ class Spawned:
     @property
     def child_id(self) -> str:
         """The id of the sub-agent."""
-        return f"{self.parent.agent_id}/{self.effect.effect_id}"
+        from .....effects.effect_keys import key_of
+
+        return key_of(self.parent.agent_id, self.effect.effect_id, self.row.chain)
 
     def children(self, tree: Tree) -> Sequence[AgentLog]:
         """The logs of the sub-agent: several if it was deleted while its parent waited, and started anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from .....states.effects import SendToAgent
 from .....states.events import AgentMessage
@@ -22,11 +23,15 @@ class _Sent:
     sender: AgentLog
     effect: SendToAgent
     text: str
+    chain: bytes
+    """The link of the step that sent it."""
 
     @property
     def key(self) -> str:
         """The id under which the message arrives, unless a sender before this one has sent another one under it."""
-        return f"{self.sender.agent_id}/{self.effect.effect_id}"
+        from .....effects.effect_keys import key_of
+
+        return key_of(self.sender.agent_id, self.effect.effect_id, self.chain)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -141,21 +146,22 @@ def nothing_arrives_that_nobody_sent(ending: TreeEnding) -> Iterator[str]:
 def _unread(tree: Tree) -> Iterator[tuple[str, str, str]]:
     """For each message that waited in the inbox of an agent when it was deleted: its sender, the agent that was
     deleted, and the id of the notice with which the message is returned."""
+    from .....effects.effect_keys import key_of
+
     for log in tree.all_logs():
         state = log.rows[-1].state
         if not log.is_stored and isinstance(state, Busy | Failed):
-            yield from (
-                (waiting.origin, log.agent_id, f"{log.agent_id}/{waiting.seq}/returned") for waiting in state.inbox
-            )
+            for waiting, row in product(state.inbox, log.rows):  # a step may be stored shortly before it is deleted
+                yield waiting.origin, log.agent_id, f"{key_of(log.agent_id, waiting.seq, row.chain)}/returned"
 
 
 def _all_sent(tree: Tree) -> Iterator[_Sent]:
     for log in tree.all_logs():
-        effects = [one for row in log.rows for one in row.effects if isinstance(one, SendToAgent)]
+        effects = [(one, row.chain) for row in log.rows for one in row.effects if isinstance(one, SendToAgent)]
         transcript = log.transcript() if effects else None
-        for effect in effects:
+        for effect, chain in effects:
             assert transcript is not None
-            yield _Sent(log, effect, transcript.words(effect.said))
+            yield _Sent(log, effect, transcript.words(effect.said), chain)
 
 
 def _all_arrivals(tree: Tree) -> Iterator[tuple[_Sent, Sequence[_Arrival]]]:

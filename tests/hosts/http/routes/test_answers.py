@@ -24,7 +24,7 @@ from ....support.http.documented_client import (
     operations_of,
     serving_here,
 )
-from ....support.http.obedient_model import CALL, Conversations, leave_in_doubt, obedient_engine
+from ....support.http.obedient_model import CALL, Conversations, leave_in_doubt, naming_call, obedient_engine
 
 ANSWERS = {"When?": "6:30 PM"}
 
@@ -54,12 +54,13 @@ class Case:
 
     async def answered(self, api: DocumentedClient, conversations: Conversations) -> httpx.Response:
         """Make the request, to a conversation in the state where one is named."""
-        parameters = dict(self.parameters)
+        parameters, body = dict(self.parameters), self.body
         if self.state:
             conversation = await getattr(conversations, self.state)()
+            body = naming_call(body, conversation)
             if "{conversation_id}" in api.operations[self.operation][1]:
                 parameters["conversation_id"] = conversation.id
-        return await api.call(self.operation, self.body, **parameters)
+        return await api.call(self.operation, body, **parameters)
 
 
 def unknown(operation: str, body: Any = NO_BODY, **parameters: Any) -> Case:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ....support.http.documented_client import DocumentedClient, api_document, operations_of, serving_here
-from ....support.http.obedient_model import CALL, Conversations, leave_in_doubt, obedient_engine
+from ....support.http.obedient_model import CALL, Conversations, leave_in_doubt, naming_call, obedient_engine
 
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "answerQuestions": ("asking", {"answers": {"When?": "6:30 PM"}, "call_id": CALL}),
@@ -48,8 +48,9 @@ class TestARequestThatIsSentAgain:
         engine = obedient_engine()
         async with serving_here(engine) as api:
             conversation = await getattr(Conversations(engine), state)()
-            first = await api.call(operation, {**body, "request_id": "r"}, conversation_id=conversation.id)
-            second = await api.call(operation, {**body, "request_id": "r"}, conversation_id=conversation.id)
+            body = {**naming_call(body, conversation), "request_id": "r"}
+            first = await api.call(operation, body, conversation_id=conversation.id)
+            second = await api.call(operation, body, conversation_id=conversation.id)
             log = await conversation.events()
 
         assert first.status_code == second.status_code
@@ -72,7 +73,8 @@ class TestARequestThatIsSentAgain:
         """A call in doubt is resolved once."""
         doubtful = await leave_in_doubt(tmp_path / "doubt.db")
         async with serving_here(obedient_engine(tmp_path / "doubt.db")) as api:
-            body = {"call_id": CALL, "verdict": "did_not_run", "request_id": "r"}
+            doubt = (await api.result("getConversation", conversation_id=doubtful))["state"]["data"]["call_id"]
+            body = {"call_id": doubt, "verdict": "did_not_run", "request_id": "r"}
             first = await api.result("resolveCall", body, conversation_id=doubtful)
             second = await api.result("resolveCall", body, conversation_id=doubtful)
 
