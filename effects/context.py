@@ -66,8 +66,9 @@ class EffectContext:
     `receipts` notes which deliveries have reached their targets. `redact` replaces secrets if the policy asks for it; a
     performer needs it for texts that it cuts, and for texts of other conversations that it passes on, since its answer
     is redacted anyway. `suspended` holds the calls of this conversation that wait for the answer of a person. `links`
-    are those of the steps that first asked for effects which are now carried out. The coroutines raise `StoreError` if
-    the log cannot be read.
+    are those of the steps that first asked for effects which are now carried out. `begun` counts, for an effect that is
+    taken from the outbox, the processes that have begun it after an earlier one had died, and died, too. The coroutines
+    raise `StoreError` if the log cannot be read.
     """
 
     conversation_id: str
@@ -80,6 +81,7 @@ class EffectContext:
     redact: Callable[[str], str]
     suspended: SuspendedCalls
     links: EffectLinks
+    begun: int
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class EffectContext:
         redact: Callable[[str], str] = unchanged,
         suspended: SuspendedCalls | None = None,
         links: EffectLinks | None = None,
+        begun: int = 0,
     ) -> None:
         # Each step makes one. The constructor of a frozen dataclass takes three times as long, and fields that are put
         # into the dictionary that an object begins with take five times as long to read.
@@ -107,6 +110,7 @@ class EffectContext:
             "redact": redact,
             "suspended": SuspendedCalls() if suspended is None else suspended,
             "links": EffectLinks() if links is None else links,
+            "begun": begun,
         }
         object.__setattr__(self, "__dict__", fields)
 
@@ -122,10 +126,11 @@ class EffectContext:
         is_marked = self.context.revision >= MARKED_KEYS
         return key_of(self.conversation_id, effect_id, self.links.of(effect_id) if is_marked else b"")
 
-    def asked_by(self, effect_id: int, link: bytes) -> EffectContext:
-        """Return this context for an effect that another step asked for, whose link this is."""
+    def asked_by(self, effect_id: int, link: bytes, begun: int = 0) -> EffectContext:
+        """Return this context for an effect from the outbox: another step asked for it, whose link this is, and so many
+        processes have `begun` it and died."""
         links = EffectLinks(((effect_id, link),))
-        return EffectContext(**{**vars(self), "links": links})
+        return EffectContext(**{**vars(self), "links": links, "begun": begun})
 
     async def transcript(self) -> Transcript:
         """Return what was said up to the step `seq`. Do not change it.

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
+from ..states.errors import StoreError
 from ..states.values.value import later
 from .backoff import wait_after
 from .clock import Clock
@@ -47,7 +48,9 @@ class PendingEffect:
 
     `make_attempt` makes one attempt, and `report` is called after it with the reason why it failed, or None if the
     target has taken the effect. `attempts` are those that failed, and `due` is when the next one is made, None for at
-    once. `tried` is set when the effect was tried once, or waits behind one that has failed.
+    once. `begun` counts the processes that have died in an attempt at what an earlier process has left in the outbox,
+    where such attempts are counted; None where they are not. `tried` is set when the effect was tried once, or waits
+    behind one that has failed.
     """
 
     conversation_id: str
@@ -58,6 +61,7 @@ class PendingEffect:
     report: Callable[[str | None], None] = ignore_attempt
     attempts: int = 0
     due: datetime | None = None
+    begun: int | None = None
     tried: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -82,6 +86,9 @@ class RetryQueues:
         self._queues: dict[_Key, deque[PendingEffect]] = {}
         self._workers: dict[_Key, asyncio.Task[None]] = {}
         self._is_closed = False
+        self._alone = asyncio.Lock()
+        """Held during an attempt at something in which a process may have died: if this one dies, too, it is known
+        by which attempt."""
 
     async def submit(self, effects: Iterable[PendingEffect]) -> None:
         """Queue each effect, and return when each was tried once, or waits behind one that has failed. Once the queues
@@ -138,13 +145,28 @@ class RetryQueues:
         if pending.due is not None:
             # A time that an earlier process stored may be far ahead if the clock was set back since.
             await self._clock.sleep_until(min(pending.due, later(self._clock.now(), LONGEST_WAIT)))
-        fault = await pending.make_attempt()
+        fault = await (pending.make_attempt() if pending.begun is None else self._try_left(pending, pending.begun))
         if fault is None:
             self._acknowledge(queue)
         else:
             self._postpone(queue)
         pending.report(fault)
         pending.tried.set()
+
+    async def _try_left(self, pending: PendingEffect, begun: int) -> str | None:
+        """Try what an earlier process has left, and note before that the attempt begins."""
+        async with self._alone if begun else nullcontext():
+            try:
+                await pending.receipts.begin(pending.effect_id, pending.target, begun + 1)
+            except StoreError as error:
+                return error.sentence
+            try:
+                fault = await pending.make_attempt()
+            except asyncio.CancelledError:  # the process goes on, or ends in order
+                pending.receipts.postpone(pending.effect_id, pending.target, pending.attempts, self._clock.now())
+                raise
+        pending.begun = None
+        return fault
 
     def _acknowledge(self, queue: deque[PendingEffect]) -> None:
         pending = queue.popleft()

@@ -84,5 +84,5 @@ async def read_effect(
     for entry in await read_entries(one.seq - 1, one.seq):
         for effect in entry.effects:
             if isinstance(effect, OutgoingEffect) and effect.effect_id == one.effect_id:
-                return effect, context.asked_by(effect.effect_id, entry.chain)
+                return effect, context.asked_by(effect.effect_id, entry.chain, one.begun)
     raise Damaged(one.seq, f"The step has no effect {one.effect_id}.")

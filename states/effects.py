@@ -268,6 +268,11 @@ class CancelSubAgent(ControlEffect):
     type: Literal["cancel_sub_agent"] = "cancel_sub_agent"
 
 
+DELIVERY_DEATHS = 2
+"""In how many attempts to deliver one text, begun after the first process had died, the process may die, too. Then the
+delivery is left out: it is probably what ends the process, and would do so at every start."""
+
+
 class DeliverToUser(OutgoingEffect):
     """Deliver a text to the user, through every channel. It is the `ordinal`-th delivery of its turn, counted from 1.
 

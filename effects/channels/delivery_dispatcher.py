@@ -32,7 +32,8 @@ class PendingDelivery:
     """A delivery on its way to one channel.
 
     `report` is called after each attempt with the reason why it failed, or None if the channel has taken the delivery.
-    `attempts` are those that failed, and `due` is when the next one is made.
+    `attempts` are those that failed, and `due` is when the next one is made. `begun` counts the processes that have
+    died in an attempt at what is taken from the outbox; it is None for what is not.
     """
 
     delivery: Delivery
@@ -41,6 +42,7 @@ class PendingDelivery:
     report: Callable[[str | None], None]
     attempts: int = 0
     due: datetime | None = None
+    begun: int | None = None
 
 
 class DeliveryDispatcher:
@@ -96,6 +98,7 @@ class DeliveryDispatcher:
             pending.report,
             pending.attempts,
             pending.due,
+            pending.begun,
         )
 
     async def _try(self, target: str, delivery: Delivery) -> str | None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...states.effects import DeliverToUser
+from ...states.effects import DELIVERY_DEATHS, DeliverToUser
 from ...states.replies.reply_text import text_of_delivery
 from ..context import EffectContext
+from ..logs import performer_logger
 from .delivery_dispatcher import DeliveryDispatcher, PendingDelivery
 from .port import Delivery
+
+logger = performer_logger("turnwise.channels")
+
+LEFT_OUT = "The channel {} ended the program at each attempt to deliver this. It is left out."
+"""What is told of a delivery in which too many processes have died."""
 
 
 class DeliveryPerformer:
@@ -32,10 +39,18 @@ class DeliveryPerformer:
     async def resume(
         self, effect: DeliverToUser, context: EffectContext, target: str, attempts: int, due: datetime | None
     ) -> bool:
-        """Hand a delivery that an earlier process left to its channel. Returns false if there is no such channel."""
+        """Hand a delivery that an earlier process left to its channel. Returns false if there is no such channel.
+
+        One in which too many processes have died is left out, and reported. It stays in the outbox.
+        """
         if target not in self.targets_of(effect):
             return False
-        self._deliveries.resume(target, await make_pending_delivery(effect, context, target, attempts, due))
+        pending = await make_pending_delivery(effect, context, target, attempts, due)
+        if context.begun < DELIVERY_DEATHS:
+            self._deliveries.resume(target, replace(pending, begun=context.begun))
+        else:
+            logger.warning("The conversation %s: %s", context.conversation_id, LEFT_OUT.format(target))
+            pending.report(LEFT_OUT.format(target))
         return True
 
 

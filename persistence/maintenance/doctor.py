@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ...states.effects import OutgoingEffect
+from ...states.effects import DELIVERY_DEATHS, OutgoingEffect
 from ...states.errors import StoreError, UnknownConversation
 from ...states.states import State
 from ..errors import Damaged, StorageFailed
@@ -247,6 +247,9 @@ class _ExaminedConversation:
             waiting.append(row)
             if self._damage is None and not _is_readable(row):
                 sentence = f"The attempts to deliver the effect {row.effect_id} cannot be read."
+                yield self._finding(row.seq, sentence, ResetDelivery(*it))
+            elif self._damage is None and row.begun >= DELIVERY_DEATHS:
+                sentence = f"The delivery of the effect {row.effect_id} is left out: processes died in each attempt."
                 yield self._finding(row.seq, sentence, ResetDelivery(*it))
         if self._record.outbox_checksum not in (None, deliveries_checksum(waiting)):
             yield self._finding(len(self._record.steps), LOST_DELIVERY, CountDeliveries(self._record.id))

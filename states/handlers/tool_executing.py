@@ -22,6 +22,7 @@ from ..state import AwaitingPerson, InRound, restricted
 from ..states import AwaitingSubAgents, AwaitingUserResponse, Interruptible, ToolExecuting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Made
+from ..values.revision import COUNTS_RUNS_AGAIN
 from ..values.round import RoundCall
 from ..values.value import later
 from .acts import carry_out, fault_of
@@ -123,7 +124,10 @@ def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: C
 
 
 def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
-    """The tool says that its call did not run, so it runs now."""
+    """The tool says that its call did not run, so it runs now. That is no progress: if the process dies in it each
+    time, the turn fails after a few."""
+    if context.revision >= COUNTS_RUNS_AGAIN:
+        step.resumes = step.state.resumes
     _start_again(step, step.round.call(event.effect_id))
 
 

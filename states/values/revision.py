@@ -17,6 +17,9 @@ behaviour.
   - `KEEPS_RELAYS`: a message for the user is owed until a turn has passed it on, also when turns fail or are cancelled,
     and a message that waits when a turn fails begins the next one.
   - `KNOWS_WHO_SPEAKS`: a turn knows whether the model was offered a tool that speaks, and what becomes of its text.
+  - `MARKED_KEYS`: the keys of effects hold a mark of the log.
+  - `COUNTS_RUNS_AGAIN`: a call that its tool says did not run is run again, which is no progress, so processes that die
+    in it are counted on.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ ANSWERS_OR_SAYS_WHY = 6
 KEEPS_RELAYS = 6
 KNOWS_WHO_SPEAKS = 6
 MARKED_KEYS = 6
+COUNTS_RUNS_AGAIN = 6
 CURRENT_REVISION = 6
 """The revision of new conversations."""
 
