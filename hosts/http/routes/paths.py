@@ -1,4 +1,4 @@
-"""How paths name a conversation. The id of a sub-agent is that of its parent, a slash and a number."""
+"""How paths name a conversation. The id of a sub-agent is that of its parent, a number and a mark, behind slashes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.convertors import Convertor, register_url_convertor
 class ConversationIdConvertor(Convertor[str]):
     """Takes an id in a path, with the slashes of a sub-agent's id."""
 
-    regex = "[^/]+(?:/[0-9]+)*"
+    regex = "[^/]+(?:/[0-9]+(?:/[0-9a-f]{12})?)*"
 
     def convert(self, value: str) -> str:
         """Return the id as it is."""

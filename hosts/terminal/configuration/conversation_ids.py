@@ -18,8 +18,9 @@ _MAX_CANDIDATES = 5
 async def resolve_id(store: Store, given: str) -> str:
     """Return the id that is `given`, or else the only one that begins with it.
 
-    The id of a sub-agent is that of the conversation that started it, a slash, and a number. So the beginning that
-    these two share names the conversation itself, and the number may stand behind a beginning, too.
+    The id of a sub-agent is that of the conversation that started it, a number and a mark, behind slashes. So the
+    beginning that these two share names the conversation itself. The number may stand behind a beginning, too, and the
+    mark may be left out.
 
     Raises `UnknownConversation`, and `InvalidInput` with the candidates if there are several.
     """
@@ -40,6 +41,7 @@ async def _beginning_with(store: Store, given: str) -> str | None:
     candidates = await store.ids(given) if given else ()
     if given in candidates or not candidates:
         return given if candidates else None
+    candidates = tuple(each for each in candidates if each.startswith(f"{given}/")) or candidates
     shortest = min(candidates, key=len)
     if not all(each == shortest or each.startswith(f"{shortest}/") for each in candidates):
         raise InvalidInput(_ambiguity(given, candidates))

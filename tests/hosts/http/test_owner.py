@@ -415,7 +415,7 @@ class TestChosenIds:
             by_parent = (await ann.get("/conversations", params={"parent": "diary"})).json()["conversations"]
             absent = await bob.get(f"/conversations/{quote(children[0]['id'], safe='')}")
 
-        assert re.fullmatch(r"diary/[0-9]+", child["id"])
+        assert re.fullmatch(r"diary/[0-9]+/[0-9a-f]{12}", child["id"])
         assert child["parent"] == "diary"
         assert [one["id"] for one in by_parent] == [child["id"]]
         assert absent.status_code == 404
