@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .effects.clock import Clock
     from .effects.context import EffectContext, History, Progress
     from .effects.dispatcher import Performer
+    from .effects.effect_keys import EffectLinks
     from .effects.location.ip_lookup import IpLookup
     from .effects.location.location import Location, LocationSource
     from .effects.mcp.server import McpCrashContract, McpServer, McpTool
@@ -148,6 +149,7 @@ _HOMES = {
     "effects.channels.webhook": ("WebhookChannel",),
     "effects.clock": ("Clock",),
     "effects.context": ("EffectContext", "History", "Progress"),
+    "effects.effect_keys": ("EffectLinks",),
     "effects.dispatcher": ("Performer",),
     "effects.location.ip_lookup": ("IpLookup",),
     "effects.location.location": ("Location", "LocationSource"),
@@ -274,7 +276,7 @@ __all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "
 __all__ += ["ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
 __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
-__all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineElsewhere"]
+__all__ += ["EffectContext", "EffectLinks", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineElsewhere"]
 __all__ += ["EngineNotOpen", "ErrorDetail"]
 __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", "IpLookup"]
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
