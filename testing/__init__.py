@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .fixture import TraceDiverged, load_trace, replay_trace, rerecord_trace, save_trace, trace_of
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
-    from .machine import ConversationMachine
+    from .machine import ConversationMachine, conversation_settings
     from .program import as_program, event_of
     from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply, verdict
     from .shrink import shrink_trace
@@ -39,7 +39,7 @@ _HOMES = {
     "fixture": ("TraceDiverged", "load_trace", "replay_trace", "rerecord_trace", "save_trace", "trace_of"),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
-    "machine": ("ConversationMachine",),
+    "machine": ("ConversationMachine", "conversation_settings"),
     "program": ("as_program", "event_of"),
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply", "verdict"),
     "shrink": ("shrink_trace",),
@@ -71,6 +71,7 @@ __all__ = [
     "calls_of",
     "check_laws",
     "check_newest",
+    "conversation_settings",
     "crash_at_every_boundary",
     "effects",
     "event_of",

@@ -9,20 +9,21 @@ event every law is checked. Run it as a test:
 Subclass it to try your own rules (`policies`), your own tools, which are executed (`tools`), or calls alone (`calls`),
 your own invariants (`laws`), or a conversation that is run elsewhere (`observe`).
 
-A failure is shown as a program. It is also saved, for `replay_trace`, in the folder that `fixtures` or the environment
-variable `TURNWISE_FIXTURES` names.
+A failure is shown as a program; one of `teardown` is, too. It is also saved, for `replay_trace`, in the folder that
+`fixtures` or the environment variable `TURNWISE_FIXTURES` names.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import ClassVar, get_args
+from functools import cached_property, wraps
+from typing import Any, ClassVar, get_args
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject, SearchStrategy
@@ -62,6 +63,21 @@ LONG_ENOUGH = 40
 """Events before the host changes the rules or closes the conversation, after which not much can happen."""
 
 
+def conversation_settings(**changes: Any) -> settings:
+    """Return settings for a test of generated conversations, with these changes: for `run_state_machine_as_test`, and
+    as a decorator. A `ConversationMachine.TestCase` has them.
+
+    They are those of the profile that is loaded, without its deadline, because a step may wait for the disk. A failing
+    test ends within seconds: the kit makes the conversation shorter by itself, event by event, so the phases are left
+    out in which Hypothesis does, which takes minutes and hundreds of megabytes. A profile that chooses phases keeps
+    them.
+    """
+    phases = settings().phases
+    if tuple(phases) == tuple(Phase):
+        changes = {"phases": [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)], **changes}
+    return settings(**{"deadline": None, "suppress_health_check": list(HealthCheck), **changes})
+
+
 def _rules() -> SearchStrategy[Policy]:
     """Policies of every kind. The default comes first, so that a failure that needs no other one shrinks to it."""
     return st.sampled_from([st.just(Policy()), *[strategies.policies()] * 9]).flatmap(lambda chosen: chosen)
@@ -91,6 +107,12 @@ class ConversationMachine(RuleBasedStateMachine):
     """The folder in which a failure is saved. With None the environment variable `TURNWISE_FIXTURES` names it."""
 
     _failures: ClassVar[dict[type[ConversationMachine], Failures]] = defaultdict(Failures)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "teardown" in vars(cls):
+            cls.teardown = _told_as_law(cls, vars(cls)["teardown"])  # type: ignore[assignment, method-assign]
+        cls.TestCase.settings = conversation_settings()
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,6 +160,8 @@ class ConversationMachine(RuleBasedStateMachine):
         try:
             yield
         except Exception as broken:
+            if self.has_failed:
+                raise
             self.has_failed = True
             repeatable = type(self).observe is ConversationMachine.observe
             self._save(tell(broken, trace, law, repeatable=repeatable), law, broken)
@@ -283,3 +307,25 @@ class ConversationMachine(RuleBasedStateMachine):
         self._runs.close()
         if is_deterministic in self.laws and not self.has_failed:
             self._hold(is_replayed_by_its_log)
+
+
+ConversationMachine.TestCase.settings = conversation_settings()
+
+
+def _told_as_law(kind: type[ConversationMachine], teardown: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return the teardown of this class of machines, which shows and saves the conversation that fails it, as a law
+    does."""
+
+    @wraps(teardown)
+    def law(history: History) -> None:
+        machine = kind()
+        for observation in history.observations:
+            machine.history.add(observation)
+        teardown(machine)
+
+    @wraps(teardown)
+    def told(machine: ConversationMachine) -> None:
+        with machine._told(law, machine.history.observations):
+            teardown(machine)
+
+    return told
