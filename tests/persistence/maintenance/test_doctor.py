@@ -56,7 +56,7 @@ class TestAHealthyDatabase:
         await Walk("done").turn("tonight").turn("tomorrow").into(store)
         await Walk("asked").question().into(store)
         await Walk("closed").turn("tonight").request(CloseRequested).into(store)
-        await fork(store, "done", "copy", 7, datetime.now(NOON.tzinfo))
+        await fork(store, "done", "copy", 5, datetime.now(NOON.tzinfo))
         walk = Walk("busy").say("hello")
         log = await walk.into(store)
         walk.answer(LlmResponse, content="Hello.")
@@ -221,7 +221,7 @@ class TestWhatIsFound:
     async def test_another_origin(self, damage: str, store: SqliteStore, database: Path) -> None:
         """No step of a copy says where it comes from."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
-        await fork(store, "walk", "copy", 7, datetime.now(NOON.tzinfo))
+        await fork(store, "walk", "copy", 5, datetime.now(NOON.tzinfo))
         assert await findings(store) == []
         change(database, f"UPDATE forks SET {damage}")
 

@@ -30,15 +30,15 @@ async def test_an_interrupted_turn_is_listed_and_continues(database: Path) -> No
     assert "rehears" in chat.stdout
 
 
-def test_an_imported_turn_may_be_interrupted(tmp_path: Path, in_process: InProcessRun) -> None:
-    """It is imported as it was, and can be read."""
+def test_an_imported_turn_has_failed(tmp_path: Path, in_process: InProcessRun) -> None:
+    """It was under way when it was exported, and goes on only if somebody tries again. What was said can be read."""
     database_with(tmp_path, Walk("walk").say("hello"), name="old.db")
     lines = exported(in_process, "walk", "--db", "old.db").decode().splitlines()
 
     in_process("import", "-", lines=lines)
 
-    assert in_process("list").stdout.split()[:2] == ["walk", "interrupted"]
-    assert in_process("show", "walk").stdout == "user:\nhello\n"
+    assert in_process("list").stdout.split()[:2] == ["walk", "failed"]
+    assert in_process("show", "walk").stdout.startswith("user:\nhello\n")
 
 
 async def test_a_part_of_the_list(database: Path) -> None:
