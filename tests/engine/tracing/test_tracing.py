@@ -15,7 +15,9 @@ import pytest
 
 from tests.support.effect_ids import unmarked
 from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, Usage, presets, tool
+from turnwise.effects.effect_keys import key_of
 from turnwise.persistence.opening import open_store
+from turnwise.states.effect import AwaitedEffect
 from turnwise.testing import ManualClock, RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
@@ -139,8 +141,13 @@ class TestATurn:
         async with conversing(database, spans, llm, look) as conversation:
             await conversation.send("Hi")
             made = (await conversation.transcript())[1].tool_calls[0]
+            keys = {
+                one.effect_id: key_of(conversation.id, one.effect_id, entry.chain)
+                for entry in await conversation.events()
+                for one in entry.effects
+                if isinstance(one, AwaitedEffect)
+            }
 
-        key = f"{conversation.id}/"
         ours = {"gen_ai.conversation.id": conversation.id, "turnwise.turn": 1, "turnwise.status": "completed"}
         cost = {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 2}
         assert told(spans.one("invoke_agent")) == {**ours, **cost, "gen_ai.operation.name": "invoke_agent"}
@@ -152,7 +159,7 @@ class TestATurn:
             "gen_ai.request.model": "gemini/flash",
             "gen_ai.response.finish_reasons": ("stop",),
             "turnwise.effect": "request_llm",
-            "turnwise.key": f"{key}3",
+            "turnwise.key": keys[3],
         }
         assert told(spans.one("execute_tool look")) == {
             **ours,
@@ -160,7 +167,7 @@ class TestATurn:
             "gen_ai.tool.name": "look",
             "gen_ai.tool.call.id": made.call_id,
             "turnwise.effect": "execute_tool",
-            "turnwise.key": f"{key}2",
+            "turnwise.key": keys[2],
         }
 
     async def test_nothing_that_was_said_is_told(self, database: Path, spans: Spans) -> None:
