@@ -63,9 +63,21 @@ class PresentDeclarations:
                 tool, _ = self._tools.find_in(context.context, context.turn, call.name)
                 if tool is not None:
                     found.append(await _declared(call, tool, context, at))
-                elif call.call_id in running and call.crash != "pure":
-                    found.append(CallRestricted(at=at, call_id=call.call_id, crash="at_most_once"))
+                else:
+                    found.append(self._declared_without_tool(call, at, runs=call.call_id in running))
         return tuple(report for report in found if state.concerned_by(report))
+
+    def _declared_without_tool(self, call: RoundCall, at: datetime, *, runs: bool) -> CallRestricted:
+        """Return the call as what is known without its tool has it. The server of the tool may come back before the
+        call begins, so who must approve its calls counts already."""
+        approver = self._tools.approver_at_source(call.name)
+        return CallRestricted(
+            at=at,
+            call_id=call.call_id,
+            crash="at_most_once" if runs and call.crash != "pure" else call.crash,
+            approval=approver is not None,
+            approval_by=approver or "user",
+        )
 
 
 async def _declared(call: RoundCall, tool: AnyTool, context: EffectContext, at: datetime) -> CallRestricted:

@@ -74,8 +74,7 @@ def _tool_of(name: str, server: McpServer, listed: mcp_types.Tool, call: Call) -
     full_name = f"{name}:{encodable(listed.name)}"
     if _length_of(listed.input_schema) > MAX_SCHEMA:
         raise ConfigurationError(f"The schema of {shortened(full_name)} has more than {MAX_SCHEMA:,} characters.")
-    approval_by = own.approval_by or server.approval_by
-    approval = own.approval if own.approval is not None else server.approval or approval_by is not None
+    approver = server.approver_of(listed.name)
     exclusive = server.elicitation if own.exclusive is None else own.exclusive
     return ServerTool(
         name=full_name,
@@ -83,8 +82,8 @@ def _tool_of(name: str, server: McpServer, listed: mcp_types.Tool, call: Call) -
         arguments=McpArguments(shortened(full_name), listed.input_schema, checks_patterns=server.trusted),
         function=partial(call, listed, server.elicitation and exclusive),
         crash=own.crash or server.crash or _hinted_contract(server, listed),
-        approval=approval,
-        approval_by=(approval_by or "user") if approval else "user",
+        approval=approver is not None,
+        approval_by=approver or "user",
         exclusive=exclusive,
         timeout=own.timeout or server.timeout,
     )

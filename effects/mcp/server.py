@@ -99,3 +99,10 @@ class McpServer(_McpSettings):
         if self.command is not None and self.headers:
             raise PydanticCustomError("mcp_server", "headers belong to a url, not to a command")
         return self
+
+    def approver_of(self, tool: str) -> Approver | None:
+        """Return who must approve each call of this tool of the server; None if nobody must. `Pure.`"""
+        own = self.tools.get(tool, McpTool())
+        by = own.approval_by or self.approval_by
+        needs_approval = own.approval if own.approval is not None else self.approval or by is not None
+        return (by or "user") if needs_approval else None

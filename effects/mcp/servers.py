@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...states.errors import ConfigurationError
+from ...states.values.messages import Approver
 from ...states.values.value import MAX_QUOTED, shortened
 from ..tools.tool import AnyTool
 from .sdk_logs import keep_sdk_quiet
@@ -56,6 +57,12 @@ class McpServers:
         """Whether this is the name of one of the servers, and of a tool behind it."""
         server, colon, _ = name.partition(":")
         return bool(colon) and server in self._servers
+
+    def approver_of(self, name: str) -> Approver | None:
+        """Return who must approve each call of the tool of this name, also while its server is not connected; None if
+        nobody must."""
+        server, _, tool = name.partition(":")
+        return self._servers[server].approver_of(tool) if self.owns(name) else None
 
     async def open(self) -> None:
         """Begin to connect, and return when every server was tried, or after `MAX_OPENING` seconds."""

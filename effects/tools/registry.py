@@ -21,7 +21,7 @@ from ...states.openai_format.writing import legal_name
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Caller
 from ...states.values.acts import ActKind
-from ...states.values.messages import ToolCall
+from ...states.values.messages import Approver, ToolCall
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened, unvalidated
 from ..logs import performer_logger
@@ -71,6 +71,10 @@ class ToolSource(Protocol):
 
     def owns(self, name: str) -> bool:
         """Whether a tool of this name, if there is one, is a tool of this source."""
+        ...
+
+    def approver_of(self, name: str) -> Approver | None:
+        """Return who must approve each call of the tool of this name, also while there is none; None if nobody must."""
         ...
 
 
@@ -134,6 +138,10 @@ class ToolRegistry:
     def comes_from_source(self, name: str) -> bool:
         """Whether a tool of this name, if there is one, comes from a source. There may be one later."""
         return any(source.owns(name) for source in self._sources)
+
+    def approver_at_source(self, name: str) -> Approver | None:
+        """Who must approve each call of the tool of this name that a source may have later; None if nobody must."""
+        return next((source.approver_of(name) for source in self._sources if source.owns(name)), None)
 
     def find_given(self, given: str | Callable[..., Any]) -> AnyTool | None:
         """The tool that an application means by a name, by the tool, or by the function that it was made of."""

@@ -14,6 +14,7 @@ from turnwise.states import CrashContract
 from turnwise.testing.scripted import ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import QUESTION, results, until
+from ..support.servers.mcp_programs import Program
 
 CONTRACTS = get_args(CrashContract)
 """The strictest last."""
@@ -219,6 +220,40 @@ class TestApproval:
             turn = await (await engine.get(conversation.id)).wait()
 
             assert (turn.status, sent) == ("awaiting_approval", [])
+
+    async def test_a_call_of_a_server_that_is_not_there_yet_waits_for_it(
+        self, database: Path, tmp_path: Path, payments: Payments
+    ) -> None:
+        """The server is down when the conversation is taken over, and back before the call begins: what it was opened
+        with says who must approve, also while nobody knows its tools."""
+        program = Program(tmp_path / "shop", ["echo"])
+        two = calls(call("pay", amount=1), call("shop:echo", amount=5))
+        model, tools = ScriptedLlm([two]), [payments.tool("pure")]
+        engine = await Engine.open(database, model=model, tools=tools, mcps={"shop": program.server(elicitation=False)})
+        conversation = await engine.create()
+        await conversation.send("Pay.", wait=False)
+        await until(lambda: bool(payments.keys))
+        await engine.close()
+        (program.folder / "tools.json").unlink()  # so it ends when it is asked for its tools
+        released = asyncio.Event()
+
+        @tool(name="pay", crash="pure")
+        async def pay(amount: int) -> str:
+            """Pay."""
+            await released.wait()
+            return "paid"
+
+        shop = program.server(elicitation=False, approval_by="operator")
+        async with next_engine(database, pay, mcps={"shop": shop}) as engine:
+            program.offer("echo")
+            await until(lambda: "shop:echo" in engine.tool_names)
+            released.set()
+            again = await engine.get(conversation.id)
+            turn = await again.wait()
+
+            assert (turn.status, again.approver) == ("awaiting_approval", "operator")
+            assert program.received("tools/call") == []
+            assert (await again.replay()).divergence is None
 
     async def test_a_call_behind_an_open_question_waits_for_it(self, database: Path, payments: Payments) -> None:
         """Nothing was in flight when the process ended, so nothing was taken over; the answer to the question brings
