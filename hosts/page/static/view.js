@@ -77,7 +77,7 @@ export function afterDeletion(view) {
 /** Return whether people are told which texts were delivered: where they go out through channels, or where not all texts
  * of the model are for the user, by the rules or because a tool speaks. */
 export function marksDeliveries(view, policy, channels) {
-  const isForUser = (policy?.text ?? "reply") === "reply" && (policy?.silent ?? "allow") === "allow";
+  const isForUser = ["auto", "reply"].includes(policy?.text ?? "auto") && (policy?.silent ?? "allow") === "allow";
   return channels.length > 0 || !isForUser || view.items.some((item) => item.kind === "delivery" || item.speaks);
 }
 

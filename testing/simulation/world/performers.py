@@ -52,6 +52,10 @@ _BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
 """Answers that no log can hold: a type, and what is wrong with it."""
 
 
+class _Interrupted(KeyboardInterrupt):
+    """What a library raises for an interruption of its own. Ctrl-C itself would end the simulation."""
+
+
 class OpensEngines(Protocol):
     """Opens the engines of a simulation, with models and with what carries out effects."""
 
@@ -199,7 +203,7 @@ class World:
             case 0:
                 raise RuntimeError("something went wrong")
             case 1:
-                raise self.chance.pick((SystemExit, KeyboardInterrupt))
+                raise self.chance.pick((SystemExit, _Interrupted))
             case 2:
                 raise asyncio.CancelledError
             case 3:

@@ -186,6 +186,7 @@ test("an update of a type that is not known changes nothing but the id that was 
 test("of deliveries is only spoken where there are any, or where not every text is for the user", () => {
   const plain = { items: [{ kind: "message" }] };
   assert.equal(marksDeliveries(plain, null, []), false);
+  assert.equal(marksDeliveries(plain, { text: "auto", silent: "allow" }, []), false);
   assert.equal(marksDeliveries(plain, { text: "reply", silent: "allow" }, []), false);
   assert.equal(marksDeliveries(plain, { text: "reply", silent: "allow" }, ["sms"]), true);
   assert.equal(marksDeliveries(plain, { text: "thought", silent: "allow" }, []), true);
