@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ...effects.effect_keys import mark_of
 from ...effects.model.performers.request_writer import RequestWriter
 from ...states.errors import InvalidInput
 from ..projections.request_view import RequestView, asked_request, written_request
@@ -65,6 +66,12 @@ class Inspection(Handle):
         from ...persistence.maintenance.fork import origin_of
 
         return await origin_of(self._host.store, self.id)
+
+    async def history_mark(self) -> str:
+        """Return a short text that no other history under this id has: a conversation that was deleted and created
+        again has another one. It is for names outside that must not be taken for those of another history."""
+        (first,) = await self._read_entries(0, 1)
+        return mark_of(first.chain)
 
     async def outbox(self) -> tuple[Undelivered, ...]:
         """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent

@@ -43,7 +43,7 @@ from ..turns.payloads import act_of_payload
 from ..turns.requested_turn import ActTurn, MessageTurn, RequestedTurn
 from ..turns.spoken_turn import spoken_turn
 from .messages import ReadMessage, read_message
-from .tasks import status_event, task_of, text_event, turn_named, working
+from .tasks import TaskContext, status_event, task_of, text_event, turn_named, working
 
 logger = logging.getLogger("turnwise.http")
 
@@ -86,14 +86,14 @@ class TurnTasks(RequestHandler):
         """Send a message, or a reply to a task that waits for one; return the task when it has stopped."""
         with _as_protocol_errors():
             requested, number = await self._requested(params.message, context)
-            conversation_id = _caller(context).shown_id(requested.conversation.id)
+            task_context = await _context_of(requested.conversation, context)
             if params.configuration.return_immediately:
-                return working(conversation_id, number)
+                return working(task_context, number)
             texts: list[str] = []
             async with aclosing(spoken_turn(requested, live=False, prompts=False)) as spoken:
                 async for piece in spoken:
                     if not isinstance(piece, str):
-                        return task_of(conversation_id, piece, "".join(texts))
+                        return task_of(task_context, piece, "".join(texts))
                     texts.append(piece)
             raise AssertionError("a spoken turn ends with the turn")
 
@@ -104,15 +104,15 @@ class TurnTasks(RequestHandler):
         """Do the same, and yield what happens meanwhile: the task, what is said, and the state in which it stops."""
         with _as_protocol_errors():
             requested, number = await self._requested(params.message, context)
-            conversation_id = _caller(context).shown_id(requested.conversation.id)
-            yield working(conversation_id, number)
+            task_context = await _context_of(requested.conversation, context)
+            yield working(task_context, number)
             first = True
             async with aclosing(spoken_turn(requested, live=True, prompts=False)) as spoken:
                 async for piece in spoken:
                     if not isinstance(piece, str):
-                        yield status_event(conversation_id, piece)
+                        yield status_event(task_context, piece)
                     elif piece:
-                        yield text_event(conversation_id, number, piece, first=first)
+                        yield text_event(task_context, number, piece, first=first)
                         first = False
 
     @validate_request_params
@@ -121,7 +121,7 @@ class TurnTasks(RequestHandler):
         with _as_protocol_errors():
             conversation, number = await self._named(params.id, context)
             turn = await self._turn(conversation, number)
-            return task_of(_caller(context).shown_id(conversation.id), turn, "\n\n".join(turn.deliveries))
+            return task_of(await _context_of(conversation, context), turn, "\n\n".join(turn.deliveries))
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
@@ -131,7 +131,7 @@ class TurnTasks(RequestHandler):
             if (await conversation.cancel(turn=number)).no_op:
                 raise TaskNotCancelableError
             turn = await self._turn(conversation, number)
-            return task_of(_caller(context).shown_id(conversation.id), turn, "\n\n".join(turn.deliveries))
+            return task_of(await _context_of(conversation, context), turn, "\n\n".join(turn.deliveries))
 
     # --- what this agent does not do
 
@@ -208,10 +208,11 @@ class TurnTasks(RequestHandler):
         named = turn_named(given_id)
         if named is None:
             raise TaskNotFoundError
-        conversation = await _caller(context).open(self._engine, named[0])
-        if not 1 <= named[1] <= conversation.state.book.turn:
+        conversation_id, mark, number = named
+        conversation = await _caller(context).open(self._engine, conversation_id)
+        if mark != await conversation.history_mark() or not 1 <= number <= conversation.state.book.turn:
             raise TaskNotFoundError
-        return conversation, named[1]
+        return conversation, number
 
     async def _turn(self, conversation: Conversation, number: int) -> Turn:
         """Return a turn as it is now."""
@@ -230,6 +231,10 @@ async def _number(requested: RequestedTurn) -> int:
         taken = await anext(updates)
     assert isinstance(taken, MessageUpdate), "a turn begins with its message"
     return taken.turn
+
+
+async def _context_of(conversation: Conversation, context: ServerCallContext) -> TaskContext:
+    return TaskContext(_caller(context).shown_id(conversation.id), await conversation.history_mark())
 
 
 def _caller(context: ServerCallContext) -> Caller:

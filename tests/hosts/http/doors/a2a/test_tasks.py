@@ -105,7 +105,7 @@ class TestATask:
         second = await peer.task("say again", context_id=first.context_id)
 
         assert (first.status.state, said(first)) == (TaskState.TASK_STATE_COMPLETED, "Hello")
-        assert (second.id, said(second)) == (f"{first.context_id}.2", "again")
+        assert (second.id, said(second)) == (f"{first.id.removesuffix('.1')}.2", "again")
         assert await peer.get(first.id) == first
 
     async def test_it_is_streamed(self, transport: httpx.ASGITransport) -> None:
@@ -192,7 +192,9 @@ class TestRefusals:
         task = await peer.task("say x", context_id="mine")
         other = await peer_of(transport, user="bob")
 
-        for client, task_id in ((other, task.id), (peer, "mine.2"), (peer, "mine.0"), (peer, "mine"), (peer, "x.1")):
+        history = task.id.removesuffix(".1")
+        ids = (f"{history}.2", f"{history}.0", history, "mine.1", "mine", "x.1")
+        for client, task_id in ((other, task.id), *((peer, each) for each in ids)):
             with pytest.raises(TaskNotFoundError):
                 await client.get(task_id)
         with pytest.raises(TaskNotFoundError):
@@ -203,7 +205,8 @@ class TestRefusals:
         await peer.task("say x", context_id="mine")
         bobs = await (await peer_of(transport, user="bob")).task("say y", context_id="mine")
 
-        assert (bobs.id, bobs.context_id, said(bobs)) == ("mine.1", "mine", "y")
+        assert (bobs.context_id, said(bobs)) == ("mine", "y")
+        assert bobs.id.startswith("mine.")
 
     async def test_what_is_not_offered(self, peer: Peer) -> None:
         """It says so."""
@@ -251,6 +254,10 @@ class Wire:
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json"), answer.text
         return dict(answer.json())
 
+    def delete(self, context_id: str) -> None:
+        """Delete the conversation of this context."""
+        assert self._client.delete(f"/conversations/{context_id}").status_code == 204
+
     def send(self, *parts: Any, method: str = "SendMessage", **members: Any) -> dict[str, Any]:
         """Send a message of these parts."""
         message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": list(parts), **members}
@@ -286,7 +293,7 @@ class TestErrorCodes:
         assert to(taskId=done["id"]) == self.UNSUPPORTED
         assert to(taskId=done["id"], contextId=done["contextId"]) == self.UNSUPPORTED
         assert to(taskId="nonesuch.1") == to(taskId="nonesuch") == self.NOT_FOUND
-        assert to(taskId=f"{done['contextId']}.2") == self.NOT_FOUND
+        assert to(taskId=f"{done['id'].removesuffix('.1')}.2") == self.NOT_FOUND
         assert to(taskId=asked["id"], contextId="other") == -32602
         image = {"raw": "iVBORw0KGgo=", "mediaType": "image/png"}
         assert code_of(wire.send(image, method=method, taskId=asked["id"])) == self.CONTENT_TYPE
@@ -338,6 +345,17 @@ class TestErrorCodes:
     def test_a_task_that_is_not_there(self, wire: Wire, method: str, task_id: str) -> None:
         """Whatever is asked of it, it is not found, and in time for an answer that is no stream."""
         assert code_of(wire.call(method, id=task_id)) == self.NOT_FOUND
+
+    def test_a_task_of_an_earlier_history(self, wire: Wire) -> None:
+        """A reply that was meant for a conversation which was deleted is not taken by the one that has its id now."""
+        earlier = wire.send({"text": "ask"}, contextId="again")["result"]["task"]
+        wire.delete("again")
+        now = wire.send({"text": "ask"}, contextId="again")["result"]["task"]
+
+        assert now["id"] != earlier["id"]
+        assert code_of(wire.send({"text": "1"}, taskId=earlier["id"])) == self.NOT_FOUND
+        assert code_of(wire.call("CancelTask", id=earlier["id"])) == self.NOT_FOUND
+        assert wire.call("GetTask", id=now["id"])["result"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
 
     def test_what_the_agent_does_not_do(self, wire: Wire) -> None:
         """A task that has ended is not cancelled or followed; there are no lists, push notifications and cards for
