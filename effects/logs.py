@@ -56,6 +56,12 @@ def performer_logger(name: str) -> logging.Logger:
     return logger
 
 
+def without_secrets(text: str) -> str:
+    """Return a text that is shown beside the conversation, as in a span, without what `redacting` replaces here."""
+    redact = _REDACT.get()
+    return text if redact is None else redact(text)
+
+
 def _prepare(record: logging.LogRecord) -> bool:
     if record.exc_info:
         errors = [*islice(_chain(record.exc_info[1]), _MAX_CAUSES)]

@@ -89,7 +89,7 @@ class RunningEngine(ConversationAccess):
             models, tools, self._deliveries, clock, settings, providers, self._memory, agents, performers, tracing
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
-        self._redactor = EventRedactor(providers.redaction)
+        self._redactor = EventRedactor(providers.redaction, tools)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
         resumers = build_resumers(self._deliveries, agents, performers)

@@ -1,8 +1,10 @@
 """Which texts of an event are content, and what it is without the secrets in them.
 
-Every text of an event is content, unless it stands in `NAMES`: so a new event is redacted before anybody has thought of
-it. Names are left alone, because others refer to them: ids, names of tools and models, what the application notes about
-a conversation for itself. So are the rules and the prompts of the application, which it wrote itself.
+Every text of an event is content, unless it stands in `OWN`: so a new event is redacted before anybody has thought of
+it. Own texts are left alone, because others refer to them: the ids that the engine made, and what the application wrote
+for itself, such as its rules, its prompts and what it notes about a conversation. A name that a model, a provider or a
+tool gives is content as well, since a model can invent any name. It is left alone only if it is one of those that the
+application gave to its tools, its profiles or its models (`GIVEN`).
 """
 
 from __future__ import annotations
@@ -36,42 +38,66 @@ from ...states.events import (
     exact,
 )
 from ...states.values.acts import AgentMail, SubAgentTask, Transfer
-from ...states.values.history import HistoryMessage
 from ...states.values.images import Image
 from ...states.values.messages import ToolCall, ToolResult
 from ...states.values.schedule import Schedule
 from ...states.values.value import Value
-from .history_redaction import redacted_message
+from .history_redaction import redacted_history
 from .redaction import Redaction
 
 E = TypeVar("E", bound=Event)
 V = TypeVar("V", bound=BaseModel)
 
-NAMES: Mapping[type[Value], frozenset[str]] = {
+OWN: Mapping[type[Value], frozenset[str]] = {
+    # What a program chooses when it creates a conversation or changes it. A request that is sent again is known by its
+    # `event_id`, which its sender chose.
     Request: frozenset({"event_id"}),
-    Opened: frozenset({"system", "policy", "works_for", "parent", "tools", "owner", "metadata"}),
+    Opened: frozenset({"system", "policy", "works_for", "parent", "tools", "owner", "metadata", "nonce"}),
     PolicyChanged: frozenset({"policy"}),
-    AgentMessage: frozenset({"origin"}),
-    MessageWithdrawn: frozenset({"message_id"}),
-    UserQuestionResponse: frozenset({"call_id"}),
-    ToolApproval: frozenset({"call_id", "by"}),
-    UserCancel: frozenset({"call_id"}),
     ToolsChanged: frozenset({"tools"}),
     DetailsChanged: frozenset({"metadata"}),
+    Schedule: frozenset({"cron", "zone"}),
+    AgentMessage: frozenset({"origin"}),
+    AgentMail: frozenset({"target"}),
+    # What a request names must be there already, or the request is refused and never stored.
+    ToolApproval: frozenset({"call_id", "by"}),
+    MessageWithdrawn: frozenset({"message_id"}),
+    UserQuestionResponse: frozenset({"call_id"}),
+    UserCancel: frozenset({"call_id"}),
     DoubtResolved: frozenset({"call_id"}),
+    # Ids that the engine makes.
+    ToolCall: frozenset({"call_id"}),
     ToolInterrupted: frozenset({"call_id"}),
     CallRestricted: frozenset({"call_id"}),
     SubAgentAsked: frozenset({"call_id"}),
-    ProfileSelected: frozenset({"profile"}),
-    ProfileTransferred: frozenset({"profile"}),
-    Schedule: frozenset({"cron", "zone"}),
-    Transfer: frozenset({"profile"}),
-    LlmResponse: frozenset({"finish_reason", "model", "digest"}),
-    ToolCall: frozenset({"call_id", "name", "provider_id"}),
-    AgentMail: frozenset({"target"}),
-    SubAgentTask: frozenset({"profile", "tools"}),
+    LlmResponse: frozenset({"digest"}),
 }
-"""The texts that are names, by the class that declares them."""
+"""The texts that are left alone, by the class that declares them."""
+
+GivenKind = Literal["tool", "profile", "model"]
+
+GIVEN: Mapping[tuple[type[BaseModel], str], GivenKind] = {
+    (ToolCall, "name"): "tool",
+    (SubAgentTask, "tools"): "tool",
+    (SubAgentTask, "profile"): "profile",
+    (ProfileSelected, "profile"): "profile",
+    (ProfileTransferred, "profile"): "profile",
+    (Transfer, "profile"): "profile",
+    (LlmResponse, "model"): "model",
+}
+"""The names that are left alone if the application gave them, and whose names they are."""
+
+NAME_HOLDS_SECRET = "The name of this tool holds a secret, so it cannot be called here."
+"""The fault of a call whose tool has another name without its secret: a server of the application gave it that name."""
+
+IsGiven = Callable[[GivenKind, str], bool]
+"""Whether the application gave this name to a tool, a profile or a model."""
+
+
+def nothing_given(kind: GivenKind, name: str) -> bool:
+    """For events that come without an application. `Pure.`"""
+    return False
+
 
 IMAGE_LEFT_OUT = "An image is left out here, because its address holds a secret."
 
@@ -80,19 +106,19 @@ class SecretInAddress(ValueError):
     """The address of an image holds a secret. Without it the address leads nowhere."""
 
 
-def redacted_event(event: E, redaction: Redaction) -> E:
+def redacted_event(event: E, redaction: Redaction, is_given: IsGiven = nothing_given) -> E:
     """Return the event without secrets, or the same object if it has none. Raises ValueError if what is left is not
     valid."""
-    redacted = _redacted_value(event, redaction)
+    redacted = _EventRedaction(redaction, is_given).of(event)
     return event if redacted is event else exact(redacted)
 
 
 @cache
 def content_fields(kind: type[BaseModel]) -> tuple[str, ...]:
     """Return the fields of a class of values that may hold content. `Pure.`"""
-    names = {name for parent in kind.__mro__ for name in NAMES.get(parent, ())}
+    own = {name for parent in kind.__mro__ for name in OWN.get(parent, ())}
     fields = kind.__pydantic_fields__.items()
-    return tuple(name for name, field in fields if name not in names and not _is_closed(field.annotation))
+    return tuple(name for name, field in fields if name not in own and not _is_closed(field.annotation))
 
 
 _CLOSED = (int, float, bool, AwareDatetime, type(None), ...)
@@ -108,37 +134,54 @@ def _is_closed(annotation: Any) -> bool:
     return all(map(_is_closed, members)) if members else annotation in _CLOSED
 
 
-def _redacted_value(value: V, redaction: Redaction) -> V:
-    changes = {}
-    for name in content_fields(type(value)):
-        given = getattr(value, name)
-        redact = _SPECIAL.get((type(value), name), _redacted)
-        redacted = redact(given, redaction)
-        if redacted is not given and redacted != given:
-            changes[name] = redacted
-    return value.model_copy(update=changes) if changes else value
+class _EventRedaction:
+    """Redacts the values of one event."""
 
+    def __init__(self, redaction: Redaction, is_given: IsGiven) -> None:
+        self._redaction = redaction
+        self._is_given = is_given
 
-def _redacted(value: Any, redaction: Redaction) -> Any:
-    match value:
-        case str():
-            return redaction.redact(value)
-        case tuple():
-            redacted = tuple(_redacted(one, redaction) for one in value)
-            return value if all(map(operator.is_, redacted, value)) else redacted
-        case dict():
-            return redaction.redact_json(value)
-        case ToolResult():
-            return _redacted_result(value, redaction)
-        case BaseModel():
-            return _redacted_value(value, redaction)
-        case _:
-            return value
+    def of(self, value: V) -> V:
+        """Return the value without secrets, or the same object."""
+        changes = {}
+        for name in content_fields(type(value)):
+            given = getattr(value, name)
+            redacted = self._field(type(value), name, given)
+            if redacted is not given and redacted != given:
+                changes[name] = redacted
+        if isinstance(value, ToolCall) and "name" in changes:
+            changes.setdefault("fault", value.fault or NAME_HOLDS_SECRET)
+        return value.model_copy(update=changes) if changes else value
 
+    def _field(self, kind: type[BaseModel], name: str, given: Any) -> Any:
+        if (whose := GIVEN.get((kind, name))) is not None:
+            return self._name(whose, given)
+        if (special := _SPECIAL.get((kind, name))) is not None:
+            return special(given, self._redaction)
+        if name in ("answers", "annotations") and kind is UserQuestionResponse:
+            return {self._redaction.redact(question): self._any(one) for question, one in given.items()}
+        return self._any(given)
 
-def _by_question(answers: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
-    """Return what is given for each question. The text of a question is redacted as it was when it was asked."""
-    return {redaction.redact(question): _redacted(given, redaction) for question, given in answers.items()}
+    def _name(self, whose: GivenKind, given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple(self._name(whose, one) for one in given)
+        return given if given is None or self._is_given(whose, given) else self._redaction.redact(given)
+
+    def _any(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._redaction.redact(value)
+            case tuple():
+                redacted = tuple(self._any(one) for one in value)
+                return value if all(map(operator.is_, redacted, value)) else redacted
+            case dict():
+                return self._redaction.redact_json(value)
+            case ToolResult():
+                return self.of(_with_open_images(value, self._redaction))
+            case BaseModel():
+                return self.of(value)
+            case _:
+                return value
 
 
 def _opaque(blocks: tuple[dict[str, Any], ...], redaction: Redaction) -> tuple[dict[str, Any], ...]:
@@ -152,12 +195,12 @@ def _address(url: str, redaction: Redaction) -> str:
     return url
 
 
-def _redacted_result(result: ToolResult, redaction: Redaction) -> ToolResult:
+def _with_open_images(result: ToolResult, redaction: Redaction) -> ToolResult:
     """Return the result of a tool. An image whose address holds a secret is left out, and the text says so."""
     images = tuple(image for image in result.images if not _has_secret(image, redaction))
     if len(images) < len(result.images):
-        result = result.replace(images=images, text="\n\n".join(filter(None, (result.text, IMAGE_LEFT_OUT))))
-    return _redacted_value(result, redaction)
+        return result.replace(images=images, text="\n\n".join(filter(None, (result.text, IMAGE_LEFT_OUT))))
+    return result
 
 
 def _has_secret(image: Image, redaction: Redaction) -> bool:
@@ -169,10 +212,8 @@ def _has_secret(image: Image, redaction: Redaction) -> bool:
 
 
 _SPECIAL: Mapping[tuple[type[BaseModel], str], Callable[[Any, Redaction], Any]] = {
-    (UserQuestionResponse, "answers"): _by_question,
-    (UserQuestionResponse, "annotations"): _by_question,
+    (Opened, "messages"): redacted_history,
     (LlmResponse, "opaque"): _opaque,
-    (HistoryMessage, "given"): redacted_message,
     (Image, "url"): _address,
 }
 """Fields whose secrets are not simply replaced."""

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from ...effects.context import LiveKind
 from ...effects.long_texts import LONG, in_thread_if_long
 from ...effects.redact import Redact, unchanged
-from ...effects.redaction.event_redaction import SecretInAddress, redacted_event
+from ...effects.redaction.event_redaction import GivenKind, SecretInAddress, redacted_event
 from ...effects.redaction.redaction import Redaction
+from ...effects.tools.registry import ToolRegistry
 from ...states.errors import InvalidInput
 from ...states.events import Answer, EffectFailed, Event, Opened, Request
 from ...states.policy.policy import Policy
@@ -28,10 +29,12 @@ INVALID = "What is left without its secrets cannot be used"
 
 
 class EventRedactor:
-    """Redacts events with the redaction of one engine, where the policy of the conversation asks for it."""
+    """Redacts events with the redaction of one engine, where the policy of the conversation asks for it. The names that
+    the application gave to its `tools`, and to the profiles and models of the policy, are left alone."""
 
-    def __init__(self, redaction: Redaction | None) -> None:
+    def __init__(self, redaction: Redaction | None, tools: ToolRegistry | None = None) -> None:
         self._redaction = Redaction() if redaction is None else redaction
+        self._tools = ToolRegistry() if tools is None else tools
 
     @property
     def fault(self) -> str | None:
@@ -51,15 +54,23 @@ class EventRedactor:
         if not policy.redact:
             return event
         characters = LONG + 1 if isinstance(event, Opened) and event.messages else sum(map(len, event.texts))
-        return await in_thread_if_long(characters, lambda: self._redacted(event))
+        return await in_thread_if_long(characters, lambda: self._redacted(event, policy))
 
-    def _redacted(self, event: Event) -> Event:
+    def _redacted(self, event: Event, policy: Policy) -> Event:
+        def is_given(kind: GivenKind, name: str) -> bool:
+            return self._has_tool(name) if kind == "tool" else _is_in(policy, kind, name)
+
         try:
-            return redacted_event(event, self._redaction)
+            return redacted_event(event, self._redaction, is_given)
         except (ValueError, RecursionError) as error:
             if isinstance(event, Answer):
                 return EffectFailed(effect_id=event.effect_id, at=event.at, kind="internal", sentence=_sentence(error))
             raise InvalidInput(_sentence(error)) from None
+
+    def _has_tool(self, name: str) -> bool:
+        """Whether the application gave a tool of this name. A server chooses the names of its tools itself."""
+        tool = self._tools.find(name)
+        return tool is not None and tool.name == name and not self._tools.comes_from_source(name)
 
     async def opened(self, opened: Opened, *, wrote_system: bool) -> Opened:
         """Return the first event of a conversation without secrets. The system prompt is left alone if the application
@@ -81,16 +92,26 @@ class EventRedactor:
         as it is, or redacted. The rule `redact` may have been switched on or off between the two."""
         yield request, handled
         if self.fault is None:
-            redacted = self._redacted_request(request)
+            redacted = self._redacted_request(request, policy)
             yield redacted, handled
             if policy.redact:
-                yield redacted, self._redacted_request(handled)
+                yield redacted, self._redacted_request(handled, policy)
 
-    def _redacted_request(self, request: R) -> R:
+    def _redacted_request(self, request: R, policy: Policy) -> R:
         try:
-            return redacted_event(request, self._redaction)
-        except (ValueError, RecursionError):
+            redacted = self._redacted(request, policy)
+        except InvalidInput:
             return request
+        assert isinstance(redacted, type(request)), "a request stays what it is"
+        return redacted
+
+
+def _is_in(policy: Policy, kind: GivenKind, name: str) -> bool:
+    """Whether the policy has a profile, or a model, of this name."""
+    if kind == "profile":
+        return policy.has_profile(name)
+    models = (*policy.models, *(profile.model for profile in policy.profiles if profile.model is not None))
+    return any(model.name == name for model in models)
 
 
 def _sentence(error: Exception) -> str:

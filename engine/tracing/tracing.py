@@ -31,6 +31,7 @@ from ...effects.channels.attempt import attempt
 from ...effects.channels.port import Channel, Delivery
 from ...effects.context import EffectContext
 from ...effects.dispatcher import Performer, with_abort_of
+from ...effects.logs import without_secrets
 from ...effects.model.performers.model_caller import ModelCaller, ignore_token
 from ...effects.model.port import ModelAnswer, ModelRequest, Token
 from ...states.effects import TOOL_RUNS, AwaitedEffect, Effect, ExecuteTool, ReconcileTool, ResumeTool, StartTimer
@@ -246,8 +247,9 @@ class _TracedAsking(ModelCaller):
         attributes = {**asked_for, OPERATION: "chat", REQUEST_MODEL: request.model, **_provider_of(request.model)}
         with self._spans.around(f"chat {request.model}", context, attributes, SpanKind.CLIENT) as span:
             answer = await self._asking.ask(request, show)
-            answered = {RESPONSE_MODEL: answer.model} if answer.model else {}
-            note(span, {FINISH_REASONS: [answer.finish_reason], **answered, **_cost(answer.usage)})
+            answered = {RESPONSE_MODEL: without_secrets(answer.model)} if answer.model else {}
+            reasons = [without_secrets(answer.finish_reason)]
+            note(span, {FINISH_REASONS: reasons, **answered, **_cost(answer.usage)})
             mark(span, "completed")
             return answer
 

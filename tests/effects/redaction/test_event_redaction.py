@@ -1,19 +1,34 @@
-"""Every text of every event is redacted, unless it is a name."""
+"""Every text of every event is redacted, unless it is the engine's own or the application's own."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel, JsonValue
 
-from turnwise import AgentMail, Image, Redaction, RedactionRule, Speech, SubAgents, Transfer, UserQuestion, WorkComplete
+from turnwise import (
+    AgentMail,
+    Image,
+    Policy,
+    Redaction,
+    RedactionRule,
+    Speech,
+    SubAgents,
+    Transfer,
+    UserQuestion,
+    WorkComplete,
+)
 from turnwise.effects.redaction.event_redaction import (
+    GIVEN,
     IMAGE_LEFT_OUT,
-    NAMES,
+    NAME_HOLDS_SECRET,
+    OWN,
+    GivenKind,
     SecretInAddress,
     content_fields,
     redacted_event,
@@ -40,6 +55,7 @@ from turnwise.states.events import (
     WakeUp,
     WorkVerified,
 )
+from turnwise.states.values.acts import SubAgentTask
 from turnwise.states.values.history import HistoryMessage
 from turnwise.states.values.messages import ToolCall, ToolResult
 from turnwise.states.values.questions import Annotation
@@ -65,13 +81,13 @@ CONTENT = {
     "details_changed": {"title"},
     "schedule_changed": {"schedule"},
     "wake_up": {"text"},
-    "profile_transferred": set(),
+    "profile_transferred": {"profile"},
     "compaction_requested": set(),
     "doubt_resolved": set(),
     "close_requested": set(),
-    "profile_selected": set(),
+    "profile_selected": {"profile"},
     "memory_recalled": {"block", "recent", "documents"},
-    "llm_response": {"content", "thinking", "opaque", "tool_calls"},
+    "llm_response": {"content", "thinking", "opaque", "tool_calls", "finish_reason", "model"},
     "llm_failed": {"sentence"},
     "retry_due": set(),
     "deadline_reached": set(),
@@ -89,8 +105,8 @@ CONTENT = {
     "call_restricted": set(),
     "sub_agent_asked": {"questions"},
 }
-"""The fields of each event that hold what somebody said. A new event, or a new field, has to be added here; until
-somebody says that it is a name, it is redacted."""
+"""The fields of each event that come from outside. A new event, or a new field, has to be added here; until somebody
+says that it is the engine's own or the application's own, it is redacted."""
 
 
 def kinds_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -114,16 +130,17 @@ def redaction() -> Redaction:
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
-def test_content_and_names_of_every_event(kind: type[Event]) -> None:
+def test_content_of_every_event(kind: type[Event]) -> None:
     """J1: no event, and no field, is forgotten."""
     content = {name for name in content_fields(kind) if holds_content(kind, name)}
 
     assert content == CONTENT[kind.__pydantic_fields__["type"].default]
 
 
-def test_names_are_fields() -> None:
+def test_own_and_given_texts_are_fields() -> None:
     """What is left alone exists."""
-    assert all(name in kind.__pydantic_fields__ for kind, names in NAMES.items() for name in names)
+    assert all(name in kind.__pydantic_fields__ for kind, names in OWN.items() for name in names)
+    assert all(name in content_fields(kind) for kind, name in GIVEN)
 
 
 EXAMPLES: list[Event] = [
@@ -184,21 +201,132 @@ def test_an_event_without_secrets_stays_the_same_object(event: Event) -> None:
     assert redacted_event(event, Redaction(rules=[RedactionRule("NEVER", "(?!)")])) is event
 
 
-def test_names_are_left_alone(redaction: Redaction) -> None:
-    """Others refer to them, or the application wrote them."""
+def test_own_texts_are_left_alone(redaction: Redaction) -> None:
+    """The engine made them, or the application wrote them, and others refer to them."""
     digest = SECRETS["hex"]
-    call = ToolCall(call_id=digest, name=digest, provider_id=digest)
+    call = ToolCall(call_id=digest, name="look")
     events: list[Event] = [
-        LlmResponse(effect_id=1, at=AT, tool_calls=(call,), model=digest, digest=digest),
-        ProfileSelected(effect_id=1, at=AT, profile=digest),
-        ProfileTransferred(event_id="m", at=AT, profile=digest),
+        LlmResponse(effect_id=1, at=AT, tool_calls=(call,), digest=digest),
         ScheduleChanged(event_id="m", at=AT, schedule=Schedule(cron=digest, zone=digest, task="Look.")),
-        ToolComplete(effect_id=1, at=AT, result=ToolResult(text="", acts=(Transfer(profile=digest),))),
         Opened(event_id=digest, at=AT, system=MAIL, owner=MAIL, metadata={"to": MAIL}, tools=(digest,)),
         ToolComplete(effect_id=1, at=AT, result=ToolResult(text="", acts=(AgentMail(target=digest, text="Hello"),))),
     ]
 
     assert [redacted_event(event, redaction) for event in events] == events
+
+
+NAMED: list[Event] = [
+    LlmResponse(effect_id=1, at=AT, model=MAIL, tool_calls=(ToolCall(call_id="c", name=MAIL, fault="There is none."),)),
+    ProfileSelected(effect_id=1, at=AT, profile=MAIL),
+    ProfileTransferred(event_id="m", at=AT, profile=MAIL),
+    ToolComplete(effect_id=1, at=AT, result=ToolResult(text="", acts=(Transfer(profile=MAIL),))),
+    ToolComplete(
+        effect_id=1,
+        at=AT,
+        result=ToolResult(text="", acts=(SubAgents(tasks=(SubAgentTask(text="Go", profile=MAIL, tools=(MAIL,)),)),)),
+    ),
+]
+
+
+@pytest.mark.parametrize("event", NAMED, ids=lambda event: event.type)
+def test_a_name_stays_only_if_the_application_gave_it(redaction: Redaction, event: Event) -> None:
+    """A model may invent a name with a secret in it. The names of the application's own tools, profiles and models are
+    not changed, since the calls and choices that name them would lead nowhere."""
+
+    def given(kind: GivenKind, name: str) -> bool:
+        return name == MAIL
+
+    assert redacted_event(event, redaction, given) is event
+    assert MAIL not in redacted_event(event, redaction).to_json()
+
+
+def test_a_call_of_a_tool_whose_name_holds_a_secret_has_a_fault(redaction: Redaction) -> None:
+    """A server may give a tool such a name. What is left of the name is no tool, so the call says why it never runs;
+    a call that has a fault keeps it."""
+    calls = (ToolCall(call_id="a", name=f"files:{MAIL}"), ToolCall(call_id="b", name=MAIL, fault="There is none."))
+
+    redacted = redacted_event(LlmResponse(effect_id=1, at=AT, tool_calls=calls), redaction).tool_calls
+
+    assert [call.call_id for call in redacted] == ["a", "b"]
+    assert [call.fault for call in redacted] == [NAME_HOLDS_SECRET, "There is none."]
+
+
+# --- every text field, found by reflection
+
+PLANT = "planted-7391"
+PLANTED = Redaction(rules=[RedactionRule("PLANT", PLANT)])
+
+CALL = {"id": PLANT, "type": PLANT, "function": {"name": PLANT, "arguments": PLANT}}
+GIVEN_MESSAGE = {"role": "assistant", "content": PLANT, "name": PLANT, "tool_calls": [CALL], PLANT: [PLANT]}
+
+LEAVES: dict[Any, Any] = {
+    **{str: PLANT, Any: PLANT, JsonValue: PLANT, AwareDatetime: AT, bool: True, int: 1, float: 1.0, type(None): None},
+    Policy: Policy(),
+    Image: Image.of(PICTURE),  # an address is tested by itself
+    HistoryMessage: HistoryMessage(**GIVEN_MESSAGE),
+}
+"""What stands in a field of each type."""
+
+COMPOUNDS: dict[Any, Callable[..., list[Any]]] = {
+    Literal: lambda first, *_: [first],
+    Annotated: lambda kind, *_: planted(kind),
+    UnionType: lambda *kinds: [one for kind in kinds for one in planted(kind)],
+    Union: lambda *kinds: [one for kind in kinds for one in planted(kind)],
+    tuple: lambda *kinds: [tuple(one for kind in kinds if kind is not ... for one in planted(kind))],
+    dict: lambda name, member: [{planted(name)[0]: one} for one in planted(member)],
+}
+
+
+def planted(annotation: Any) -> list[Any]:
+    """Return values for an annotation that have the plant in every text, at every depth, at least one of each kind.
+    They are not validated: a text is looked for whatever value it makes. Fails for a type that is not known here."""
+    if annotation in LEAVES:
+        return [LEAVES[annotation]]
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return COMPOUNDS[get_origin(annotation)](*get_args(annotation))
+    fields = {name: planted(field.annotation) for name, field in annotation.__pydantic_fields__.items()}
+    most = max(map(len, fields.values()), default=1)
+    return [
+        annotation.model_construct(**{name: values[index % len(values)] for name, values in fields.items()})
+        for index in range(most)
+    ]
+
+
+def places_of_plant(value: Any, place: str = "") -> Iterator[str]:
+    """Yield where the plant stands: the class and the field that hold it."""
+    if isinstance(value, str) and PLANT in value:
+        yield place
+    elif isinstance(value, HistoryMessage):
+        yield from places_of_plant(value.given, "HistoryMessage.given")
+    elif isinstance(value, BaseModel):
+        for name in type(value).__pydantic_fields__:
+            yield from places_of_plant(getattr(value, name), f"{type(value).__name__}.{name}")
+    elif isinstance(value, dict | tuple | list):
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from places_of_plant(one, place)
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_no_text_field_of_any_event_keeps_a_secret(kind: type[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every text of every event at every depth, whatever it is called, but for the closed list of the engine's and the
+    application's own. What the list lets through is let through by name."""
+    monkeypatch.setattr("turnwise.effects.redaction.event_redaction.exact", lambda event: event)
+    own = {f"{one.__name__}.{name}" for one in kinds_of(kind) for base in one.__mro__ for name in OWN.get(base, ())}
+    events = planted(kind)
+
+    left = {place for event in events for place in places_of_plant(redacted_event(event, PLANTED))}
+
+    assert left <= own
+    assert {place for event in events for place in places_of_plant(event)} - own or not CONTENT[events[0].type]
+
+
+def kinds_of(kind: type[BaseModel]) -> set[type[BaseModel]]:
+    """Return the class and the classes of the values in it."""
+    found = {kind}
+    for field in kind.__pydantic_fields__.values():
+        for inner in set(kinds_in(field.annotation)) - found:
+            found |= kinds_of(inner)
+    return found
 
 
 def test_arguments_stay_json(redaction: Redaction) -> None:
@@ -268,8 +396,8 @@ class TestHistory:
         opened = Opened(event_id="o", at=AT, messages=(HistoryMessage(**message),))
         return redacted_event(opened, redaction).messages[0].given
 
-    def test_texts_and_arguments_are_content(self, redaction: Redaction) -> None:
-        """Ids and names are not."""
+    def test_texts_names_and_arguments_are_content(self, redaction: Redaction) -> None:
+        """J1: and the ids, which come from elsewhere."""
         function = {"name": "mail", "arguments": json.dumps({"to": MAIL})}
         call = {"id": SECRETS["hex"], "type": "function", "function": function}
 
@@ -278,7 +406,25 @@ class TestHistory:
         )
 
         assert redacted["content"] == [{"type": "text", "text": "[EMAIL]"}]
-        assert redacted["tool_calls"] == [{**call, "function": {**function, "arguments": '{"to": "[EMAIL]"}'}}]
+        function["arguments"] = '{"to": "[EMAIL]"}'
+        assert redacted["tool_calls"] == [{**call, "id": "[HEX]"}]
+
+    def test_ids_stay_paired_and_different(self, redaction: Redaction) -> None:
+        """A call and its result have the same id; two ids that differ only in their secrets, or look like a label, stay
+        two. Redacted once more, they are the same."""
+        ids = [f"call-{name}@posti.example" for name in ("anna", "otto")] + ["[EMAIL]"]
+        calls = [{"id": one, "type": "function", "function": {"name": MAIL, "arguments": "{}"}} for one in ids]
+        results = [{"role": "tool", "tool_call_id": one, "content": "x"} for one in ids]
+        messages = ({"role": "assistant", "content": None, "tool_calls": calls}, *results)
+        opened = Opened(event_id="o", at=AT, messages=tuple(HistoryMessage(**one) for one in messages))
+
+        redacted = redacted_event(opened, redaction)
+
+        called, *answers = (message.given for message in redacted.messages)
+        assert [call["id"] for call in called["tool_calls"]] == [answer["tool_call_id"] for answer in answers]
+        assert [call["id"] for call in called["tool_calls"]] == ["[EMAIL] 2", "[EMAIL] 3", "[EMAIL]"]
+        assert "posti" not in redacted.to_json()
+        assert redacted_event(redacted, redaction) is redacted
 
     def test_images_and_sealed_blocks(self, redaction: Redaction) -> None:
         """A file stays, an address with a secret leads nowhere, and a signed block with a secret is left out."""

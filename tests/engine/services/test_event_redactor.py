@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from turnwise import (
     Image,
     InvalidInput,
     LiteLlm,
+    ModelAnswer,
+    ModelCall,
     Policy,
     Question,
     Redaction,
@@ -28,12 +31,16 @@ from turnwise import (
     presets,
     tool,
 )
+from turnwise.effects.redaction.event_redaction import NAME_HOLDS_SECRET
 from turnwise.engine.services.event_redactor import INVALID
+from turnwise.persistence.maintenance.export import export_conversation
+from turnwise.states.openai_format.writing import legal_name
 from turnwise.states.values.value import MAX_SENTENCE
 from turnwise.testing import FunctionLlm, RecordingChannel, ScriptedLlm, call, calls, crash_at_every_boundary, reply
 
 from ...support.fault_profile import LONG
 from ...support.secrets import ALL, SECRETS, found_beside, found_in, found_in_record
+from ...support.servers.mcp_programs import Program
 from ...support.servers.openai_server import OpenAiServer, fails, says
 from ...support.servers.openai_server import calls as asks_for
 
@@ -399,3 +406,86 @@ class TestConfiguration:
 
         assert "[BADGE] is [EMAIL]" in str(llm.requests[0].messages[-1]["content"])
         assert dict(redaction.counts) == {"BADGE": 1, "EMAIL": 1}
+
+
+class TestNamesThatOthersInvent:
+    """J1: a model, a provider or a server may put a secret into what is called a name."""
+
+    async def test_nothing_of_them_is_kept(
+        self, database: Path, tmp_path_factory: pytest.TempPathFactory, log: pytest.LogCaptureFixture
+    ) -> None:
+        """In the name of an unknown tool, the id of a call, the name of an argument, a finish reason, the profile of a
+        sub-agent and of a transfer, its tools, and the tool of a server: none is in the database, an export, an update,
+        a log record or the next request. Each call has one result, and the replay is exact."""
+        server = Program(tmp_path_factory.mktemp("server"), ["echo", MAIL])
+        task = {"text": "Look", "profile": MAIL, "tools": [MAIL]}
+        invented = (
+            ModelCall(MAIL, f"mail_{MAIL}", json.dumps({MAIL: MAIL})),
+            ModelCall(MAIL, "lookup", json.dumps({MAIL: 1})),
+            ModelCall(MAIL, legal_name(f"files:{MAIL}")),
+        )
+        more = [ModelCall("t", "transfer_to", json.dumps({"profile": MAIL}))]
+        spawned = [ModelCall("s", "spawn_agents", json.dumps({"tasks": [task]}))]
+        requests: list[Any] = []
+        answers = [ModelAnswer(tool_calls=invented, finish_reason=MAIL, model=MAIL)]
+        answers += [ModelAnswer(tool_calls=tuple(each), finish_reason=MAIL) for each in (more, spawned)]
+
+        def answer(request: Any) -> ModelAnswer:
+            requests.append(request)
+            return answers[len(requests) - 1] if len(requests) <= len(answers) else reply("Done.")
+
+        options: dict[str, Any] = {"tools": [lookup, "transfer_to", "spawn_agents"], "mcps": {"files": server.server()}}
+        async with Engine.open(database, model=FunctionLlm(answer), policy=REDACTS, **options) as engine:
+            conversation = await engine.create()
+            updates = asyncio.ensure_future(stored_updates(conversation))
+            turn = await conversation.send("Hello")
+            messages = await conversation.transcript()
+            exported = await export_conversation(engine.store, conversation.id)
+            await conversation.close()
+
+            assert turn.reply == "Done."
+            assert (await conversation.replay()).divergence is None
+            assert found_in(repr(await updates)) == []
+
+        made = [one for message in messages for one in message.tool_calls]
+        assert [one.name for one in made] == ["[EMAIL]", "lookup", "files:[EMAIL]", "transfer_to", "spawn_agents"]
+        assert NAME_HOLDS_SECRET in [message.text for message in messages if message.role == "tool"]
+        assert sorted(one.call_id for one in made) == sorted(
+            one.tool_call_id or "" for one in messages if one.tool_call_id
+        )
+        assert found_in("".join(exported)) == []
+        assert list(found_beside(database)) == []
+        assert found_in(json.dumps([request.messages for request in requests])) == []
+        assert secrets_logged(log) == []
+
+    async def test_what_a_request_names_and_nobody_has_is_not_kept(self, database: Path) -> None:
+        """The ids in a request are left alone, because the request is refused if there is nothing of that id."""
+        secret = SECRETS["hex"]
+        async with Engine.open(database, model=ScriptedLlm([]), policy=REDACTS) as engine:
+            conversation = await engine.create()
+            for refused in (
+                partial(conversation.withdraw, secret),
+                partial(conversation.approve, secret, True),
+                partial(conversation.answer, {"Or?": "Yes"}, call_id=secret),
+                partial(conversation.resolve, secret, "ran"),
+                partial(conversation.transfer_to, secret),
+            ):
+                with pytest.raises((Refused, InvalidInput)):
+                    await refused()
+
+        assert list(found_beside(database)) == []
+
+    async def test_a_span_holds_no_finish_reason_with_a_secret(self, database: Path) -> None:
+        """The provider gives it, and the name of the model that answered."""
+        pytest.importorskip("opentelemetry.sdk", reason="the extra `dev` brings the SDK")
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        exporter, provider = InMemorySpanExporter(), TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        llm = ScriptedLlm([ModelAnswer("Hello.", finish_reason=MAIL, model=MAIL)])
+        async with Engine.open(database, model=llm, policy=REDACTS, tracer_provider=provider) as engine:
+            await (await engine.create()).send("Hi")
+
+        assert [span.name for span in exporter.get_finished_spans() if found_in(span.to_json())] == []
