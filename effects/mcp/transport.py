@@ -12,7 +12,6 @@ import anyio
 import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.session import ElicitationFnT, MessageHandlerFnT
-from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import Implementation
@@ -20,6 +19,7 @@ from mcp_types import Implementation
 from ..version import __version__
 from .http_responses import MAX_MESSAGE, bound
 from .listing import ListingFilter
+from .program import streams_of
 from .server import McpServer
 from .stderr_log import stderr_of
 
@@ -51,12 +51,12 @@ class Callbacks:
 async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbacks) -> AsyncIterator[Client]:
     """The connected client of a server, which speaks a version of this `mode`.
 
-    The context must be left by the task that entered it; a program is ended then. Raises what the SDK raises if there
-    is no such server. The caller limits the time.
+    The context must be left by the task that entered it; a program is ended then, with all processes that it started.
+    Raises what the SDK raises if there is no such server. The caller limits the time.
     """
     async with AsyncExitStack() as stack:
         if server.url is None:
-            streams = stdio_client(_program(server), await stack.enter_async_context(stderr_of(name)))
+            streams = streams_of(_program(server), await stack.enter_async_context(stderr_of(name)))
         else:
             timeout = httpx2.Timeout(_WRITE_TIMEOUT, read=None)
             hooks = {"response": [callbacks.take_response, bound]}

@@ -264,6 +264,19 @@ class TestOpeningAndClosing:
         assert turn is not None
         assert turn.status == "in_doubt"
 
+    async def test_a_closed_engine_leaves_no_process_of_a_server(self, database: Path, tmp_path: Path) -> None:
+        """Neither its children, which nothing else would end: here they ignore SIGTERM, and a call is under way."""
+        program = Program(tmp_path / "server", ["hang"])
+        program.mark("fertile")
+        model = ScriptedLlm([call("files:hang")])
+        async with Engine.open(database, model=model, mcps={"files": program.server()}) as engine:
+            await (await engine.create()).send("Go", wait=False)
+            await until(lambda: len(program.received("tools/call")) == 1)
+            family = program.family()
+            assert [is_alive(pid) for pid in family] == [True] * 3
+
+        await until(lambda: not any(map(is_alive, family)), 1)
+
     async def test_a_call_that_may_run_again_waits_for_its_server(self, database: Path, tmp_path: Path) -> None:
         """After a crash the servers are connected before the calls run again, under the same key."""
         program = Program(tmp_path / "server", ["show_meta", "hang"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from contextlib import suppress
 from gzip import compress
@@ -200,6 +201,64 @@ class TestClosing:
             assert is_alive(pid)
 
         assert not is_alive(pid)
+
+    @pytest.mark.parametrize("marks", [(), ("lingering",)])
+    async def test_the_children_of_the_program_are_gone(self, tmp_path: Path, marks: tuple[str, ...]) -> None:
+        """Also those that ignore the request to end, and those whose parent has ended before them."""
+        program = Program(tmp_path)
+        for mark in ("fertile", *marks):
+            program.mark(mark)
+
+        async with opened(files=program.server()):
+            family = program.family()
+            assert [is_alive(pid) for pid in family] == [True] * 3
+
+        await until(lambda: not any(map(is_alive, family)), 1)
+
+    async def test_the_children_of_a_program_that_does_not_connect_are_gone(self, tmp_path: Path) -> None:
+        """It is started again and again; none of its processes is left behind."""
+        program = Program(tmp_path)
+        program.mark("silent")
+        program.mark("fertile")
+        async with opened(files=program.server(connect_timeout=1)):
+            family = program.family()
+            await until(lambda: bool(family) and not any(map(is_alive, family)), 10)
+
+    async def test_the_children_of_a_program_that_dies_are_gone(self, tmp_path: Path) -> None:
+        """Its end is seen although they hold its pipes, it leaves nothing, and another one is started."""
+        program = Program(tmp_path, ["die"])
+        program.mark("fertile")
+        async with opened(files=program.server()) as registry:
+            family = program.family()
+            (program.folder / "family").unlink()
+            await call(registry, "files:die")
+            await until(lambda: bool(program.family()) and registry.find("files:die") is not None)
+            assert is_alive(program.family()[2])
+
+        await until(lambda: not any(map(is_alive, [*family, *program.family()])), 1)
+
+    @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGINT)", "sys.exit(3)", "loop.stop()"])
+    def test_a_process_that_exits_without_closing_leaves_nothing(self, tmp_path: Path, end: str) -> None:
+        """Its servers end with it, whatever it did with its event loop."""
+        program = Program(tmp_path)
+        program.mark("fertile")
+        server = program.server()
+        script = f"""
+import asyncio, os, signal, sys
+from turnwise.effects.mcp.server import McpServer
+from turnwise.effects.mcp.servers import McpServers
+
+servers = McpServers({{"files": McpServer(command={server.command!r}, args={[*server.args]!r})}})
+loop = asyncio.new_event_loop()
+loop.run_until_complete(servers.open())
+loop.call_later(0.1, lambda: {end})
+loop.run_forever()
+"""
+        subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, timeout=60, check=False)
+
+        family = program.family()
+        assert len(family) == 3
+        assert [pid for pid in family if is_alive(pid)] == []
 
     async def test_closing_while_it_connects(self, tmp_path: Path) -> None:
         """The program that does not answer is ended, too."""

@@ -54,9 +54,14 @@ class Program:
         (self.folder / "tools.json").write_text(json.dumps(written))
 
     def mark(self, name: str) -> None:
-        """Have the server begin silently (`silent`), not end by itself (`lingering`), or know only the newest version
-        of the protocol (`newest`)."""
+        """Have the server begin silently (`silent`), not end by itself (`lingering`), know only the newest version of
+        the protocol (`newest`), or begin with a child and a grandchild that ignore SIGTERM (`fertile`)."""
         (self.folder / name).touch()
+
+    def family(self) -> list[int]:
+        """Return the ids of the server, its child and its grandchild."""
+        written = self.folder / "family"
+        return [int(pid) for pid in written.read_text().split()] if written.exists() else []
 
     def received(self, method: str) -> list[Any]:
         """Return the parameters of each message with this method that the server has received."""
@@ -102,12 +107,12 @@ async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process with this id."""
+    """Whether a process with this id runs. One that has ended may wait for somebody to take note of it."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not Path(f"/proc/{pid}/stat").exists() or Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return True
 
 
 def free_port() -> int:

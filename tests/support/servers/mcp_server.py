@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -48,6 +49,23 @@ def show_meta(call_id: Any, arguments: Any, meta: Any) -> None:
 def pid(call_id: Any, arguments: Any, meta: Any) -> None:
     """Return the id of this process."""
     result(call_id, str(os.getpid()))
+
+
+def start_stubborn_child() -> None:
+    """Start a child that starts a grandchild; both ignore SIGTERM and live for minutes. Their ids, and that of this
+    process, are in the file `family`."""
+    script = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+grandchild = os.fork()
+if grandchild:
+    with open(sys.argv[1], "w") as family:
+        family.write(f"{os.getppid()} {os.getpid()} {grandchild}")
+time.sleep(200)
+"""
+    subprocess.Popen([sys.executable, "-c", script, str(FOLDER / "family")])
+    while not (FOLDER / "family").exists() or not (FOLDER / "family").read_text():
+        time.sleep(0.01)
 
 
 def hang(call_id: Any, arguments: Any, meta: Any) -> None:
@@ -166,7 +184,10 @@ def handle(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Answer until the standard input ends. A file `silent` keeps it from answering, a file `lingering` from ending."""
+    """Answer until the standard input ends. A file `silent` keeps it from answering, a file `lingering` from ending. It
+    has children if there is a file `fertile`."""
+    if (FOLDER / "fertile").exists():
+        start_stubborn_child()
     if (FOLDER / "silent").exists():
         sys.stdin.read()
         return
