@@ -67,8 +67,9 @@ class EffectContext:
     performer needs it for texts that it cuts, and for texts of other conversations that it passes on, since its answer
     is redacted anyway. `suspended` holds the calls of this conversation that wait for the answer of a person. `links`
     are those of the steps that first asked for effects which are now carried out. `begun` counts, for an effect that is
-    taken from the outbox, the processes that have begun it after an earlier one had died, and died, too. The coroutines
-    raise `StoreError` if the log cannot be read.
+    taken from the outbox, the processes that have begun it after an earlier one had died, and died, too. `longest_wait`
+    is for how many seconds a timer of this step waits at most; None if nothing is agreed. The coroutines raise
+    `StoreError` if the log cannot be read.
     """
 
     conversation_id: str
@@ -82,6 +83,7 @@ class EffectContext:
     suspended: SuspendedCalls
     links: EffectLinks
     begun: int
+    longest_wait: float | None
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class EffectContext:
         suspended: SuspendedCalls | None = None,
         links: EffectLinks | None = None,
         begun: int = 0,
+        longest_wait: float | None = None,
     ) -> None:
         # Each step makes one. The constructor of a frozen dataclass takes three times as long, and fields that are put
         # into the dictionary that an object begins with take five times as long to read.
@@ -111,6 +114,7 @@ class EffectContext:
             "suspended": SuspendedCalls() if suspended is None else suspended,
             "links": EffectLinks() if links is None else links,
             "begun": begun,
+            "longest_wait": longest_wait,
         }
         object.__setattr__(self, "__dict__", fields)
 

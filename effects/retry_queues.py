@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.errors import StoreError
-from ..states.values.value import later
+from ..states.values.value import later, sooner
 from .backoff import wait_after
 from .clock import Clock
 from .context import EffectContext
@@ -63,6 +63,10 @@ class PendingEffect:
     due: datetime | None = None
     begun: int | None = None
     tried: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def _wait_after(failures: int) -> float:
+    return wait_after(max(failures, 1), FIRST_WAIT, LONGEST_WAIT)
 
 
 @runtime_checkable
@@ -144,7 +148,7 @@ class RetryQueues:
         pending = queue[0]
         if pending.due is not None:
             # A time that an earlier process stored may be far ahead if the clock was set back since.
-            await self._clock.sleep_until(min(pending.due, later(self._clock.now(), LONGEST_WAIT)))
+            await self._clock.sleep_until(sooner(pending.due, self._clock.now(), _wait_after(pending.attempts)))
         fault = await (pending.make_attempt() if pending.begun is None else self._try_left(pending, pending.begun))
         if fault is None:
             self._acknowledge(queue)
@@ -178,7 +182,7 @@ class RetryQueues:
     def _postpone(self, queue: deque[PendingEffect]) -> None:
         pending = queue[0]
         pending.attempts += 1
-        pending.due = later(self._clock.now(), wait_after(pending.attempts, FIRST_WAIT, LONGEST_WAIT))
+        pending.due = later(self._clock.now(), _wait_after(pending.attempts))
         pending.receipts.postpone(pending.effect_id, pending.target, pending.attempts, pending.due)
         for waiting in queue:
             waiting.tried.set()

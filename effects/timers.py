@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..states.effects import StartTimer
 from ..states.events import Answer, DeadlineReached, RetryDue
-from ..states.values.value import later
+from ..states.values.value import sooner
 from .clock import Clock
 from .context import EffectContext
 
@@ -18,10 +18,7 @@ class TimerPerformer:
         self._clock = clock
 
     async def __call__(self, effect: StartTimer, context: EffectContext) -> Answer:
-        """Answer when the timer is due. A retry does not wait longer than the policy allows from now on: its moment
-        may be far ahead if the clock was set back since."""
-        due = effect.due
-        if effect.wakes == "retry_due":
-            due = min(due, later(self._clock.now(), context.policy.retry.cap))
-        await self._clock.sleep_until(due)
+        """Answer when the timer is due, after no more than the time that was agreed: the moment may be far ahead if the
+        clock was set back since."""
+        await self._clock.sleep_until(sooner(effect.due, self._clock.now(), context.longest_wait))
         return _ANSWERS[effect.wakes](effect_id=effect.effect_id, at=self._clock.now())

@@ -134,6 +134,7 @@ class RunningEngine(ConversationAccess):
             return
         self._models.warm_in_background()
         await self._servers.open()  # before the calls that a crash interrupted run again
+        await self._agents.wake_ups.look_at_clock()
         await self._take_over.everything(self.store, self._registry)
         await self._agents.open()
 

@@ -221,7 +221,8 @@ class SpawnSubAgent(AwaitedEffect):
     """Start a sub-agent with this task.
 
     It works by this `profile`, if one is named, with those of its parent's tools that `tools` names, or
-    with all of them, and within these `limits`. It is stopped when it is `due`.
+    with all of them, and within these `limits`. It is stopped when it is `due`, which is never more than
+    `seconds` ahead, even if the clock was set back since; None in logs that began before revision 6.
     """
 
     ANSWERS: ClassVar = (SubAgentFinished, EffectFailed)
@@ -234,6 +235,7 @@ class SpawnSubAgent(AwaitedEffect):
     tools: tuple[Text, ...] | None = None
     limits: Limits = Limits()
     due: Instant | None = None
+    seconds: float | None = None
 
     @classmethod
     def acknowledgement(cls, effect_id: int, at: datetime) -> SubAgentFinished:

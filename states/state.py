@@ -6,7 +6,8 @@ The states themselves are in `states`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeAlias
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, ResumeTool, SpawnSubAgent, StartTimer
 from .events import Answer, AnswerTypes, CallRestricted, DeadlineReached, Report, Resumed, ToolInterrupted
@@ -15,7 +16,10 @@ from .values.part import Part, TaggedPart
 from .values.questions import OpenQuestion
 from .values.round import Round, RoundCall
 from .values.turn import TurnRecord
-from .values.value import Instant, Text
+from .values.value import Instant, Text, sooner
+
+if TYPE_CHECKING:
+    from .policy.policy import Policy
 
 InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
 """The effects in flight: the type of each, by its id."""
@@ -48,6 +52,12 @@ class Timer(Part):
     effect_id: int
     due: Instant
 
+    def set_right(self, at: datetime, seconds: float | None) -> Timer:
+        """This timer as of the moment `at`, by which it is to wait for so many seconds at most. It waits longer if a
+        clock that ran ahead has set it, and was set back. `Pure.`"""
+        due = sooner(self.due, at, seconds)
+        return self if due == self.due else self.replace(due=due)
+
 
 class State(TaggedPart):
     """Where a conversation rests until the next event."""
@@ -68,6 +78,10 @@ class State(TaggedPart):
     """All answers that a state of this type can wait for. Derived from `IN_FLIGHT`."""
 
     book: Book = Book()
+
+    def agreed_wait(self, policy: Policy) -> float | None:
+        """How many seconds the timer of a state of this type waits at most; None if nothing is agreed. `Pure.`"""
+        return None
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:

@@ -6,7 +6,7 @@ everything that the next step needs, except for texts, which stand once in the e
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -46,6 +46,9 @@ from .values.questions import OpenQuestion, QuestionSet
 from .values.round import Round, RoundCall
 from .values.turn import TurnEnded, TurnRecord
 from .values.value import Instant, members
+
+if TYPE_CHECKING:
+    from .policy.policy import Policy
 
 
 class Idle(State):
@@ -104,6 +107,10 @@ class RetryWaiting(InTurn):
     timer: Timer
     attempt: int
 
+    def agreed_wait(self, policy: Policy) -> float | None:
+        """The longest wait between two attempts. `Pure.`"""
+        return policy.retry.cap
+
     def in_flight(self) -> InFlight:
         """The timer. `Pure.`"""
         return timer_in_flight(self.timer)
@@ -124,6 +131,10 @@ class AwaitingUserResponse(AwaitingPerson):
 
     type: Literal["awaiting_user_response"] = "awaiting_user_response"
     questions: QuestionSet
+
+    def agreed_wait(self, policy: Policy) -> float | None:
+        """The deadline of questions. `Pure.`"""
+        return policy.questions.deadline
 
     @property
     def open_question(self) -> OpenQuestion:
@@ -154,6 +165,10 @@ class AwaitingApproval(AwaitingPerson):
 
     type: Literal["awaiting_approval"] = "awaiting_approval"
 
+    def agreed_wait(self, policy: Policy) -> float | None:
+        """The deadline of approvals. `Pure.`"""
+        return policy.approval_deadline
+
 
 class AwaitingSubAgents(InTurn):
     """Sub-agents work. Their outcomes together are the result of `call`, which started them.
@@ -171,6 +186,10 @@ class AwaitingSubAgents(InTurn):
     deadline: Timer | None = None
     asked: tuple[ChildQuestion, ...] = ()
     waits_since: Instant | None = None
+
+    def agreed_wait(self, policy: Policy) -> float | None:
+        """The deadline of the sub-agents of a call. `Pure.`"""
+        return policy.sub_agent_deadline
 
     def in_flight(self) -> InFlight:
         """The sub-agents that still work, and the deadline, if there is one. `Pure.`"""
@@ -292,6 +311,10 @@ class Cancelling(InRound):
     type: Literal["cancelling"] = "cancelling"
     deadline: Timer
     closing: bool = False
+
+    def agreed_wait(self, policy: Policy) -> float | None:
+        """The time in which what runs must have stopped. `Pure.`"""
+        return policy.cancel_deadline
 
     def in_flight(self) -> InFlight:
         """Whatever has not stopped yet, and the deadline. `Pure.`"""

@@ -30,8 +30,8 @@ class _Sleeper:
 
 
 class ManualClock:
-    """A `Clock` whose time moves only when a test moves it, and never backwards. It starts at noon of 1 June 2026, UTC,
-    or at `start`.
+    """A `Clock` whose time moves only when a test moves it, and passes only forwards. It starts at noon of 1 June 2026,
+    UTC, or at `start`. `set_to` sets it, also back.
 
     Raises ValueError for a moment without a time zone.
     """
@@ -99,6 +99,14 @@ class ManualClock:
             self._wake()
             await _let_tasks_run()
         self._now = max(self._now, moment)
+
+    def set_to(self, moment: datetime) -> None:
+        """Set the clock, forward or back, as an administrator does. No time passes: tasks that sleep do so for as long
+        as before, as with the clock of the system."""
+        moment = _in_utc(moment)
+        for sleeper in self._sleepers:
+            sleeper.due = later(moment, (sleeper.due - self._now).total_seconds())
+        self._now = moment
 
     def _wake(self) -> None:
         """Wake every task that is due now."""

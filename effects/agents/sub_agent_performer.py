@@ -23,6 +23,7 @@ from ...states.policy.role_rules import sub_agent_policy
 from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ...states.values.turn import EndedStatus
+from ...states.values.value import sooner
 from ..clock import Clock
 from ..context import EffectContext
 from ..tools.registry import ToolRegistry
@@ -101,7 +102,7 @@ class SubAgentPerformer:
 
     async def _stop_when_due(self, run: _Run) -> None:
         if run.effect.due is not None:
-            await self._clock.sleep_until(run.effect.due)
+            await self._clock.sleep_until(sooner(run.effect.due, self._clock.now(), run.effect.seconds))
             run.is_late = True
             run.stopping.set()
 

@@ -4,6 +4,9 @@ The store knows when each conversation wakes up next, so nothing is kept in memo
 while no process ran is found when an engine opens. The timer asks the store for the earliest wake-ups, requests those
 that are due, and sleeps until the next one.
 
+A clock that was set back, or ran ahead when an earlier process wrote, leaves moments that lie further ahead than the
+schedules say. The timer notices that the clock was set back, and has each schedule come at its next moment from now.
+
 Several engines over one store may find the same wake-up. The machine takes it once: the second one is no longer what
 the conversation waits for.
 """
@@ -15,16 +18,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...effects.backoff import wait_after
 from ...effects.clock import Clock
 from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
-from ...states.events import Event, WakeUp
+from ...states.events import Event, ScheduleChanged, WakeUp
 from ...states.state import State
 from ...states.step import Step
 from ...states.values.value import later
-from ..choices.schedule_moments import next_moment
+from ..choices.schedule_moments import moment_set_right, next_moment
 from ..conversations.registry import ConversationRegistry
 from ..loop import Loop
 from ..ports import Observer
@@ -47,6 +51,12 @@ REQUEST_TIMEOUT = 10.0
 
 FILLED = frozenset({"event_id", "next_wake", "text"})
 """The fields of a wake-up in which two engines may differ that found it at different moments."""
+
+ALL = 1_000_000
+"""How many schedules are looked at when the clock was set back: as good as all."""
+
+JITTER = timedelta(seconds=1)
+"""A clock that is behind by less was not set back: it is corrected all the time, and a timer may end early."""
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 """Seconds until a wake-up that was not taken is requested again; doubled each time."""
@@ -81,6 +91,19 @@ class WakeUps:
         self._failures: dict[str, _Failure] = {}
         """The conversations whose wake-up is due and was not taken."""
         self._store_failure: _Failure | None = None
+        self._ahead: dict[str, datetime] = {}
+        """The conversations whose wake-up may lie too far ahead, because the clock was set back."""
+        self._ahead_failure: _Failure | None = None
+        self._is_set_back = False
+
+    async def look_at_clock(self) -> None:
+        """Find out whether the newest step in the store lies ahead, before this engine stores any."""
+        try:
+            newest = await self._store().list(limit=1) if await self._store().scheduled(1) else ()
+        except Exception as error:
+            logger.warning("The scheduled wake-ups cannot be read: %s", _reason(error))
+            newest = ()
+        self._is_set_back = any(one.updated_at - JITTER > self._clock.now() for one in newest)
 
     def open(self) -> None:
         """Begin with what is stored. Does not wait."""
@@ -130,18 +153,21 @@ class WakeUps:
             self._timer = None
 
     async def _sleep_until(self, until: datetime) -> None:
-        self._until = until
+        self._until, at_least = until, self._clock.now()
         try:
             async with asyncio.timeout(None) as self._sleep:
                 await self._clock.sleep_until(until)
+            at_least = until
         except TimeoutError:
             pass  # another wake-up is earlier
         finally:
             self._sleep = None
+        self._is_set_back = self._is_set_back or self._clock.now() < at_least - JITTER
 
     async def _look(self) -> datetime | None:
         """Request what is due. Returns when to look again, or None if nothing is scheduled."""
         try:
+            await self._set_right()
             # Those that failed are the earliest and must not hide the others.
             listed = await self._store().scheduled(BATCH + len(self._failures))
         except Exception as error:
@@ -157,6 +183,43 @@ class WakeUps:
             await asyncio.gather(*(self._wake(one, wake) for one, wake in due))
             return now
         return min((*moments.values(), later(now, LONGEST_SLEEP.total_seconds()))) if moments else None
+
+    async def _set_right(self) -> None:
+        """After the clock was set back, have no schedule come later than its next moment from now. What cannot be set
+        right is tried again later. Raises what the store raises."""
+        if self._is_set_back:
+            self._ahead |= dict(await self._store().scheduled(ALL))
+            self._failures.clear()
+            self._ahead_failure, self._is_set_back = None, False
+        elif self._ahead_failure is not None and self._clock.now() < self._ahead_failure.again:
+            return
+        ahead = iter(list(self._ahead.items()))
+        while batch := list(islice(ahead, BATCH)):
+            await asyncio.gather(*(self._bring_forward(one, wake) for one, wake in batch))
+        self._ahead_failure = _Failure.after(self._ahead_failure, self._clock.now()) if self._ahead else None
+
+    async def _bring_forward(self, conversation_id: str, wake: datetime) -> None:
+        """Store the next moment of this schedule if it is earlier than `wake`."""
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                await self._request_earlier(conversation_id, wake)
+        except (EngineClosed, UnknownConversation):
+            pass  # closed or deleted meanwhile
+        except Exception as error:
+            logger.warning("The schedule of %s waits for a clock that ran ahead: %s", conversation_id, _reason(error))
+            return
+        del self._ahead[conversation_id]
+
+    async def _request_earlier(self, conversation_id: str, wake: datetime) -> None:
+        loop = await self._registry.read(conversation_id)
+        await loop.catch_up()
+        schedule, now = loop.projection.context.schedule, self._clock.now()
+        if schedule is None or loop.state.book.wake != wake:
+            return
+        if (earlier := moment_set_right(schedule, wake, now)) < wake:
+            event_id = f"wake-{wake.isoformat()}-{loop.state.book.seq}-earlier"
+            event = ScheduleChanged(event_id=event_id, at=now, schedule=schedule, next_wake=earlier)
+            await loop.request(event, frozenset({"next_wake"}))
 
     async def _wake(self, conversation_id: str, due: datetime) -> None:
         """Request a wake-up. One that is not taken is requested again later."""

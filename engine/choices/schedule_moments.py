@@ -18,6 +18,10 @@ from ...states.values.value import MAX_QUOTED, later, shortened
 MISSING = 'A cron expression needs the package cronsim: pip install "turnwise[cron]".'
 
 
+SMALL_STEP = 60.0
+"""By so many seconds at most clocks are set in ordinary operation."""
+
+
 def first_moment(schedule: Schedule, now: datetime) -> datetime:
     """Return when a schedule that begins now comes first.
 
@@ -43,6 +47,15 @@ def next_moment(schedule: Schedule, due: datetime, now: datetime) -> datetime | 
         return due + interval * ((after - due) // interval + 1)
     except OverflowError:
         return None
+
+
+def moment_set_right(schedule: Schedule, wake: datetime, now: datetime) -> datetime:
+    """Return when a schedule comes next of which a clock that may have run ahead has said that it does so at `wake`: no
+    later than if it began now. A moment of a cron expression does not come twice because a clock was set back by
+    seconds. Raises what `first_moment` raises."""
+    if schedule.every is not None:
+        return min(wake, later(now, schedule.every))
+    return min(wake, _cron_moment(schedule, later(now, SMALL_STEP)) or wake)
 
 
 def _cron_moment(schedule: Schedule, after: datetime) -> datetime | None:

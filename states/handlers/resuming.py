@@ -21,15 +21,16 @@ from ..junctions.stopping import abort_all
 from ..state import Busy, InFlight
 from ..states import Cancelling, RetryWaiting
 from ..step_builder import StepBuilder
+from ..values.revision import WAITS_AS_AGREED
 
 
 def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
     """The effects in flight are asked for again. A wait for a person does not count as a resume: only its timer is
     started again."""
-    state = step.state
-    for effect in effects_again(state, left_in_flight(state, event, context), event.at, context):
+    state, right = step.state, _moments_set_right(step.state, event.at, context)
+    for effect in effects_again(state.replace(**right), left_in_flight(state, event, context), event.at, context):
         step.add_effect(effect)
-    return step.same(resumes=state.resumes + counts_as_resume(state, event, context))
+    return step.same(resumes=state.resumes + counts_as_resume(state, event, context), **right)
 
 
 def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
@@ -51,6 +52,23 @@ def effects_again(state: Busy, in_flight: InFlight, at: datetime, context: Conte
     if isinstance(state, Cancelling):
         started += [CancelSubAgent(effect_id=each) for each, kind in in_flight.items() if kind is SpawnSubAgent]
     return sorted(started, key=lambda effect: type(effect) is StartTimer)
+
+
+def _moments_set_right(state: Busy, at: datetime, context: Context) -> dict[str, Any]:
+    """The fields that change because a clock that ran ahead has set a moment which this state waits for: it comes no
+    later than agreed, counted from now. `Pure.`"""
+    if context.revision < WAITS_AS_AGREED:
+        return {}
+    fields = state.__dict__
+    wait = state.agreed_wait(context.policy)
+    right: dict[str, Any] = {
+        name: timer.set_right(at, wait) for name in ("timer", "deadline") if (timer := fields.get(name)) is not None
+    }
+    if (turn := fields.get("turn")) is not None and at < turn.since:
+        right["turn"] = turn.replace(since=at)
+    if (round_ := fields.get("round")) is not None and round_.children:
+        right["round"] = round_.replace(children=tuple(child.set_right(at) for child in round_.children))
+    return right
 
 
 @asked_again(StartTimer)

@@ -14,7 +14,7 @@ from ..states import AwaitingSubAgents, Cancelling, ToolExecuting
 from ..step_builder import StepBuilder
 from ..values.acts import SubAgents
 from ..values.children import Child
-from ..values.revision import AGENTS
+from ..values.revision import AGENTS, WAITS_AS_AGREED
 from ..values.round import RoundCall
 from ..values.value import later
 
@@ -53,6 +53,7 @@ def _children(
             tools=task.tools,
             share=share,
             due=None if task.seconds is None else later(at, task.seconds),
+            seconds=task.seconds if context.revision >= WAITS_AS_AGREED else None,
         )
         for child, task, share in zip(children, act.full_tasks, shares, strict=True)
     )
@@ -69,6 +70,7 @@ def spawn_effect(child: Child) -> SpawnSubAgent:
         tools=child.tools,
         limits=limits,
         due=child.due,
+        seconds=child.seconds,
     )
 
 

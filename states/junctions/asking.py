@@ -18,7 +18,7 @@ from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Joined, Made, Reminder
 from ..values.part import make_part
-from ..values.revision import ANSWERS_OR_SAYS_WHY, NAMES_LIMITS
+from ..values.revision import ANSWERS_OR_SAYS_WHY, NAMES_LIMITS, WAITS_AS_AGREED
 from ..values.turn import TurnRecord
 from .again import asked_again
 from .human_input import take_human_input
@@ -29,6 +29,8 @@ def request_model(step: StepBuilder[State], event: Event, context: Context) -> L
     if step.inbox:
         _enter_waiting(step, event, context)
     step.take_over_profile()
+    if event.at < step.turn.since and context.revision >= WAITS_AS_AGREED:
+        step.change_turn(since=event.at)  # the clock was set back: the turn's time is counted from now
     step.change_turn(requests=step.turn.requests + 1)
     return send(step, event.at, context, attempt=1)
 

@@ -43,6 +43,8 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
 def _take_over_what_is_owed(step: StepBuilder[State], at: datetime, context: Context) -> None:
     """Let the turn pass on what earlier turns did not. The agents whose messages have lapsed are told."""
     deadline = context.policy.relay_deadline
+    if any(at < one.since for one in step.owed):  # the clock was set back: their time is counted from now
+        step.owed = tuple(one.replace(since=min(one.since, at)) for one in step.owed)
     lapsed = tuple(one for one in step.owed if one.has_lapsed(at, deadline))
     if lapsed:
         return_to_senders(step, lapsed)

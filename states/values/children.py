@@ -6,10 +6,12 @@ everything that the effect says.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from .messages import Heard, Made
 from .part import Part
 from .questions import QuestionSet
-from .value import Instant
+from .value import Instant, sooner
 
 
 class Share(Part):
@@ -24,7 +26,7 @@ class Share(Part):
 class Child(Part):
     """A sub-agent that the call `call_id` started, with its status and outcome once it has ended.
 
-    `profile`, `tools`, `share` and `due` say how it works: see `SpawnSubAgent`.
+    `profile`, `tools`, `share`, `due` and `seconds` say how it works: see `SpawnSubAgent`.
     """
 
     effect_id: int
@@ -36,6 +38,11 @@ class Child(Part):
     tools: tuple[str, ...] | None = None
     share: Share | None = None
     due: Instant | None = None
+    seconds: float | None = None
+
+    def set_right(self, at: datetime) -> Child:
+        """This sub-agent as of the moment `at`: it is due no later than agreed, counted from there. `Pure.`"""
+        return self if self.due is None else self.replace(due=sooner(self.due, at, self.seconds))
 
 
 class ChildQuestion(Part):

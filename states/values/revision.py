@@ -18,6 +18,8 @@ behaviour.
     and a message that waits when a turn fails begins the next one.
   - `KNOWS_WHO_SPEAKS`: a turn knows whether the model was offered a tool that speaks, and what becomes of its text.
   - `MARKED_KEYS`: the keys of effects hold a mark of the log.
+  - `WAITS_AS_AGREED`: what was to be waited for until a moment that a clock has set which ran ahead is waited for as
+    long as was agreed, counted from the moment at which the conversation goes on.
   - `COUNTS_RUNS_AGAIN`: a call that its tool says did not run is run again, which is no progress, so processes that die
     in it are counted on.
 """
@@ -38,6 +40,7 @@ KEEPS_RELAYS = 6
 KNOWS_WHO_SPEAKS = 6
 MARKED_KEYS = 6
 COUNTS_RUNS_AGAIN = 6
+WAITS_AS_AGREED = 6
 CURRENT_REVISION = 6
 """The revision of new conversations."""
 

@@ -201,6 +201,14 @@ def shortened(text: str, limit: int = MAX_SENTENCE) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def sooner(due: datetime, at: datetime, seconds: float | None) -> datetime:
+    """The moment `due`, or the one `seconds` after `at` if that comes first; None stands for any length. `Pure.`
+
+    So a moment that a clock has set which ran ahead is not waited for any longer than was agreed.
+    """
+    return due if seconds is None else min(due, later(at, seconds))
+
+
 def later(at: datetime, seconds: float) -> datetime:
     """The moment `seconds` after `at`, or the last moment that a datetime can hold if that comes first. `Pure.`"""
     try:

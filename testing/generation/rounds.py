@@ -98,6 +98,7 @@ def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:
             tools=chance.pick((None, None, ("look",))),
             share=chance.pick((None, Share(requests=20), Share(requests=1, tokens=50, cost=0.5, seconds=9.0))),
             due=chance.pick((None, None, *INSTANTS)),
+            seconds=chance.pick((None, 60.0)),
         )
         for number, status in enumerate(statuses)
     )

@@ -108,7 +108,7 @@ def _require_deadline(history: History, state: AwaitingPerson | AwaitingSubAgent
     require((state.deadline is not None) == (seconds is not None), "the deadline is not what the policy says", history)
     if state.deadline is not None and seconds is not None:
         effect_id = state.deadline.effect_id
-        due = later(history.effects.began[effect_id], seconds)
+        due = later(history.effects.waits_from[effect_id], seconds)
         timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
         require(history.in_flight.get(effect_id) == timer, "the deadline is not when the policy says", history)
 

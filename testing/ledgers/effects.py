@@ -57,6 +57,8 @@ class EffectLedger:
         """The ids of all effects so far."""
         self.began: dict[int, datetime] = {}
         """When each of them was started first."""
+        self.waits_from: dict[int, datetime] = {}
+        """From when each of them waits: since it was started, or since a resume by a clock that was set back."""
         self.answered: AwaitedEffect | None = None
         """The effect that the newest event answered."""
         self.faults: list[str] = []
@@ -167,6 +169,7 @@ class EffectLedger:
             self._give_id(effect_id)
             self._begin(effect)
         self.began.setdefault(effect_id, event.at)
+        self.waits_from[effect_id] = min(event.at, self.waits_from.get(effect_id, event.at))
         self.in_flight[effect_id] = effect
 
     def _give_id(self, effect_id: int) -> None:
@@ -217,6 +220,10 @@ class EffectLedger:
 
 
 def _is_same(again: Effect, before: Effect) -> bool:
-    """Whether this is the same effect, apart from the moment that a model request tells."""
+    """Whether this is the same effect, apart from the moment that a model request tells, and from one that is waited
+    for and comes earlier, since a clock that ran ahead has set it."""
     same_time = {"at": getattr(before, "at", None)} if hasattr(before, "at") else {}
+    due, was_due = getattr(again, "due", None), getattr(before, "due", None)
+    if due is not None and was_due is not None and due < was_due:
+        same_time["due"] = was_due
     return again.model_copy(update=same_time) == before

@@ -110,6 +110,7 @@ class SpeechLedger:
     def _begin(self, at: datetime, step: Step, messages: MessageLedger, context: Context) -> None:
         """A turn is to relay what is owed and has not lapsed, and the messages for the user that begin it."""
         deadline = context.policy.relay_deadline
+        self.owed = {said: min(since, at) for said, since in self.owed.items()}
         if deadline is not None and context.revision >= KEEPS_RELAYS:
             self._give_up([said for said, since in self.owed.items() if (at - since).total_seconds() > deadline])
         self._turn = step.state.book.turn

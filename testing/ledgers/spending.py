@@ -36,7 +36,7 @@ from ...states.events import (
 )
 from ...states.step import Step
 from ...states.values.messages import Heard, Usage
-from ...states.values.revision import AGENTS
+from ...states.values.revision import AGENTS, WAITS_AS_AGREED
 from .effects import EffectLedger
 
 HUMAN = (UserQuestionResponse, ToolApproval, DoubtResolved, UserCancel)
@@ -97,6 +97,8 @@ class SpendingLedger:
         if isinstance(event, DeadlineReached) and event.effect_id in self._waits:
             self._leave_out(effects.began[event.effect_id], event.at)
         self._begin(event, step)
+        if isinstance(event, Resumed) and context.revision >= WAITS_AS_AGREED:
+            self.spent.since = min(self.spent.since, event.at)
         failed = isinstance(event, LlmFailed | EffectFailed) and isinstance(effects.answered, RequestLlm)
         self.sends_again = step.ended is None and (failed or isinstance(event, RetryDue | Resumed))
         for effect in step.effects:
@@ -172,6 +174,8 @@ class SpendingLedger:
                 self._shares[effect_id] = Usage(input_tokens=limits.tokens or 0, cost=limits.cost if shares else None)
             case RequestLlm():
                 self.spent.requests += not self.sends_again
+                if context.revision >= WAITS_AS_AGREED and not self.sends_again:
+                    self.spent.since = min(self.spent.since, event.at)
             case ExecuteTool(first_id=first_id) if first_id not in self._counted:
                 self._counted.add(first_id)
                 self.spent.tool_calls += 1

@@ -1,6 +1,7 @@
 """A clock on the wall that is set, by an hour, either way, while timers run.
 
-Within a process waits are measured on a clock that nobody sets; across processes a deadline is a moment, and holds.
+Within a process waits are measured on a clock that nobody sets; across processes a deadline is a moment,
+and holds, unless it lies further ahead than was agreed: see `test_clocks_set_right`.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ class TestAcrossProcesses:
 
     @pytest.mark.parametrize(("jump", "over"), [(2 * HOUR, True), (-2 * HOUR, False)], ids=["forward", "back"])
     async def test_a_deadline_holds(self, database: Path, set_by: SetBy, jump: timedelta, over: bool) -> None:
-        """P27: it has passed if the clock says so; otherwise it stays at its time, and an answer counts (P19)."""
+        """P27: it has passed if the clock says so. It does not wait for a clock that was set back: then it lies as far
+        ahead as was agreed, and an answer counts (P19)."""
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         policy, tools = Policy(questions=Questions(deadline=5_400)), ["ask_user_question"]
         async with Engine.open(database, model=asking, tools=tools, policy=policy) as engine:
@@ -139,7 +141,7 @@ class TestAcrossProcesses:
             if over:
                 await until(lambda: again.state.type == "idle")
             else:
-                assert again.state.deadline.due == due  # type: ignore[attr-defined]
+                assert due - again.state.deadline.due > timedelta(hours=1.9)  # type: ignore[attr-defined]
                 await again.answer({"When?": "6:30 PM"})
             assert (await again.turns())[-1].reply == "Well."
             assert (await again.replay()).divergence is None

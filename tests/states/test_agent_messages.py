@@ -723,6 +723,20 @@ class TestRelay:
 
         assert len(flow.rests_in(LlmRequesting).book.owed) == 1
 
+    def test_after_a_clock_was_set_back_it_lapses_in_time(self) -> None:
+        """D7: the deadline is counted from the moment at which the clock was right again."""
+        flow = relaying(relay_deadline=60)
+        flow.now += timedelta(days=3_652)
+        flow.cancels()
+        flow.now -= timedelta(days=3_653)
+        flow.says("Hello")
+        flow.cancels()
+        flow.now += timedelta(seconds=61)
+
+        flow.says("Again")
+
+        assert flow.rests_in(LlmRequesting).book.owed == ()
+
     def test_a_close_tells_the_sender(self) -> None:
         """D14: nobody will pass the message on any more, whether its turn runs or is over."""
         for prepare in (lambda flow: None, Flow.cancels):
