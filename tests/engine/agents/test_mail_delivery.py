@@ -105,7 +105,8 @@ class TestTargetsThatAreGone:
 
             told = notices(await received(back))
             assert told == [
-                f"Your message to the agent {front.id} was not read, because that agent has closed: {text}"
+                f"Your message to the agent {front.id} was not read, or its user was not told of it, because that "
+                f"agent has closed or too much time has passed: {text}"
                 for text in "ab"
             ]
             assert (await front.replay()).divergence is None
