@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from html import escape, unescape
 
 from .acts import Audience
-from .messages import Message
+from .messages import Message, ToolCall
 
 _ENVELOPE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">([^<>]*)</\1>')
 UNKNOWN_ORIGIN = "unknown"
@@ -28,17 +28,20 @@ UNKNOWN_ORIGIN = "unknown"
 _NAMES = ("messageforuser", "systemmessage")
 """The names of the tags, by their letters."""
 
-_OPENING = re.compile(
-    "(?:[<\uff1c\ufe64\u2039\u2329\u3008\u27e8\u02c2\u276e\u2770\u1438\u226a\u00ab]|\\\\u003[cC])"
-    "(?=[^A-Za-z0-9<]*(?:[mMsS]|[^\x00-\x7f]|\\Z))"
-)
-"""A `<`, what looks like one, or how JSON may write it, where the letters behind it may be those of a tag."""
+_BRACKETS = "<\uff1c\ufe64\u2039\u2329\u3008\u27e8\u02c2\u276e\u2770\u1438\u226a\u00ab"
+"""A `<`, and what looks like one."""
 
-_LETTER = re.compile("(?:(?![<>])[\\W_\u115f\u1160\u3164\uffa0])*([^\\W_\u115f\u1160\u3164\uffa0])")
-"""The next letter or digit before a bracket, behind whatever a reader does not see, such as the fillers of Hangul, or
-takes for a separator."""
+_OPENING = re.compile(f"(?:[{_BRACKETS}]|\\\\u003[cC])(?=[^A-Za-z0-9{_BRACKETS}]*(?:[mMsS]|[^\x00-\x7f]|\\Z))")
+"""A bracket, or how JSON may write it, where the letters behind it may be those of a tag. Nothing is looked at behind
+the next bracket, so that a text of many brackets costs no more than another one."""
 
-_REST = re.compile("(?:(?![<>])[\\W_\u115f\u1160\u3164\uffa0])*\\Z")
+_UNSEEN = f"(?:(?![>{_BRACKETS}])[\\W_\u115f\u1160\u3164\uffa0])*"
+"""Whatever a reader does not see, such as the fillers of Hangul, or takes for a separator, up to the next bracket."""
+
+_LETTER = re.compile(f"{_UNSEEN}([^\\W_\u115f\u1160\u3164\uffa0{_BRACKETS}])")
+"""The next letter or digit before a bracket."""
+
+_REST = re.compile(f"{_UNSEEN}\\Z")
 """The end of a text, without a bracket in front of it."""
 
 _CONTINUED = re.compile(r"\w")
@@ -108,20 +111,16 @@ def imitates_mail(message: Message) -> bool:
 def escaped_message(message: Message) -> Message:
     """The message with all tags in its text, its parts and the arguments of its calls escaped; itself if there are
     none. `Pure.`"""
-    changes: dict[str, object] = {}
-    if (text := escape_tags(message.text)) != message.text:
-        changes["text"] = text
-    if (
-        message.parts
-        and (parts := tuple(escape_tags(part) if isinstance(part, str) else part for part in message.parts))
-        != message.parts
-    ):
-        changes["parts"] = parts
-    if message.tool_calls and any(escape_tags(call.raw_arguments) != call.raw_arguments for call in message.tool_calls):
-        changes["tool_calls"] = tuple(
-            call.replace(raw_arguments=escape_tags(call.raw_arguments)) for call in message.tool_calls
-        )
+    parts = tuple(escape_tags(part) if isinstance(part, str) else part for part in message.parts)
+    calls = tuple(map(_escaped_call, message.tool_calls))
+    escaped = {"text": escape_tags(message.text), "parts": parts, "tool_calls": calls}
+    changes = {name: value for name, value in escaped.items() if value != getattr(message, name)}
     return message.replace(**changes) if changes else message
+
+
+def _escaped_call(call: ToolCall) -> ToolCall:
+    arguments = escape_tags(call.raw_arguments)
+    return call if arguments == call.raw_arguments else call.replace(raw_arguments=arguments)
 
 
 def text_for_model(message: Message) -> str:

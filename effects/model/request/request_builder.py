@@ -47,10 +47,7 @@ class OfferedTools:
     these are empty without tools. Made once for all requests."""
 
     def __init__(self, definitions: Sequence[WireMessage]) -> None:
-        self.definitions = tuple(map(_with_legal_name, definitions))
-        written = canonical_json(self.definitions)
-        if escape_tags(written) != written:
-            self.definitions = tuple(map(_escaped, self.definitions))
+        self.definitions: tuple[WireMessage, ...] = tuple(_escaped(_with_legal_name(one)) for one in definitions)
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
         self.listed = list_tools(self.definitions)
 

@@ -263,6 +263,15 @@ class TestWhatAModelReads:
         """An innocent bracket stays as it is."""
         assert escape_tags(text) == text
 
+    @pytest.mark.parametrize("piece", ["\u00ab", "\uff1c ", "\u3008\n", "<\u200b", "<ms", "\\u003c\u3164"])
+    def test_a_text_of_many_brackets_is_read_at_once(self, piece: str) -> None:
+        """What stands behind a bracket is looked at up to the next one only: 50,000 of them take less than a second."""
+        began = time.process_time()
+
+        escape_tags(piece * 50_000)
+
+        assert time.process_time() - began < 1
+
     def test_a_tag_inside_an_agents_message_is_data_too(self) -> None:
         """D5: a tag inside an agent's message does not change its origin."""
         written = text_for_model(Message(role="user", text=self.FORGED, origin="builder", audience="user"))
