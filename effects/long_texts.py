@@ -12,6 +12,7 @@ LONG = 50_000
 """Characters from which on work on a text is done in a thread. Redacting that many takes some 50 ms."""
 
 
-async def in_thread_if_long(characters: int, work: Callable[[], T]) -> T:
-    """Return what `work` returns. Other conversations go on while it works on a long text. Raises what it raises."""
-    return await asyncio.to_thread(work) if characters > LONG else work()
+async def in_thread_if_long(characters: int, work: Callable[[], T], most: int = LONG) -> T:
+    """Return what `work` returns. Other conversations go on while it works on a text of more than `most` characters.
+    Raises what it raises."""
+    return await asyncio.to_thread(work) if characters > most else work()

@@ -38,8 +38,8 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
     """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
 
     Any number of handles may exist. Each remembers the question that it has last seen, so a late answer never applies
-    to the next one. Every method that requests something raises `Refused` if the conversation does not
-    take it now; then nothing has changed.
+    to the next one. Every method that requests something raises `Refused` if the conversation does not take it now;
+    then nothing has changed.
     """
 
     def __init__(self, host: ConversationHost, loop: Loop) -> None:

@@ -326,12 +326,18 @@ class Loop:
     def effect_context(self) -> EffectContext:
         """Return what the performer of an effect of the newest step may look at."""
         state, context = self.projection.state, self.projection.context
-        book, longest_wait = state.book, state.agreed_wait(context.policy)
-        redact, show = self._services.redactor.redact_of(context.policy), self._show_progress
-        conversation_id, history, suspended = self.conversation_id, self._history, self._suspended
         return EffectContext(
-            *(conversation_id, book.seq, book.turn, context, history, show, self._log, redact, suspended, self._links),
-            longest_wait=longest_wait,
+            self.conversation_id,
+            state.book.seq,
+            state.book.turn,
+            context,
+            self._history,
+            self._show_progress,
+            self._log,
+            self._services.redactor.redact_of(context.policy),
+            self._suspended,
+            self._links,
+            longest_wait=state.agreed_wait(context.policy),
         )
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:

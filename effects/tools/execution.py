@@ -6,7 +6,6 @@ the user did, and waits again for the function to ask or to end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +13,7 @@ from functools import partial
 from ...states.policy.policy import Policy
 from ...states.values.messages import ToolResult
 from ...states.values.questions import QuestionSet
+from ..long_texts import in_thread_if_long
 from ..redact import Redact, unchanged
 from .act_results import success
 from .arguments.argument_errors import InvalidArguments, NothingToSay
@@ -95,7 +95,7 @@ class ToolRun:
             self._progress.show = given.progress
             own = replace(given, progress=self._progress, asking=self._asking)
             read = partial(declared.read, arguments_json, own)
-        return await asyncio.to_thread(read) if len(arguments_json) > LONG_ARGUMENTS else read()
+        return await in_thread_if_long(len(arguments_json), read, LONG_ARGUMENTS)
 
     async def resume(self, answers: Answers, show: Callable[[str], None]) -> ToolOutcome | Suspended:
         """Pass on what the user did, and go on until the call ends or asks again. `show` shows its progress."""

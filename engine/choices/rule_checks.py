@@ -94,9 +94,7 @@ class RuleChecks:
         not speak."""
         chosen, of = (None, "") if profile is None else (profile.tools, f" of the profile {profile.name}")
         for name in chosen or ():
-            searches = RECALL_CONVERSATION in names_of(
-                name
-            )  # it also stands for the search of each turn, which needs no tool
+            searches = RECALL_CONVERSATION in names_of(name)  # also the search of each turn, which needs no tool
             if self.tools.find(name) is None and not self.tools.comes_from_source(name) and not searches:
                 yield f"{self.tools.describe_unknown(name)} The list of tools{of} names it."
         caller = Caller(role, rules=policy.sub_agents)

@@ -62,8 +62,7 @@ class TurnRequests(Handle):
 
         Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
         `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still
-        waits; and `StoreError`, in particular `Damaged` if
-        the log cannot be read, although the message is stored.
+        waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
         message = self._message(text, images, message_id, when_busy)
         if not wait:

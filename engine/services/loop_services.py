@@ -26,8 +26,8 @@ class LoopServices:
     `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
     shows the updates of all conversations. `approved_arguments` checks what people give calls, and `immediately` starts
-    the handling of events. `declarations` are those of the tools that the engine has now. `read_only` has
-    requests refused.
+    the handling of events. `declarations` are those of the tools that the engine has now. `read_only` has requests
+    refused.
     """
 
     dispatcher: Dispatcher

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...engine.requests import owned_id
-
 if TYPE_CHECKING:
+    from ...engine.requests import owned_id
     from .app import create_app
     from .security.limits import HttpLimits
 
@@ -29,4 +28,8 @@ if not TYPE_CHECKING:
             from .security.limits import HttpLimits
 
             return HttpLimits
+        if name == "owned_id":
+            from ...engine.requests import owned_id
+
+            return owned_id
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

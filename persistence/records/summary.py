@@ -44,7 +44,7 @@ class Summary:
     @property
     def cursor(self) -> str:
         """The `before` of the page that follows this conversation: its place, which stays although it is deleted."""
-        return f"@{to_microseconds(self.updated_at)}.{self.id}"
+        return Place(to_microseconds(self.updated_at), self.id).cursor
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class Place:
 
     updated_at: int
     conversation_id: str
+
+    @property
+    def cursor(self) -> str:
+        """The text that `place_of` reads."""
+        return f"@{self.updated_at}.{self.conversation_id}"
 
 
 def place_of(before: str) -> Place | None:

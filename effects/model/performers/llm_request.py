@@ -50,7 +50,7 @@ class LlmRequestPerformer:
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
-        show = partial(_show, context.progress, effect.effect_id, _fate_of_text(context.context, offer))
+        show = partial(_show, context.progress, effect.effect_id, _shown_rule(context.context, offer))
         try:
             answer = await self._caller.ask(request, show)
         except LlmFailure as failure:
@@ -75,6 +75,7 @@ class LlmRequestPerformer:
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: EffectContext, offer: ToolOffer
     ) -> LlmResponse:
+        mark = mark_of(context.links.of(effect.effect_id))
         response = unvalidated(
             LlmResponse,
             effect_id=effect.effect_id,
@@ -84,15 +85,8 @@ class LlmRequestPerformer:
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if not answer.opaque or is_encodable(answer.opaque) else (),
             tool_calls=self._tools.resolve_calls(
-                effect.effect_id,
-                answer.tool_calls,
-                context.policy,
-                offer.allowed,
-                offer.caller,
-                mark_of(context.links.of(effect.effect_id)),
-            )
-            if answer.tool_calls
-            else (),
+                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, offer.caller, mark
+            ),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,
@@ -111,8 +105,9 @@ def _is_plain(response: LlmResponse) -> bool:
     return fields["opaque"] == () and type(reason) is str and reason.isascii() and type(fields["usage"]) is Usage
 
 
-def _fate_of_text(context: Context, offer: ToolOffer) -> TextRule:
-    """What becomes of the text that answers this request. What the policy takes for a thought is shown as one."""
+def _shown_rule(context: Context, offer: ToolOffer) -> TextRule:
+    """The rule by which the text that answers this request is shown while it streams: what the policy takes for a
+    thought is shown as one."""
     return "thought" if context.policy.text == "thought" else text_rule(context, speaks=offer.speaks)
 
 

@@ -93,15 +93,15 @@ def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str
 def _guidance(tools: ExplainedTools, context: Context) -> Iterator[str]:
     """How to use each of the speaking tools, and what becomes of plain text beside them. It is the same in all requests
     of a conversation, also where no tool may be called, because providers cache the common beginning of requests."""
-    texts, of_text = context.policy.texts, _fate_of_text(tools, context)
+    texts, plain_text = context.policy.texts, _plain_text_guidance(tools, context)
     for text, name in ((texts.how_to_respond, tools.respond), (texts.how_to_talk, tools.talk)):
         if name:
-            yield text.replace("{plain_text}", of_text).replace("{tool}", name)
+            yield text.replace("{plain_text}", plain_text).replace("{tool}", name)
     if tools.speakers and not (tools.respond or tools.talk) and context.revision >= KNOWS_WHO_SPEAKS:
-        yield of_text
+        yield plain_text
 
 
-def _fate_of_text(tools: ExplainedTools, context: Context) -> str:
+def _plain_text_guidance(tools: ExplainedTools, context: Context) -> str:
     """What the model is told about its plain text, by the rule that also decides what is delivered."""
     texts = context.policy.texts
     sentences: dict[TextRule, str] = {

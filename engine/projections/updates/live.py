@@ -30,8 +30,8 @@ class BaseLiveUpdate:
 class TokenUpdate(BaseLiveUpdate):
     """A piece of the answer that a model is writing, of the `kind` text or thinking. `request` and `attempt` are those
     of the state: a piece of another request or attempt begins a new answer. With `fallback` the text reaches the user
-    only if the model says nothing by tool. With `from_start` the text is everything of
-    this kind that was streamed so far, and replaces what is shown of it: for a watcher that has missed pieces."""
+    only if the model says nothing by tool. With `from_start` the text is everything of this kind that was streamed so
+    far, and replaces what is shown of it: for a watcher that has missed pieces."""
 
     type: ClassVar[Literal["token"]] = "token"
     text: str

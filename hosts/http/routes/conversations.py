@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
+from ....persistence.records.summary import place_of
 from ....states.policy.roles import Role
 from ..dependencies import ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from ..permissions import Caller
@@ -91,10 +93,11 @@ async def list_conversations(
         limit=limit,
         before=None if before is None else await _place_before(engine, caller, before),
     )
-    following = caller.shown_id(summaries[-1].cursor) if len(summaries) == limit else None
-    return ConversationPage(
-        conversations=[ListedConversation.of(one, caller.shown) for one in summaries], next=following
-    )
+    following = None
+    if len(summaries) == limit:
+        following = replace(summaries[-1], id=caller.shown_id(summaries[-1].id)).cursor
+    listed = [ListedConversation.of(one, caller.shown) for one in summaries]
+    return ConversationPage(conversations=listed, next=following)
 
 
 async def _place_before(engine: Engine, caller: Caller, before: str) -> str:
@@ -102,8 +105,10 @@ async def _place_before(engine: Engine, caller: Caller, before: str) -> str:
     see; a cursor is a moment, and tells of no conversation whether it is there."""
     if not before.startswith("@"):
         return (await caller.open(engine, before)).id
-    moment, dot, conversation_id = before.partition(".")
-    return f"{moment}{dot}{await caller.stored_id(engine, conversation_id)}"
+    place = place_of(before)
+    if place is None:
+        return before  # which the engine refuses
+    return replace(place, conversation_id=await caller.stored_id(engine, place.conversation_id)).cursor
 
 
 @router.get(CONVERSATION, operation_id="getConversation", responses=problems(404))

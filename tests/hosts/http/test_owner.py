@@ -273,8 +273,8 @@ class Doors:
         return await self._client.get(path, headers=self._headers, **options)
 
 
-VARYING = re.compile(r'chatcmpl-[0-9a-f-]+|T[0-9:.]+(Z|\+)|"created":[0-9]+')
-"""Ids and moments that differ from one call to the next."""
+VARYING = re.compile(r'chatcmpl-[0-9a-f-]+|T[0-9:.]+(Z|\+)|"created":[0-9]+|(?<=\.)[0-9a-f]{12}(?=\.)')
+"""Ids, marks of histories and moments that differ from one call to the next."""
 
 RUN: Any = {"runId": "r", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
 
