@@ -78,6 +78,7 @@ class RunningEngine(ConversationAccess):
     ) -> None:
         self._models, self._servers = models, servers
         self._source, self._clock = source, clock
+        self._loading: asyncio.Task[None] | None = None
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, tracing, speaks=settings.tts_enabled)
@@ -132,7 +133,7 @@ class RunningEngine(ConversationAccess):
         self._lifetime.store = await self._source.open()
         if self._source.read_only:
             return
-        self._models.warm_in_background()
+        self._loading = self._models.get_ready()
         await self._servers.open()  # before the calls that a crash interrupted run again
         await self._agents.wake_ups.look_at_clock()
         await self._take_over.everything(self.store, self._registry)
@@ -173,6 +174,8 @@ class RunningEngine(ConversationAccess):
             self._registry.stop_loading(EngineClosed())
             self._servers.stop_opening()
             await self._lifetime.finish_opening()  # a lock half taken could not be given back
+        if self._loading is not None:
+            self._loading.cancel()
         store: Store | None = None
         try:
             await self._agents.close()  # this posts what waits, for which the store is read

@@ -5,8 +5,9 @@ Any object with `complete` is a model: litellm's, a test double, a client of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
@@ -120,6 +121,10 @@ class Llm(Protocol):
     said that a request was too long. It may have `is_priced`, which is False if its answers tell no cost
     (`Usage.cost`); then a conversation that limits the cost of its turns cannot ask it. Without that attribute it
     counts as priced.
+
+    It may have `ready`, a coroutine function without arguments that returns when the model can take requests, after it
+    has loaded a library for example. It is awaited before each request, and the deadline of the request begins when it
+    has returned. Raises `LlmFailure`. An engine calls it when it opens, too, so that the first request waits less.
     """
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
@@ -129,6 +134,12 @@ class Llm(Protocol):
         `CancelledError` pass.
         """
         ...
+
+
+def ready_of(model: Llm) -> Callable[[], Awaitable[None]] | None:
+    """What returns when this model can take requests; None for a model that always can. `Pure.`"""
+    ready: Any = getattr(model, "ready", None)
+    return ready if iscoroutinefunction(ready) else None
 
 
 def name_of(model: Llm) -> str:

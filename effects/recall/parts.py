@@ -52,13 +52,19 @@ async def within(seconds: float | None, part: Coroutine[Any, Any, T]) -> T:
         raise PartFailed(type(error).__name__) from error
 
 
-async def or_else(otherwise: T, name: str, part: Coroutine[Any, Any, T]) -> T:
-    """Return what the part returns, or `otherwise` if it fails. The log then names the part and says why; at the level
-    DEBUG it has the error itself, which may hold content."""
+LeftOut = list[str]
+"""Sentences for people: what a recall has left out, and why."""
+
+
+async def or_else(otherwise: T, name: str, part: Coroutine[Any, Any, T], left_out: LeftOut | None = None) -> T:
+    """Return what the part returns, or `otherwise` if it fails; then a sentence is added to `left_out`. The log names
+    the part and says why, too; at the level DEBUG it has the error itself, which may hold content."""
     try:
         return await within(None, part)
     except PartFailed as failed:
         logger.warning("left out: %s (%s)", name, failed)
+        if left_out is not None:
+            left_out.append(f"Recalled without {name}: {failed}.")
         if failed.__cause__ is not None:
             logger.debug("%s failed", name, exc_info=failed.__cause__)
         return otherwise

@@ -23,7 +23,7 @@ from ..logs import performer_logger
 from .document_reader import DocumentReader
 from .documents import DocumentQuery
 from .enrichment import Enrichment
-from .parts import or_else
+from .parts import LeftOut, or_else
 from .recent_dialogue import RecentDialogue
 from .records import write_documents, write_found
 from .scope import is_empty, scope_of
@@ -35,11 +35,13 @@ logger = performer_logger("turnwise.memory")
 
 @dataclass(frozen=True)
 class _Turn:
-    """The turn under way: the user's messages of it, whose texts may be found for it, and whether there may be any."""
+    """The turn under way: the user's messages of it, whose texts may be found for it, and whether there may be any; and
+    what it goes on without."""
 
     text: str
     scope: MemoryScope
     has_past: bool
+    left_out: LeftOut = field(default_factory=list)
 
     @classmethod
     def of(cls, context: EffectContext, transcript: Transcript) -> _Turn:
@@ -91,6 +93,7 @@ class RecallPerformer:
             recent=texts,
             documents=write_documents(chunks),
             usage=found.usage,
+            left_out=tuple(turn.left_out),
         )
 
     # --- older conversations
@@ -102,10 +105,11 @@ class RecallPerformer:
         if not (effect.search and turn.has_past and turn.text):
             return _Findings()
         asked = self._enrichment.search_terms(turn.text, context)
-        terms, usage = await or_else((NOTHING, Usage()), "search terms", asked)
+        terms, usage = await or_else((NOTHING, Usage()), "search terms", asked, turn.left_out)
         known = [text.text for text in await recent]
-        search = self._search.find(turn.scope, terms.keywords, terms.bounds, turn.text, known, context.redact)
-        found = await or_else((), "older conversations", search)
+        scope, keywords, bounds = turn.scope, terms.keywords, terms.bounds
+        search = self._search.find(scope, keywords, bounds, turn.text, known, context.redact, turn.left_out)
+        found = await or_else((), "older conversations", search, turn.left_out)
         return _Findings(found, len(terms.keywords), usage)
 
     # --- the dialogue of the last minutes
@@ -113,7 +117,7 @@ class RecallPerformer:
     async def _recent(self, effect: RecallMemory, context: EffectContext, turn: _Turn) -> tuple[RecentText, ...]:
         if effect.recent is None or not turn.has_past:
             return ()
-        return await self._dialogue.look_up(turn.scope, effect.recent, context.redact)
+        return await self._dialogue.look_up(turn.scope, effect.recent, context.redact, turn.left_out)
 
     # --- documents
 
@@ -122,4 +126,4 @@ class RecallPerformer:
             return ()
         metadata = MappingProxyType(deepcopy(context.context.metadata))
         query = DocumentQuery(turn.text, context.context.owner, context.conversation_id, metadata)
-        return await or_else((), "documents", self._documents.read(query, context.redact))
+        return await or_else((), "documents", self._documents.read(query, context.redact), turn.left_out)

@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..long_texts import in_thread_if_long
 from ..passages import cut_middle
 from ..redact import Redact, unchanged
-from .parts import STORE_SECONDS, or_else, within
+from .parts import STORE_SECONDS, LeftOut, or_else, within
 from .port import Memory
 
 MAX_BYTES = 100_000
@@ -25,12 +25,14 @@ class RecentDialogue:
         self._memory = memory
         self._clock = clock
 
-    async def look_up(self, scope: MemoryScope, seconds: float, redact: Redact = unchanged) -> tuple[RecentText, ...]:
+    async def look_up(
+        self, scope: MemoryScope, seconds: float, redact: Redact = unchanged, left_out: LeftOut | None = None
+    ) -> tuple[RecentText, ...]:
         """Return the texts that are at most this old, oldest first, after `redact`; none if they cannot be looked
-        up."""
+        up, which is then added to `left_out`."""
         now = self._clock.now()
         look_up = self._memory.recent(scope, _earlier(now, seconds))
-        found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up))
+        found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up), left_out)
         dated = [
             DatedText(one.at, RecentText(role=one.role, text=one.text))
             for one in found

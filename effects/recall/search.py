@@ -12,7 +12,7 @@ from ..long_texts import in_thread_if_long
 from ..redact import Redact, unchanged
 from .fusion import fuse
 from .moments import Bounds
-from .parts import STORE_SECONDS, or_else, within
+from .parts import STORE_SECONDS, LeftOut, or_else, within
 from .port import Memory
 from .vector_search import VectorSearch
 
@@ -33,15 +33,16 @@ class ConversationSearch:
         meaning: str,
         known: Sequence[str] = (),
         redact: Redact = unchanged,
+        left_out: LeftOut | None = None,
     ) -> tuple[FoundText, ...]:
         """Return the texts that hold keywords or mean the same as `meaning`, the best first, each once, after `redact`,
-        and without those that are `known`. Without keywords nothing is found. Raises `PartFailed` if the keywords
-        cannot be searched for."""
+        and without those that are `known`. Without keywords nothing is found. What fails beside the keywords is added
+        to `left_out`. Raises `PartFailed` if the keywords cannot be searched for."""
         if not keywords:
             return ()
         limit = 2 * self._limit + len(known)  # some texts were said several times
         query = MemoryQuery(scope, tuple(keywords), bounds.since, bounds.until, limit)
-        by_vectors = asyncio.ensure_future(self._by_vectors(scope, meaning, bounds, limit))
+        by_vectors = asyncio.ensure_future(self._by_vectors(scope, meaning, bounds, limit, left_out))
         try:
             by_keywords = await within(STORE_SECONDS, self._memory.search(query))
             ranked = fuse(by_keywords, await by_vectors)
@@ -51,10 +52,12 @@ class ConversationSearch:
         characters = 0 if redact is unchanged else sum(len(found.text) for found in ranked)
         return await in_thread_if_long(characters, lambda: tuple(islice(different, self._limit)))
 
-    async def _by_vectors(self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int) -> tuple[FoundText, ...]:
+    async def _by_vectors(
+        self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int, left_out: LeftOut | None
+    ) -> tuple[FoundText, ...]:
         if self._vectors is None or not meaning.strip():
             return ()
-        return await or_else((), "vectors", self._vectors.search(scope, meaning, bounds, limit))
+        return await or_else((), "vectors", self._vectors.search(scope, meaning, bounds, limit), left_out)
 
     async def close(self) -> None:
         """Stop what runs in the background. To be called before the memory is closed."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from threading import Thread
 
 from ...effects.model.litellm.llm import LiteLlm
-from ...effects.model.port import Llm, name_of
+from ...effects.model.port import Llm, name_of, ready_of
 from ...effects.model.rehearsal import REHEARSAL
 from ...effects.text import is_encodable
 from ...states.errors import ConfigurationError
@@ -101,18 +100,10 @@ class Models:
     def _with_window(self, spec: ModelSpec) -> ModelSpec:
         return self.specs.get(spec.name, spec) if spec.window is None else spec
 
-    def warm_in_background(self) -> None:
-        """Load what the models need, ahead of the first request, in a thread; models that need nothing start none."""
-        if any(isinstance(model, LiteLlm) for model in self.by_name.values()):
-            Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-
-    def _warm(self) -> None:
-        try:
-            for model in self.by_name.values():
-                if isinstance(model, LiteLlm):
-                    model.warm()
-        except Exception:  # the first request reports it to its caller
-            logger.warning("The models could not be loaded ahead.", exc_info=True)
+    def get_ready(self) -> asyncio.Task[None] | None:
+        """Begin to load what the models need, ahead of the first request; None if they need nothing."""
+        waits = [ready for model in self.by_name.values() if (ready := ready_of(model)) is not None]
+        return asyncio.ensure_future(_until_ready(waits)) if waits else None
 
     async def find_fault(self, specs: Iterable[ModelSpec]) -> str | None:
         """Return why none of these models can be asked, as it is said of the first one: its provider is not known, or
@@ -126,7 +117,8 @@ class Models:
             if not isinstance(model, LiteLlm) or model.can_be_asked:
                 return None
             try:
-                await asyncio.to_thread(model.check)
+                await model.ready()
+                model.check()
             except ConfigurationError as error:
                 faults.append(error.sentence)
             except Exception:  # the request reports it
@@ -140,6 +132,14 @@ class Models:
         for model in self.by_name.values():
             if isinstance(model, LiteLlm):
                 model.check()
+
+
+async def _until_ready(waits: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    for ready in waits:
+        try:
+            await ready()
+        except Exception:  # the first request reports it to its caller
+            logger.warning("A model could not be loaded ahead.", exc_info=True)
 
 
 def _make_model(name: str, window: int | None = None) -> Llm:

@@ -31,13 +31,14 @@ class RecentText(Value):
 
 class MemoryRecalled(Answer):
     """What was found for a turn: a block of older conversations and a block of documents, both for the system message,
-    and the dialogue of the last minutes."""
+    and the dialogue of the last minutes. `left_out` says what could not be looked up, in sentences for people."""
 
     type: Literal["memory_recalled"] = "memory_recalled"
     block: Text = ""
     recent: tuple[RecentText, ...] = ()
     documents: Text = ""
     usage: Usage = Usage()
+    left_out: tuple[Text, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:

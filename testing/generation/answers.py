@@ -94,7 +94,14 @@ def _memory(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundC
         for _ in range(vocabulary.recent_texts(chance))
     )
     block, documents = vocabulary.text(chance, "Once upon a time"), vocabulary.text(chance, "")
-    return {"block": block, "recent": recent, "documents": documents, "usage": vocabulary.cost(chance)}
+    left_out = ("Recalled without documents: no answer within 30 s.",) if effect_id % 5 == 0 else ()
+    return {
+        "block": block,
+        "recent": recent,
+        "documents": documents,
+        "usage": vocabulary.cost(chance),
+        "left_out": left_out,
+    }
 
 
 def _verification(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:

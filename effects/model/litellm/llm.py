@@ -3,7 +3,7 @@
 litellm translates between the providers' protocols; everything else is decided by the machine. So litellm has one job
 here: one request, one answer or one typed failure. It never retries, except for a request that was refused because of
 its settings, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the
-first request, or earlier with `warm`.
+first request, or earlier: an engine begins with it when it opens. No deadline of a request includes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .costs import Costs
 from .error_kinds import failure_of
 from .json_copy import copy_json
-from .loading import load_litellm
+from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
 from .request_settings import RequestSettings
@@ -95,6 +95,14 @@ class LiteLlm:
             raise ConfigurationError(fault[1])
         self._can_be_asked = True
 
+    async def ready(self) -> None:
+        """Return when litellm is imported, in a thread. Raises `LlmFailure`."""
+        if self._litellm is None:
+            try:
+                self._litellm = await asyncio.wrap_future(begin_loading())
+            except Exception as error:
+                raise failure_of(error, self.name, self._secrets()) from None
+
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, as a stream, and call `show` with each piece of the answer.
 
@@ -102,8 +110,7 @@ class LiteLlm:
         deadline for the whole answer: put `asyncio.timeout` around it.
         """
         try:
-            if self._litellm is None:
-                await asyncio.to_thread(self.warm)
+            await self.ready()
             if not self._can_be_asked and (fault := self._find_fault()) is not None:
                 raise LlmFailure(*fault)
             self._can_be_asked = True

@@ -9,10 +9,35 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from concurrent.futures import Future
 from pkgutil import resolve_name
+from threading import Lock, Thread
 from typing import Any
 
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+
+
+_lock = Lock()
+_loading: Future[Any] | None = None
+
+
+def begin_loading() -> Future[Any]:
+    """Begin to import litellm in a thread of its own, unless that has begun, and return the result to come. However
+    many models and engines wait for it, it takes one thread. An import that failed is tried again."""
+    global _loading
+    with _lock:
+        if _loading is None or (_loading.done() and _loading.exception() is not None):
+            _loading = Future()
+            _loading.set_running_or_notify_cancel()  # so that nobody who stops waiting for it cancels it for others
+            Thread(target=_load_into, args=(_loading,), daemon=True, name="turnwise-litellm").start()
+        return _loading
+
+
+def _load_into(result: Future[Any]) -> None:
+    try:
+        result.set_result(load_litellm())
+    except BaseException as error:
+        result.set_exception(error)
 
 
 @functools.cache

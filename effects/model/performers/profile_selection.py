@@ -85,7 +85,7 @@ class ProfileSelectionPerformer:
         try:
             answer = await self._caller.ask(request)
         except LlmFailure as failure:
-            logger.info("The profile %s is used: the choice failed (%s).", _shown(first.name), failure.kind)
+            logger.warning("The profile %s is used: the choice failed (%s).", _shown(first.name), failure.kind)
             return effect_failed(effect.effect_id, failure, FAILED, self._clock)
         chosen = _profile_in(answer.content, profiles)
         if chosen is None:

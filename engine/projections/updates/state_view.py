@@ -56,7 +56,8 @@ class StateView:
     turn waits for an answer, also to what a sub-agent asks; `call_id`, `name` and `arguments` while it waits for a
     person to approve that call, or to say whether it ran; `approval_by` is `operator` where nobody else may approve it.
     `raw_arguments` is set where the model did not write a JSON object. A failure has a `kind` and a `sentence` for
-    people.
+    people. `left_out` is set in the `state_change` with which a turn goes on although something failed or was not there
+    in time, such as the choice of a profile or a search of older conversations: what it goes on without, and why.
     """
 
     type: StateType
@@ -74,6 +75,7 @@ class StateView:
     kind: str | None = None
     sentence: str | None = None
     inbox: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def waits_for_person(self) -> bool:

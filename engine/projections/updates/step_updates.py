@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from ....states.context import Context
 from ....states.effects import DeliverToUser, ExecuteTool, PersistToolResults
-from ....states.events import LlmResponse
+from ....states.events import EffectFailed, LlmResponse, MemoryRecalled
 from ....states.log import LogEntry
 from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
 from ....states.replies.delivery_rules import text_rule
 from ....states.replies.reply_text import text_of_delivery
-from ....states.states import State
+from ....states.states import Compacting, Failed, MemoryRecalling, ProfileSelecting, State, Summarizing, Verifying
 from ....states.values.messages import Message
 from ....states.values.turn import TurnRecord
 from ..replayed_steps import replayed_steps
@@ -36,6 +37,10 @@ from .update_id import Position
 
 _Shown: TypeAlias = Callable[[Position], Update]
 """An update that does not have its position yet."""
+
+
+_GOES_ON_WITHOUT = (ProfileSelecting, MemoryRecalling, Verifying, Summarizing, Compacting)
+"""The states in which a turn can do without what is being made."""
 
 
 class StepUpdates:
@@ -63,7 +68,8 @@ class StepUpdates:
         messages = transcript.add(entry)
         self._state = None  # the entry may change the arguments of a call that the same state shows
         now = self._view_of(after, transcript, policy)
-        change: list[_Shown] = [partial(StateChangeUpdate, state=now)] if now != was else []
+        shown_state = replace(now, left_out=left_out) if (left_out := _left_out(entry, before, after)) else now
+        change: list[_Shown] = [partial(StateChangeUpdate, state=shown_state)] if shown_state != was else []
         if entry.ended is None:
             self.ended = None
             shown = [*said(messages), *_done(entry, messages, transcript, policy), *change]
@@ -90,6 +96,14 @@ def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
     transcript, updates = Transcript(), StepUpdates()
     for entry, before, after, context, _ in replayed_steps(entries):
         yield from updates.add(entry, before, after, transcript, context)
+
+
+def _left_out(entry: LogEntry, before: State, after: State) -> tuple[str, ...]:
+    """What the turn goes on without after this step, in sentences for people. A call that failed shows its error."""
+    if isinstance(entry.event, MemoryRecalled):
+        return entry.event.left_out
+    goes_on = isinstance(before, _GOES_ON_WITHOUT) and not isinstance(after, Failed)
+    return (entry.event.sentence,) if isinstance(entry.event, EffectFailed) and goes_on else ()
 
 
 def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:

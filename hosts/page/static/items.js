@@ -27,7 +27,9 @@ export function renderAgain(item, markdown, row, old) {
   return element;
 }
 
-const RENDERERS = { message: renderMessage, thought: renderThought, tool: renderTool, delivery: renderDelivery, end: renderEnd };
+const RENDERERS = {
+  message: renderMessage, thought: renderThought, left_out: renderLeftOut, tool: renderTool, delivery: renderDelivery, end: renderEnd,
+};
 
 // --- messages
 
@@ -67,6 +69,10 @@ function renderThought(item) {
   const summary = el("summary", {}, icon("chevron"), el("span", {}, "Thought"), el("span", { className: "excerpt" }, oneLine(item.text)));
   const body = el("div", { className: "text plain", dir: "auto" }, item.text);
   return el("article", { className: "item thought", "aria-label": "Thought" }, el("details", {}, summary, body));
+}
+
+function renderLeftOut(item) {
+  return el("p", { className: "item left-out", dir: "auto" }, item.text);
 }
 
 // --- deliveries

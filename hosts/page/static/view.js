@@ -18,6 +18,7 @@
 //   message   role "user" or "assistant", text, images, messageId, origin, delivery
 //   thought   text
 //   tool      callId, name, arguments, rawArguments, status, result, error, speaks, progress
+//   left_out  text: what the turn goes on without, and why; it is not in the transcript, so a snapshot does not have it
 //   delivery  text, relayed, delivery: a text that the user receives and that is no message of its own
 //
 // `delivery` is null for a text that is shown here only, else {ordinal, channels}, where `channels` tells by the name of
@@ -206,10 +207,12 @@ const HANDLERS = {
   token: addToken,
 };
 
-function changeState(view, state) {
-  const { request, attempt } = state.data;
+function changeState(view, { type, data: { left_out: leftOut = [], ...data } }, id) {
+  const { turn, request, attempt } = data;
   const goes = view.streaming && view.streaming.request === request && view.streaming.attempt === attempt;
-  return { ...view, known: true, state, streaming: goes ? view.streaming : null };
+  const notes = leftOut.map((text, index) => ({ kind: "left_out", key: `${id}:${index}`, turn, text }));
+  const items = notes.length ? [...view.items, ...notes] : view.items;
+  return { ...view, known: true, state: { type, data }, streaming: goes ? view.streaming : null, items };
 }
 
 function addMessage(view, data, id) {

@@ -119,6 +119,9 @@ class Screen:
         if state.type == "tool_executing":
             return  # the update of the tool itself has been shown
         self.writer.finish()
+        if self._thoughts:
+            for sentence in state.left_out:
+                self.writer.note(f"  {sentence}")
         self._show_state(state, broke_off)
         if state.type in _WAITING_FOR:
             self.writer.spin(_WAITING_FOR[state.type])

@@ -82,7 +82,10 @@ ChatOwner = Annotated[
     ),
 ]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")]
-Thoughts = Annotated[bool | None, typer.Option("--thoughts", "--verbose", help="Show what the model thinks.")]
+Thoughts = Annotated[
+    bool | None,
+    typer.Option("--thoughts", "--verbose", help="Show what the model thinks, and what a turn goes on without."),
+]
 Speak = Annotated[bool | None, typer.Option("--speak", help="Also speak what is said to you.")]
 Plain = Annotated[bool | None, typer.Option("--plain", help="Show answers as the model wrote them, without Markdown.")]
 VoiceDebug = Annotated[

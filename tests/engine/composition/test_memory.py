@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from turnwise import (
     Profile,
     Recent,
     Settings,
+    StateChangeUpdate,
     ToolContext,
     Usage,
     presets,
@@ -29,6 +31,7 @@ from turnwise import (
 from turnwise.effects.model.request.system_message import DOCUMENTS_TITLE, MEMORY_TITLE
 from turnwise.effects.recall import vector_search
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
+from turnwise.engine.projections.updates.step_updates import updates_of_log
 from turnwise.states import MemoryRecalled
 from turnwise.testing import FunctionLlm, ManualClock, call, failure
 
@@ -75,6 +78,11 @@ def dialogue_of(model: FunctionLlm) -> list[tuple[str, str]]:
 async def recalled(conversation: Conversation) -> MemoryRecalled:
     """Return what was recalled for the newest turn."""
     return [entry.event for entry in await conversation.events() if isinstance(entry.event, MemoryRecalled)][-1]
+
+
+def told_in_log(caplog: pytest.LogCaptureFixture, what: str) -> int:
+    """Return how many warnings say this."""
+    return len([one for one in caplog.records if one.levelno == logging.WARNING and what in one.getMessage()])
 
 
 async def talk(engine: Engine, *texts: str, owner: str | None = "anna", policy: Policy = RECENT) -> Conversation:
@@ -455,6 +463,49 @@ class TestVectors:
 
         assert turn.reply == "Yes."
         assert sizes == [1, 2, 2]
+
+
+class TestWhatIsLeftOut:
+    """A turn goes on without what fails or is not there in time; its updates and its log say so."""
+
+    async def test_everything_that_hangs(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The choice of a profile, the embedding and the documents: each is told once, in the step that goes on."""
+
+        async def hang(_: object) -> Any:
+            await asyncio.Event().wait()
+
+        def answer(request: ModelRequest) -> Any:
+            return hang(request) if request.purpose == "route" else "Yes."
+
+        settings = Settings(llm_profile_select_timeout_sec=0.01, llm_tools_timeout_sec=0.2, llm_embed_timeout_sec=0.01)
+        profiles = [Profile(name="clerk", prompt="Be exact."), Profile(name="chef", prompt="Cook.")]
+        options: dict[str, Any] = {"settings": settings, "profiles": profiles, "embed": hang, "documents": hang}
+        policy = Policy(route=True, recall=True, documents=True)
+        async with Engine.open("sqlite://", model=Model("cat", answer=answer), **options) as engine:
+            await talk(engine, "My cat is called Miuku.", policy=Policy(profiles=()))
+            caplog.clear()
+            conversation = await engine.create(owner="anna", policy=policy)
+            updates = [update async for update in conversation.stream("Which cat?")]
+
+        told = [one.state.left_out for one in updates if isinstance(one, StateChangeUpdate) and one.state.left_out]
+        assert [sorted(sentences) for sentences in told] == [
+            ["Choosing a profile failed: The model took too long to answer."],
+            [
+                "Recalled without documents: no answer within 0.2 s.",
+                "Recalled without vectors: no answer within 0.01 s.",
+            ],
+        ]
+        assert all(told_in_log(caplog, part) == 1 for part in ("profile clerk is used", "documents", "vectors"))
+
+    async def test_a_watcher_that_comes_back_is_told(self) -> None:
+        """What a turn went on without follows from the log."""
+        async with Engine.open("sqlite://", model=Model(), documents=lambda _: 1 / 0) as engine:
+            conversation = await engine.create(policy=Policy(documents=True))
+            await conversation.send("Hello")
+            updates = updates_of_log(await conversation.events())
+            told = [one.state.left_out for one in updates if isinstance(one, StateChangeUpdate)]
+
+        assert ("Recalled without documents: ZeroDivisionError.",) in told
 
 
 class TestTheReplyFlow:

@@ -193,3 +193,11 @@ test("of deliveries is only spoken where there are any, or where not every text 
   assert.equal(marksDeliveries(plain, { text: "reply", silent: "nudge" }, []), true);
   assert.equal(marksDeliveries({ items: [{ kind: "tool", speaks: true }] }, { text: "reply" }, []), true);
 });
+
+test("what a turn goes on without stands where it happened, and is no part of the state", () => {
+  const update = { type: "state_change", id: "3.1", data: { type: "llm_requesting", data: { turn: 1, left_out: ["No documents."] } } };
+  const view = apply(emptyView(), update);
+
+  assert.deepEqual(view.items, [{ kind: "left_out", key: "3.1:0", turn: 1, text: "No documents." }]);
+  assert.deepEqual(view.state, { type: "llm_requesting", data: { turn: 1 } });
+});

@@ -11,7 +11,7 @@ from turnwise import Engine, presets
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing import calls as call_several
 
-from ....support.servers.openai_server import OpenAiServer, calls, says
+from ....support.servers.openai_server import OpenAiServer, calls, fails, says
 from ....support.terminal import LOOK_TOOL, output_after_hint, run, run_beside, shown_on_resume
 
 
@@ -62,6 +62,30 @@ class TestASpeakingTool:
             "Good bye.\n"
             "Good bye.\n"
         )  # fmt: skip
+
+
+class TestWhatATurnGoesOnWithout:
+    """A choice of a profile that failed, for example."""
+
+    async def test_verbose_shows_it(self, tmp_path: Path) -> None:
+        """And no other chat does."""
+        profiles = '[profiles.clerk]\nprompt = "Be exact."\n[profiles.chef]\nprompt = "Cook."\n'
+        (tmp_path / "turnwise.toml").write_text(f"{profiles}[policy]\nroute = true\n")
+        shown = []
+        for options in ([], ["--verbose"]):
+            async with OpenAiServer([fails(500), says("Yes.")]) as server:
+                done = await run_beside(
+                    *("chat", "--model", "openai/test", *options),
+                    cwd=tmp_path,
+                    lines=["hello"],
+                    OPENAI_API_BASE=server.url,
+                    OPENAI_API_KEY="test",
+                )
+            shown.append(
+                "Choosing a profile failed: The model's provider reported an internal error." in output_after_hint(done)
+            )
+
+        assert shown == [False, True]
 
 
 class TestTalk:
