@@ -28,7 +28,7 @@ from .bootstrap import DispatcherFactory, Source, build_channels, build_observer
 from .choices.adoption import Adoption
 from .choices.choices import Choices
 from .choices.defaults import Defaults
-from .choices.models import Models
+from .choices.models import Models, WaitingTurns
 from .choices.stored_faults import StoredFaults
 from .composition.memory import EngineMemory
 from .composition.performers import build_choices, build_performers, build_resumers, runs_all_tools
@@ -86,15 +86,26 @@ class RunningEngine(ConversationAccess):
         self._tree = TreeFeed()
         self._registry = ConversationRegistry(self._load, self._go_on)
         self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
+        self._waiting = waiting = WaitingTurns(lambda context: self._choices.find_fault_in_turn(context), clock)
         self._performers = build_performers(
-            models, tools, self._deliveries, clock, settings, providers, self._memory, agents, performers, tracing
+            models,
+            tools,
+            self._deliveries,
+            clock,
+            settings,
+            providers,
+            self._memory,
+            agents,
+            performers,
+            waiting,
+            tracing,
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._redactor = EventRedactor(providers.redaction, tools)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
         resumers = build_resumers(self._deliveries, agents, performers)
-        self._take_over = TakeOver(resumers, agents.orphans.end, self._choices.find_model_fault)
+        self._take_over = TakeOver(resumers, agents.orphans.end, waiting)
         services = LoopServices(
             self._dispatcher,
             OutboxTargets(self._performers),
@@ -180,6 +191,7 @@ class RunningEngine(ConversationAccess):
         try:
             await self._agents.close()  # this posts what waits, for which the store is read
             store = self._lifetime.take_store()
+            await self._take_over.close()
             await self._registry.close(EngineClosed())
             self._tree.close()
             await self._deliveries.close()
@@ -267,9 +279,9 @@ class RunningEngine(ConversationAccess):
     @property
     def server_faults(self) -> tuple[str, ...]:
         """A sentence for each MCP server that is not connected now: the engine does without it, and tries it again. And
-        one for each reason why turns that an earlier process left wait: their models are not known here, or have no
-        key, and another engine goes on with them."""
-        waiting = dict.fromkeys(self._take_over.faults.values())
+        one for each reason why turns wait that an earlier process left, or that nobody sent a message for: their models
+        are not known here, or have no key. They go on when the key is set, or in an engine that has it."""
+        waiting = self._waiting.faults
         return (*self._servers.faults(), *(f"A turn waits for its model. {fault}" for fault in waiting))
 
     @property
@@ -320,6 +332,7 @@ class RunningEngine(ConversationAccess):
         await deletion.delete(checked_id(conversation_id))
 
     async def _forget(self, conversation_id: str) -> None:
+        self._take_over.drop(conversation_id)
         await self._deliveries.drop(conversation_id)
         await self._agents.drop(conversation_id)
         self._tree.delete(conversation_id)

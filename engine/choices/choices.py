@@ -9,7 +9,7 @@ from typing import Any
 from ...effects.tools.registry import ToolRegistry
 from ...states.context import Context
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import Policy
+from ...states.policy.policy import ModelSpec, Policy
 from ...states.policy.roles import Role
 from ...states.states import Failed, Idle, State
 from ..requests import checked_policy
@@ -47,10 +47,16 @@ class Choices:
         """Return why a turn of a conversation in this state would fail for good: the model that it asks first cannot be
         asked at all, for which no other one is asked. None if it can, or may have a profile whose model can, and where
         the application asks the models itself."""
+        is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
+        return await self._find_fault_of(self.models.chain if is_at_rest else context.policy.models, context)
+
+    async def find_fault_in_turn(self, context: Context) -> str | None:
+        """Return the same of the turn that is under way."""
+        return await self._find_fault_of(context.policy.models, context)
+
+    async def _find_fault_of(self, models: tuple[ModelSpec, ...], context: Context) -> str | None:
         if not self.checks.offers_tools:
             return None
-        is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
-        models = self.models.chain if is_at_rest else context.policy.models
         own = (profile.model for profile in context.policy.profiles if profile.model is not None)
         return await self.models.find_fault((*models[:1], *own))
 

@@ -7,15 +7,21 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ...effects.clock import Clock
 from ...effects.model.litellm.llm import LiteLlm
 from ...effects.model.port import Llm, name_of, ready_of
 from ...effects.model.rehearsal import REHEARSAL
 from ...effects.text import is_encodable
+from ...states.context import Context
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import ModelSpec, Policy
-from ...states.values.value import MAX_QUOTED, shortened
+from ...states.values.value import MAX_QUOTED, later, shortened
 
 logger = logging.getLogger("turnwise.engine")
+
+CHECK_AGAIN = 10.0
+"""Seconds after which a model that could not be asked is checked again: its key may have been set in the process. The
+check sends nothing."""
 
 GivenModel = str | ModelSpec | Llm
 """A model as an application gives it: a name, a name with a window, or an object of the port."""
@@ -132,6 +138,48 @@ class Models:
         for model in self.by_name.values():
             if isinstance(model, LiteLlm):
                 model.check()
+
+
+class WaitingTurns:
+    """The turns that wait because the model that they ask first cannot be asked here: its key is missing, or it is not
+    known. They would fail for good otherwise, whoever began them: a person, a schedule, or another agent. What they
+    wait with is left open, as in a crash, until the key is there or another engine takes them over.
+
+    `find_fault` returns why no model of a turn under way can be asked.
+    """
+
+    def __init__(self, find_fault: Callable[[Context], Awaitable[str | None]], clock: Clock) -> None:
+        self._find_fault = find_fault
+        self._clock = clock
+        self._faults: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why turns wait: each reason once."""
+        return tuple(dict.fromkeys(self._faults.values()))
+
+    async def must_wait(self, conversation_id: str, context: Context) -> bool:
+        """Whether the turn of this conversation has to wait, which is noted, and logged once for each reason."""
+        fault = await self._find_fault(context)
+        if fault is None:
+            self._faults.pop(conversation_id, None)
+            return False
+        self._faults[conversation_id] = fault
+        if fault not in self._told:
+            self._told.add(fault)
+            logger.warning("A turn waits for an engine that can ask its model. %s", fault)
+        return True
+
+    async def until_askable(
+        self, conversation_id: str, context: Context, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Return when the turn need not wait, or no longer, or is no longer wanted."""
+        try:
+            while is_wanted() and await self.must_wait(conversation_id, context):
+                await self._clock.sleep_until(later(self._clock.now(), CHECK_AGAIN))
+        finally:
+            self._faults.pop(conversation_id, None)
 
 
 async def _until_ready(waits: Iterable[Callable[[], Awaitable[None]]]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ...effects.channels.delivery_performer import DeliveryPerformer
 from ...effects.clock import Clock
+from ...effects.context import EffectContext
 from ...effects.dispatcher import InProcessDispatcher, Performer
 from ...effects.location.locator import Locator, location_source
 from ...effects.model.performers.compaction import CompactionPerformer
@@ -35,11 +36,12 @@ from ...states.effects import (
     SummarizeTurn,
     VerifyWork,
 )
+from ...states.events import Answer
 from ..agents.agents import EngineAgents
 from ..bootstrap import DispatcherFactory, Performers, wrap
 from ..choices.choices import Choices
 from ..choices.defaults import Defaults
-from ..choices.models import Models
+from ..choices.models import Models, WaitingTurns
 from ..choices.rule_checks import RuleChecks
 from ..services.event_redactor import EventRedactor
 from .memory import EngineMemory
@@ -48,6 +50,10 @@ from .providers import Providers
 if TYPE_CHECKING:
     from ..settings import Settings
     from ..tracing.tracing import Tracing
+
+
+FIRST_TO_ASK = (SelectProfile, RecallMemory, RequestLlm, CompactHistory)
+"""The effects of which one is the first in a turn to ask a model."""
 
 
 def build_performers(
@@ -60,9 +66,11 @@ def build_performers(
     memory: EngineMemory,
     agents: EngineAgents,
     given: Performers,
+    waiting: WaitingTurns,
     tracing: Tracing | None = None,
 ) -> Performers:
-    """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them."""
+    """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them. The first that
+    asks a model in a turn waits as long as that cannot be asked at all."""
 
     def caller(deadline: float) -> ModelCaller:
         asking = ModelCaller(models.find, deadline)
@@ -84,9 +92,23 @@ def build_performers(
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(deliveries),
         **agents.performers(tools),
+    }
+    performers = {
+        **performers,
+        **{kind: _when_askable(performers[kind], waiting) for kind in FIRST_TO_ASK},
         **given,
     }
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
+
+
+def _when_askable(perform: Performer, waiting: WaitingTurns) -> Performer:
+    """Return the performer, which begins once the models of its turn can be asked."""
+
+    async def when_askable(effect: Any, context: EffectContext) -> Answer | None:
+        await waiting.until_askable(context.conversation_id, context.context)
+        return await perform(effect, context)
+
+    return when_askable
 
 
 def build_resumers(

@@ -13,12 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...effects.retry_queues import Resumable
-from ...states.context import Context
 from ...states.effects import Effect
-from ...states.errors import EngineClosed, StoreError, UnknownConversation
-from ...states.states import InTurn, State
+from ...states.errors import EngineClosed, StoreError, TurnwiseError, UnknownConversation
+from ...states.states import InTurn
+from ..choices.models import WaitingTurns
 from ..loop import Loop
 from ..outbox import take_over_outbox
+from ..recovery import known_effects
 from .registry import ConversationRegistry
 
 if TYPE_CHECKING:
@@ -34,17 +35,17 @@ first of them need not wait for all."""
 
 class TakeOver:
     """Has conversations go on that were left in the middle. `resumers` go on with what is in their outbox, each with
-    one type of effect. `end_orphan` ends a sub-agent for which nobody waits."""
+    one type of effect. `end_orphan` ends a sub-agent for which nobody waits. `waiting` are turns that have to wait."""
 
     def __init__(
         self,
         resumers: Mapping[type[Effect], Resumable],
         end_orphan: Callable[[Loop], Awaitable[None]],
-        find_model_fault: Callable[[State, Context], Awaitable[str | None]],
+        waiting: WaitingTurns,
     ) -> None:
-        self._find_model_fault = find_model_fault
-        self.faults: dict[str, str] = {}
-        """Why turns are left as they are, by the ids of their conversations."""
+        self._waiting = waiting
+        self._later: dict[str, asyncio.Task[None]] = {}
+        """What takes conversations over once their models can be asked, by their ids."""
         self._resumers = resumers
         self._end_orphan = end_orphan
         self._undelivered: dict[str, list[Undelivered]] = {}
@@ -81,23 +82,43 @@ class TakeOver:
         read = partial(store.entries, loop.conversation_id)
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         self._undelivered.pop(loop.conversation_id, None)
-        if await self._must_wait(loop):
-            return
+        is_busy = bool(loop.state.in_flight()) or isinstance(loop.state, InTurn)
+        if is_busy and await self._waiting.must_wait(loop.conversation_id, loop.projection.context):
+            self.drop(loop.conversation_id)
+            self._later[loop.conversation_id] = asyncio.ensure_future(self._when_askable(loop))
+        else:
+            await self._go_on(loop)
+
+    async def _go_on(self, loop: Loop) -> None:
         await self._end_orphan(loop)
         await loop.take_over()
 
-    async def _must_wait(self, loop: Loop) -> bool:
-        """Whether a turn has to wait for an engine that can ask its models: here it would only fail, for good."""
-        state = loop.state
-        if not (state.in_flight() or isinstance(state, InTurn)):
-            return False
-        fault = await self._find_model_fault(state, loop.projection.context)
-        if fault is None:
-            return False
-        if fault not in self.faults.values():
-            logger.warning("A turn waits for an engine that can ask its model. %s", fault)
-        self.faults[loop.conversation_id] = fault
-        return True
+    async def _when_askable(self, loop: Loop) -> None:
+        """Have the conversation go on once its model can be asked, unless its turn was cancelled meanwhile: each
+        take-over counts as a try, so it is not taken over before."""
+        left = known_effects(loop.state)
+
+        def is_left() -> bool:
+            return not loop.has_ended and known_effects(loop.state) == left
+
+        await self._waiting.until_askable(loop.conversation_id, loop.projection.context, is_left)
+        try:
+            if is_left():
+                await self._go_on(loop)
+        except TurnwiseError as error:
+            logger.warning("The conversation %s cannot be taken over: %s", loop.conversation_id, error)
+
+    def drop(self, conversation_id: str) -> None:
+        """Do not take this conversation over later: it was deleted, or is taken over again."""
+        if (task := self._later.pop(conversation_id, None)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Take nothing more over."""
+        for task in (tasks := list(self._later.values())):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 def _each_once(undelivered: list[Undelivered]) -> Iterator[Undelivered]:
