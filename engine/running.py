@@ -24,7 +24,7 @@ from ..states.policy.policy import Policy
 from .access import ConversationAccess
 from .agents.agents import EngineAgents
 from .answering import AnswerIntake
-from .bootstrap import DispatcherFactory, Source, build_channels, build_observers, build_tracing, wrap
+from .bootstrap import DispatcherFactory, Performers, Source, build_channels, build_observers, build_tracing, wrap
 from .choices.adoption import Adoption
 from .choices.choices import Choices
 from .choices.defaults import Defaults
@@ -77,7 +77,7 @@ class RunningEngine(ConversationAccess):
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         self._models, self._servers = models, servers
-        self._source, self._clock = source, clock
+        self._source, self._clock, self._settings = source, clock, settings
         self._loading: asyncio.Task[None] | None = None
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
@@ -106,21 +106,7 @@ class RunningEngine(ConversationAccess):
         self._stored_faults = StoredFaults(self._choices)
         resumers = build_resumers(self._deliveries, agents, performers)
         self._take_over = TakeOver(resumers, agents.orphans.end, waiting)
-        services = LoopServices(
-            self._dispatcher,
-            OutboxTargets(self._performers),
-            clock,
-            Adoption(defaults),
-            self._registry,
-            build_observers(tracing, self._deliveries, agents.observers),
-            settings.kept_updates,
-            self._redactor,
-            self._tree,
-            ApprovedArguments(tools),
-            PresentDeclarations(tools, is_complete=runs_all_tools(performers, dispatcher)),
-            read_only=source.read_only,
-        )
-        self._loops = LoopFactory(services)
+        self._loops = LoopFactory(self._services(defaults, tools, performers, dispatcher))
         self._lifetime = Lifetime(self._open, self._close)
         self._creation = Creation(
             policy.model_copy(update={"models": Policy().models}),
@@ -133,6 +119,24 @@ class RunningEngine(ConversationAccess):
             agents.wake_ups.note,
         )
         self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
+
+    def _services(
+        self, defaults: Defaults, tools: ToolRegistry, given: Performers, dispatcher: DispatcherFactory
+    ) -> LoopServices:
+        return LoopServices(
+            self._dispatcher,
+            OutboxTargets(self._performers),
+            self._clock,
+            Adoption(defaults),
+            self._registry,
+            build_observers(self._tracing, self._deliveries, self._agents.observers),
+            self._settings.kept_updates,
+            self._redactor,
+            self._tree,
+            ApprovedArguments(tools),
+            PresentDeclarations(tools, is_complete=runs_all_tools(given, dispatcher)),
+            read_only=self._source.read_only,
+        )
 
     # --- opening and closing
 
