@@ -58,9 +58,15 @@ class Creation:
 
     async def begin(self, chosen: ChosenOpening, conversation_id: str | None = None) -> Loop:
         """Create the conversation that an application asks for, under a new id or the one given, and return its loop.
-        If there is one with this id that was asked for in the same way, it is returned as it is. Raises what
-        `Engine.create` raises."""
-        new_id = str(uuid.uuid4()) if conversation_id is None else checked_new_id(conversation_id)
+        If there is one with this id that was asked for in the same way, it is returned as it is. While one with this id
+        is deleted, it waits for that. Raises what `Engine.create` raises."""
+        if conversation_id is None:
+            return await self._begin(chosen)
+        async with self._registry.family(checked_new_id(conversation_id)):
+            return await self._begin(chosen, conversation_id)
+
+    async def _begin(self, chosen: ChosenOpening, conversation_id: str | None = None) -> Loop:
+        new_id = str(uuid.uuid4()) if conversation_id is None else conversation_id
         opened = await opening_of(new_id, self._now(), self._choices, self._policy, chosen)
         loop = None if conversation_id is None else await self._find(conversation_id)
         if loop is None and opened.works_for is not None:
@@ -90,7 +96,8 @@ class Creation:
         The caller has removed secrets from the event. Raises `UnknownConversation` if its parent was deleted,
         `StoreError`, and `EngineClosed`.
         """
-        return await self._create_new(conversation_id, opened) or await self._registry.read(conversation_id)
+        async with self._registry.family(conversation_id):
+            return await self._create_new(conversation_id, opened) or await self._registry.read(conversation_id)
 
     async def _create_new(self, conversation_id: str, opened: Opened) -> Loop | None:
         """Create a conversation, and return its loop; None if the id is taken."""

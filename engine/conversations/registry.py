@@ -212,8 +212,9 @@ class ConversationRegistry:
             loop.feed.close()
 
     def family(self, conversation_id: str) -> asyncio.Lock:
-        """Return the lock that is held while a sub-agent of this conversation is created, and while the conversation is
-        deleted with its sub-agents: none is created that the deletion does not find."""
+        """Return the lock that is held while a conversation is created under this id, or a sub-agent of it, and while
+        the conversation is deleted with its sub-agents: none is created that the deletion does not find, and a new one
+        under this id only when nothing of the old one is dropped any more."""
         return self._families.setdefault(conversation_id, asyncio.Lock())
 
     async def halt(self, conversation_id: str) -> None:

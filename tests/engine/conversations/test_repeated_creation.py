@@ -143,6 +143,31 @@ class TestAskedForAgain:
 
             assert (again.title, await length(again)) == (None, 1)
 
+    async def test_one_that_is_created_while_the_old_one_is_deleted_goes_on(self, database: Path) -> None:
+        """The old one is gone for everybody long before its last steps are overwritten. What ends the deletion then
+        concerns nothing of the new one, which has its id and is in the middle of a turn."""
+        async with engine_at(database) as engine:
+            old = await engine.create(conversation_id="mine")
+            for _ in range(40):
+                await old.send("x" * 20_000)
+
+        deleted = asyncio.Event()
+
+        async def answer(request: Any) -> Any:
+            await deleted.wait()
+            return reply("Hello.")
+
+        async with Engine.open(database, model=FunctionLlm(answer)) as engine:
+            deleting = asyncio.ensure_future(engine.delete("mine"))
+            deleting.add_done_callback(lambda _: deleted.set())
+            while await engine.list():
+                await asyncio.sleep(0)
+            new = await engine.create(conversation_id="mine")
+            turn = await asyncio.wait_for(new.send("Hello"), 10)
+
+            assert (turn.status, turn.reply) == ("completed", "Hello.")
+            assert await length(await engine.get("mine")) == 3
+
     async def test_an_agent_of_a_conversation_that_is_closed_by_now(self, database: Path) -> None:
         """It belongs to the owner of that conversation, and is returned although none could be created now."""
         async with engine_at(database) as engine:
