@@ -250,6 +250,7 @@ class BlockingConversation(_Blocking[Conversation]):
     step_of = _waits(Conversation.step_of)
     model_request = _waits(Conversation.model_request)
     origin = _waits(Conversation.origin)
+    history_mark = _waits(Conversation.history_mark)
     outbox = _waits(Conversation.outbox)
     replay = _waits(Conversation.replay)
 

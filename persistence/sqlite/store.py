@@ -293,7 +293,7 @@ class SqliteStore:
             await self.database.index()
 
     def _forget_texts(self, connection: Connection, conversation_id: str) -> None:
-        """Have the index forget a conversation, which is deleted then, or indexed again. In the thread that writes."""
+        """Have the index forget a conversation, which is indexed again then. In the thread that writes."""
         if not text_index.remove(driver_of(connection), conversation_id):
             self.database.writing.follower.forget()
 

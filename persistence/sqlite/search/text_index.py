@@ -165,18 +165,15 @@ def add(driver: sqlite3.Connection, rows: Iterable[TextRow], known: dict[tuple[i
 
 def remove(driver: sqlite3.Connection, conversation_id: str) -> bool:
     """Forget the words of a conversation, so that no trace of them is left in the index. This takes as long as reading
-    the index. Returns False if that was not possible and the entire index was dropped instead.
-
-    The caller deletes the conversation, or has its texts indexed again.
+    the index. Returns False if that was not possible and the entire index was dropped instead. The caller has the texts
+    indexed again.
     """
     found = driver.execute(_POSITIONED, (conversation_id,)).fetchone()
     if found is None:
         return True
     try:
-        for number, scope, text, checksum in driver.execute(_INDEXED, found).fetchall():
-            if type(text) is not str or checksum_of(text) != checksum:
-                raise TextChanged
-            driver.execute(_REMOVE_WORDS, (number, indexed_words(scope, text)))
+        for row in driver.execute(_INDEXED, found).fetchall():
+            _remove_words(driver, *row)
         # Until they are merged, FTS5 only notes beside the words of older rows that these are gone.
         driver.execute(f"INSERT INTO {NAME} ({NAME}) VALUES ('optimize')")
         driver.execute("DELETE FROM text_positions WHERE conversation = ?", found)
@@ -194,13 +191,17 @@ def remove_some(driver: sqlite3.Connection, key: int, limit: int) -> bool:
     has_index = exists(driver)
     for number, scope, text, checksum, is_indexed in rows:
         if is_indexed and has_index:
-            if type(text) is not str or checksum_of(text) != checksum:
-                raise TextChanged
-            driver.execute(_REMOVE_WORDS, (number, indexed_words(scope, text)))
+            _remove_words(driver, number, scope, text, checksum)
         driver.execute("DELETE FROM texts WHERE id = ?", (number,))
     if not rows:
         driver.execute("DELETE FROM text_positions WHERE conversation = ?", (key,))
     return bool(rows)
+
+
+def _remove_words(driver: sqlite3.Connection, number: int, scope: int, text: object, checksum: int) -> None:
+    if type(text) is not str or checksum_of(text) != checksum:
+        raise TextChanged
+    driver.execute(_REMOVE_WORDS, (number, indexed_words(scope, text)))
 
 
 def merge_some(driver: sqlite3.Connection, pages: int) -> bool:
