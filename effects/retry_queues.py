@@ -4,6 +4,9 @@ Each target has a queue for each conversation. An effect that the target does no
 and is tried again, after longer and longer waits. The effects behind it wait, so that they arrive in the order in which
 they were asked for. Other queues, and the conversation itself, go on meanwhile. The outbox records which effects have
 arrived; the others are still in it when the process ends.
+
+Another engine over the same store may have taken the steps before, and what they asked for may still be in its queues.
+Then an effect waits until that engine has sent what is earlier, or until it makes no more attempts.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.errors import StoreError
@@ -27,12 +30,25 @@ from .receipts import Receipts
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts; doubled after each failure."""
 
+LOOK = 0.5
+"""Seconds between two looks at what another engine has yet to send."""
+
+PATIENCE = 240
+"""After so many looks in a row at which another engine has made no attempt, it makes none: its waits are shorter."""
+
 CLOSING_GRACE = 1.0
 """Seconds that attempts under way get to stop when the engine closes."""
 
 Attempt = Callable[[], Awaitable[str | None]]
 """Makes one attempt. Returns None if the target has taken the effect, otherwise a sentence that says why not. Must not
 raise. Those behind it in its queue wait until it ends."""
+
+Earlier = Callable[[str, int, str], Awaitable[tuple[tuple[int, int], ...]]]
+"""Finds what another engine has yet to send before an effect of this conversation, with this id, to this target: the
+ids of the effects, and how many attempts have failed."""
+
+Left = tuple[str, int, str]
+"""A conversation, an effect and a target that the effect has not reached."""
 
 _Key = tuple[str, str]
 """A conversation and a target."""
@@ -63,6 +79,21 @@ class PendingEffect:
     due: datetime | None = None
     begun: int | None = None
     tried: asyncio.Event = field(default_factory=asyncio.Event)
+    is_under_way: bool = False
+    """An attempt is being made."""
+    behind: tuple[tuple[int, int], ...] = ()
+    """What another engine had yet to send before, at the last look."""
+    looks: int = 0
+    """At how many looks in a row it was that."""
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether this, or something before it, has failed and is tried again later."""
+        return bool(self.attempts) or any(attempts for _, attempts in self.behind)
+
+
+def _left(pending: PendingEffect) -> Left:
+    return pending.conversation_id, pending.effect_id, pending.target
 
 
 def _wait_after(failures: int) -> float:
@@ -83,10 +114,13 @@ class Resumable(Protocol):
 
 
 class RetryQueues:
-    """The queues of all conversations, one for each target."""
+    """The queues of all conversations, one for each target. `earlier` finds what other engines have yet to send."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, earlier: Earlier | None = None) -> None:
         self._clock = clock
+        self._earlier = earlier
+        self.left: set[Left] = set()
+        """What had not arrived when the queues were closed."""
         self._queues: dict[_Key, deque[PendingEffect]] = {}
         self._workers: dict[_Key, asyncio.Task[None]] = {}
         self._is_closed = False
@@ -120,17 +154,22 @@ class RetryQueues:
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait_until_tried(), timeout)
         self._is_closed = True
+        self.left.update(_left(pending) for queue in self._queues.values() for pending in queue)
         await self._stop(list(self._workers))
 
     def _enqueue(self, pending: PendingEffect) -> asyncio.Event:
         if self._is_closed:
             pending.tried.set()
+            self.left.add(_left(pending))
             return pending.tried
         key = (pending.conversation_id, pending.target)
         queue = self._queues.setdefault(key, deque())
-        if any(earlier.attempts for earlier in queue):
+        place = len(queue)
+        while place and queue[place - 1].effect_id > pending.effect_id and not queue[place - 1].is_under_way:
+            place -= 1  # another engine has left it, and what comes later was asked for here
+        if any(earlier.holds_up for earlier in islice(queue, place)):
             pending.tried.set()
-        queue.append(pending)
+        queue.insert(place, pending)
         if key not in self._workers:
             self._workers[key] = asyncio.ensure_future(self._work(key))
         return pending.tried
@@ -149,13 +188,34 @@ class RetryQueues:
         if pending.due is not None:
             # A time that an earlier process stored may be far ahead if the clock was set back since.
             await self._clock.sleep_until(sooner(pending.due, self._clock.now(), _wait_after(pending.attempts)))
+        if queue[0] is not pending or await self._waits_for_others(queue) or queue[0] is not pending:
+            return
+        pending.is_under_way = True
         fault = await (pending.make_attempt() if pending.begun is None else self._try_left(pending, pending.begun))
+        pending.is_under_way = False
         if fault is None:
             self._acknowledge(queue)
         else:
             self._postpone(queue)
         pending.report(fault)
         pending.tried.set()
+
+    async def _waits_for_others(self, queue: deque[PendingEffect]) -> bool:
+        """Whether another engine has yet to send something before the first effect of this queue. If so, returns after
+        `LOOK`."""
+        if self._earlier is None:
+            return False
+        pending = queue[0]
+        earlier = await self._earlier(pending.conversation_id, pending.effect_id, pending.target)
+        pending.looks = pending.looks + 1 if earlier == pending.behind else 0
+        pending.behind = earlier
+        if not earlier or pending.looks >= PATIENCE:
+            return False
+        if pending.holds_up:
+            for waiting in queue:
+                waiting.tried.set()
+        await self._clock.sleep_until(later(self._clock.now(), LOOK))
+        return True
 
     async def _try_left(self, pending: PendingEffect, begun: int) -> str | None:
         """Try what an earlier process has left, and note before that the attempt begins."""

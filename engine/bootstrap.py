@@ -18,6 +18,7 @@ from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.dispatcher import InProcessDispatcher, Performer
+from ..effects.retry_queues import Earlier
 from ..persistence.opening import open_store
 from ..persistence.ports import Store
 from ..states.effects import Effect
@@ -165,16 +166,22 @@ def implements(given: object, port: type) -> bool:
 
 
 def build_channels(
-    channels: Iterable[Channel], clock: Clock, tracing: Tracing | None, *, speaks: bool = True
+    channels: Iterable[Channel],
+    clock: Clock,
+    tracing: Tracing | None,
+    earlier: Earlier | None = None,
+    *,
+    speaks: bool = True,
 ) -> DeliveryDispatcher:
-    """Return the dispatcher of deliveries to these channels; unless it `speaks`, without speech channels.
+    """Return the dispatcher of deliveries to these channels; unless it `speaks`, without speech channels. `earlier`
+    finds what other engines have yet to deliver.
 
     Raises `ConfigurationError`.
     """
     if not isinstance(channels, Iterable):
         raise ConfigurationError("The channels are given as a list.")
     used = tuple(channel for channel in channels if speaks or not getattr(channel, "is_speech", False))
-    return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt)
+    return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt, earlier)
 
 
 def build_observers(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import FrameType, TracebackType
@@ -81,7 +81,7 @@ class RunningEngine(ConversationAccess):
         self._loading: asyncio.Task[None] | None = None
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
-        self._deliveries = build_channels(channels, clock, tracing, speaks=settings.tts_enabled)
+        self._deliveries = build_channels(channels, clock, tracing, self._left_by_others, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._tree = TreeFeed()
         self._registry = ConversationRegistry(self._load, self._go_on)
@@ -153,6 +153,8 @@ class RunningEngine(ConversationAccess):
         await self._agents.wake_ups.look_at_clock()
         await self._take_over.everything(self.store, self._registry)
         await self._agents.open()
+        if self._source.store is not None:
+            self._take_over.join(self._source.store, self._registry)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -192,6 +194,8 @@ class RunningEngine(ConversationAccess):
         if self._loading is not None:
             self._loading.cancel()
         store: Store | None = None
+        waiting = self._registry.waiting
+        handed: Set[str] = frozenset()
         try:
             await self._agents.close()  # this posts what waits, for which the store is read
             store = self._lifetime.take_store()
@@ -200,6 +204,7 @@ class RunningEngine(ConversationAccess):
             self._tree.close()
             await self._deliveries.close()
             await self._answers.wait()
+            handed = await self._take_over.hand_over(waiting, self._deliveries.left | self._agents.queues.left)
             await self._memory.close()
             await self._servers.close()
             if self._tracing is not None:
@@ -207,7 +212,11 @@ class RunningEngine(ConversationAccess):
         finally:
             store = store or self._lifetime.take_store()  # not taken before if the agents failed to close
             if store is not None:
-                await self._source.close(store, self._take_over.claimed)
+                self._take_over.leave()
+                await self._source.close(store, self._take_over.claimed - handed)
+
+    async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
+        return await self._take_over.left_by_others(conversation_id, effect_id, target)
 
     def stop_updates(self) -> None:
         """End all iterators over updates, of this engine and of its conversations, behind what is stored by now. One

@@ -6,7 +6,7 @@ order in which they were said. Other channels, and the conversation itself, go o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,7 @@ from ...states.errors import ConfigurationError
 from ...states.values.surrogates import encodable
 from ..clock import Clock
 from ..receipts import Receipts
-from ..retry_queues import PendingEffect, RetryQueues
+from ..retry_queues import Earlier, Left, PendingEffect, RetryQueues
 from .attempt import ATTEMPT_TIMEOUT, GRACE, attempt
 from .port import Channel, Delivery
 
@@ -46,20 +46,32 @@ class PendingDelivery:
 
 
 class DeliveryDispatcher:
-    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt.attempt`.
+    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt.attempt`, and `earlier`
+    finds what other engines have yet to deliver.
 
     Raises `ConfigurationError` for objects that are not channels, and for two channels of one name.
     """
 
-    def __init__(self, channels: Iterable[Channel], clock: Clock, make_attempt: Attempt | None = None) -> None:
+    def __init__(
+        self,
+        channels: Iterable[Channel],
+        clock: Clock,
+        make_attempt: Attempt | None = None,
+        earlier: Earlier | None = None,
+    ) -> None:
         self._channels = _by_name(channels)
         self._make_attempt = make_attempt
-        self._queues = RetryQueues(clock)
+        self._queues = RetryQueues(clock, earlier)
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The names of the channels. Each delivery goes to all of them."""
         return tuple(self._channels)
+
+    @property
+    def left(self) -> Set[Left]:
+        """What had not arrived when the deliveries were stopped."""
+        return self._queues.left
 
     @property
     def channels(self) -> tuple[Channel, ...]:

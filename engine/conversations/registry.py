@@ -55,6 +55,10 @@ class ConversationRegistry:
         """The ids of the conversations that wait for a model, a tool, a timer or the like."""
         return tuple(self._waiting)
 
+    def holds(self, conversation_id: str) -> bool:
+        """Whether this conversation is in memory."""
+        return conversation_id in self._loops
+
     def streaming(self) -> Iterator[StreamingConversation]:
         """Yield the conversations whose models write answers at this moment."""
         for conversation_id, loop in self._waiting.items():

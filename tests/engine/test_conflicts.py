@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, InvalidInput
+from turnwise import Delivery, Engine, EngineClosed, InvalidInput
 from turnwise.effects.context import EffectContext
 from turnwise.engine.loop import Loop
 from turnwise.engine.projections.updates.step_updates import updates_of_log
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.records.entry import StoredEntry
 from turnwise.states import AwaitedEffect, Effect, LlmFailed, Policy, Refused, Retry, UnknownConversation
-from turnwise.testing import FunctionLlm, ScriptedLlm, reply
+from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, reply
 
+from ..support.engine_scenarios import until
 from ..support.planted.stores import WrappedLog, WrappedStore
 
 
@@ -341,3 +342,148 @@ class TestWatchers:
                 await asyncio.sleep(0.001)
 
             assert (await queued).reply == "At last."
+
+
+class Street:
+    """Two channels of one name, one for each engine, into which the texts of both go in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.is_down = True
+        self.left, self.right = (
+            RecordingChannel(self._deliver_left, name="street"),
+            RecordingChannel(self._deliver, name="street"),
+        )
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self.texts.append(delivery.text)
+
+    def _deliver_left(self, delivery: Delivery) -> None:
+        if self.is_down:
+            raise ConnectionError
+        self._deliver(delivery)
+
+
+@asynccontextmanager
+async def on_a_street(street: Street, clock: ManualClock) -> AsyncIterator[tuple[Engine, Engine]]:
+    """Two engines over one store in memory, each with its channel. The model says what it hears."""
+    store = await open_store("sqlite://")
+    answers = FunctionLlm(lambda request: f"Re: {request.messages[-1]['content']}")
+    try:
+        async with (
+            Engine.open(store=store, model=answers, clock=clock, channels=[street.left]) as one,
+            Engine.open(store=store, model=answers, clock=clock, channels=[street.right]) as other,
+        ):
+            yield one, other
+    finally:
+        await store.close()
+
+
+async def ticks(clock: ManualClock, seconds: float) -> None:
+    """Let so much time pass, in small steps, in which the store can be read."""
+    for _ in range(round(seconds * 2)):
+        await clock.advance(0.5)
+        await asyncio.sleep(0.01)
+
+
+class TestDeliveries:
+    """What was said arrives in its order, whichever engine has each turn."""
+
+    async def test_a_turn_in_the_other_engine_waits_for_what_was_said_before(self) -> None:
+        """The first engine's channel is down for a while; callers do not wait for that."""
+        clock, street = ManualClock(), Street()
+        async with on_a_street(street, clock) as (one, other):
+            here = await one.create()
+            await here.send("1")
+            await one.delivered()
+            there = await other.get(here.id)
+            await there.send("2")
+            await there.send("3")
+            await other.delivered()
+            await ticks(clock, 3)
+            assert street.texts == []
+            assert len(street.left.failed) > 1
+
+            street.is_down = False
+            await ticks(clock, 6)
+
+            assert street.texts == ["Re: 1", "Re: 2", "Re: 3"]
+            assert await one.store.outbox([here.id]) == ()
+
+    async def test_an_engine_that_closes_leaves_its_deliveries_to_the_other(self) -> None:
+        """They go before those of later turns, and each arrives once."""
+        clock, street = ManualClock(), Street()
+        async with on_a_street(street, clock) as (one, other):
+            here = await one.create()
+            await here.send("1")
+            await until(lambda: len(street.left.failed) == 1)
+            there = await other.get(here.id)
+            await there.send("2")
+
+            await one.close()
+            await ticks(clock, 6)
+
+            assert street.texts == ["Re: 1", "Re: 2"]
+            assert await other.store.outbox([here.id]) == ()
+
+    async def test_an_engine_alone_does_not_ask_the_store(self) -> None:
+        """Only where others share the store may the outbox hold what they have yet to deliver."""
+        channel, asked = RecordingChannel(), 0
+
+        class Counting(WrappedStore):
+            async def outbox(self, conversation_ids: Any) -> Any:
+                nonlocal asked
+                asked += 1
+                return await super().outbox(conversation_ids)
+
+        store = await open_store("sqlite://")
+        async with Engine.open(
+            store=Counting(store), model=FunctionLlm(lambda _: "Here."), channels=[channel]
+        ) as engine:
+            conversation = await engine.create()
+            before = asked
+            for text in "123":
+                await conversation.send(text)
+            await engine.delivered()
+            assert (len(channel.texts), asked) == (3, before)
+        await store.close()
+
+
+class TestClosing:
+    """An engine closes while a turn runs in it; the other goes on with the turn."""
+
+    async def test_a_caller_in_the_other_gets_the_turn(self) -> None:
+        """Whoever waits there is answered, and whoever waits here is told that the engine has closed."""
+        held = Held()
+        held.name = "function"
+        async with two_engines(left=held) as (one, other):
+            here = await one.create()
+            sending = asyncio.ensure_future(here.send("Hi"))
+            await held.asked.wait()
+            there = await other.get(here.id)
+            waiting = asyncio.ensure_future(there.wait())
+            await asyncio.sleep(0.01)
+
+            await one.close()
+
+            with pytest.raises(EngineClosed):
+                await sending
+            async with asyncio.timeout(30):
+                assert (await waiting).reply == "Here."
+            assert (await there.replay()).divergence is None
+            assert [turn.number for turn in await there.turns()] == [1]
+
+    async def test_the_turn_goes_on_although_nobody_waits(self) -> None:
+        """The other engine has not even read the conversation."""
+        held = Held()
+        held.name = "function"
+        async with two_engines(left=held) as (one, other):
+            here = await one.create()
+            await here.send("Hi", wait=False)
+            await held.asked.wait()
+
+            await one.close()
+
+            there = await other.get(here.id)
+            async with asyncio.timeout(30):
+                assert (await there.wait()).reply == "Here."
