@@ -170,10 +170,10 @@ class Handle(Homebound):
         state = self._loop.state
         if not isinstance(state, AwaitingApproval | InDoubt):
             return None
-        call, context = state.call, self._loop.projection.context
-        tool, _ = self._host.choices.registry.find_in(context, state.book.turn, call.name)
-        is_operators = call.approval_by == "operator" or (tool is not None and tool.approval_by == "operator")
-        return "operator" if call.approval and is_operators else "user"
+        call, registry = state.call, self._host.choices.registry
+        tool, _ = registry.find_in(self._loop.projection.context, state.book.turn, call.name)
+        present = registry.approver_at_source(call.name) if tool is None else tool.approval_by
+        return "operator" if call.approval and "operator" in (call.approval_by, present) else "user"
 
     async def _request(
         self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object

@@ -255,6 +255,25 @@ class TestApproval:
             assert program.received("tools/call") == []
             assert (await again.replay()).divergence is None
 
+    async def test_the_operator_decides_about_a_call_of_a_server_that_is_not_there_yet(
+        self, database: Path, tmp_path: Path
+    ) -> None:
+        """It waited for anybody's approval; what the server was opened with now leaves it to the operator, also before
+        anything happens in the conversation that would note it."""
+        program = Program(tmp_path / "shop", ["echo"])
+        shop = program.server(elicitation=False, approval=True)
+        async with Engine.open(
+            database, model=ScriptedLlm([call("shop:echo", amount=5)]), mcps={"shop": shop}
+        ) as engine:
+            conversation = await engine.create()
+            await conversation.send("Pay.")
+            assert conversation.approver == "user"
+        (program.folder / "tools.json").unlink()  # so it ends when it is asked for its tools
+
+        shop = program.server(elicitation=False, approval_by="operator")
+        async with next_engine(database, mcps={"shop": shop}) as engine:
+            assert (await engine.get(conversation.id)).approver == "operator"
+
     async def test_a_call_behind_an_open_question_waits_for_it(self, database: Path, payments: Payments) -> None:
         """Nothing was in flight when the process ended, so nothing was taken over; the answer to the question brings
         the call to its turn in the next process."""
