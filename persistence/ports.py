@@ -246,6 +246,12 @@ class DamageableStorage(Protocol):
         ...
 
 
+async def find_all(store: Store) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
+    """Return the ids of all conversations that can be found, in the order in which they were created, and what is wrong
+    with the others. Raises `StorageFailed` if the store cannot be read at all."""
+    return await store.survey() if isinstance(store, DamageableStorage) else (await store.ids(), ())
+
+
 @runtime_checkable
 class SearchableStore(Protocol):
     """What a store may offer besides, so that what was said can be found again. An engine needs it for the rules

@@ -17,7 +17,7 @@ from ...states.effects import DELIVERY_DEATHS, OutgoingEffect
 from ...states.errors import StoreError, UnknownConversation
 from ...states.states import State
 from ..errors import Damaged, StorageFailed
-from ..ports import DamageableStorage, RepairableStorage, Store
+from ..ports import RepairableStorage, Store, find_all
 from ..records.codec import decode, decode_state, from_microseconds, head_row
 from ..records.conversation_record import ConversationRecord
 from ..records.details import details_of, details_row
@@ -98,12 +98,6 @@ async def examine(store: Store) -> Examination:
 
 def _of_storage(faults: Iterable[StorageFault]) -> Examination:
     return Examination(findings=tuple(Finding(fault.sentence, repair=fault.repair) for fault in faults))
-
-
-async def find_all(store: Store) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
-    """Return the ids of all conversations that can be found, in the order in which they were created, and what is wrong
-    with the others. Raises `StorageFailed` if the store cannot be read at all."""
-    return await store.survey() if isinstance(store, DamageableStorage) else (await store.ids(), ())
 
 
 async def repair(store: Store, found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -23,13 +23,12 @@ from itertools import chain
 
 from ...states.errors import UnknownConversation
 from ..errors import Damaged, StorageFailed
-from ..ports import Store
+from ..ports import Store, find_all
 from ..records.codec import from_microseconds
 from ..records.conversation_record import ConversationRecord
 from ..records.details import is_of_host
 from ..records.integrity import read_record
 from ..records.rows import EventRow
-from .doctor import find_all
 
 FORMAT = "turnwise-log"
 VERSION = 1

@@ -8,9 +8,8 @@ from datetime import datetime
 from shutil import get_terminal_size
 from typing import Any
 
-from ....persistence.maintenance.doctor import find_all
 from ....persistence.opening import is_in_use
-from ....persistence.ports import Store
+from ....persistence.ports import Store, find_all
 from ....persistence.records.details import details_of_rows
 from ....persistence.records.origin import Origin
 from ....persistence.records.summary import Summary, summary_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ....effects.tools.registry import ToolRegistry
 from ....persistence.errors import Damaged, StorageFailed
 from ....persistence.maintenance import export as jsonl
-from ....persistence.maintenance.doctor import find_all
+from ....persistence.ports import find_all
 from ....states.openai_format.messages import openai_messages
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading

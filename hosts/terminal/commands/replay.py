@@ -8,9 +8,8 @@ from pathlib import Path
 from time import perf_counter
 
 from ....persistence.errors import StorageFailed
-from ....persistence.maintenance.doctor import find_all
 from ....persistence.maintenance.replay import replay_conversation
-from ....persistence.ports import Store
+from ....persistence.ports import Store, find_all
 from ....states.errors import ConfigurationError, StoreError, UnknownConversation
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
