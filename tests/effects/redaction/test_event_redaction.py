@@ -86,7 +86,7 @@ CONTENT = {
     "doubt_resolved": set(),
     "close_requested": set(),
     "profile_selected": {"profile"},
-    "memory_recalled": {"block", "recent", "documents"},
+    "memory_recalled": {"block", "recent", "documents", "left_out"},
     "llm_response": {"content", "thinking", "opaque", "tool_calls", "finish_reason", "model"},
     "llm_failed": {"sentence"},
     "retry_due": set(),
