@@ -119,6 +119,8 @@ class RetryQueues:
     def __init__(self, clock: Clock, earlier: Earlier | None = None) -> None:
         self._clock = clock
         self._earlier = earlier
+        self._stuck: dict[_Key, tuple[tuple[int, int], ...]] = {}
+        """What other engines make no attempts at any more, and so holds nothing up."""
         self.left: set[Left] = set()
         """What had not arrived when the queues were closed."""
         self._queues: dict[_Key, deque[PendingEffect]] = {}
@@ -209,7 +211,11 @@ class RetryQueues:
         earlier = await self._earlier(pending.conversation_id, pending.effect_id, pending.target)
         pending.looks = pending.looks + 1 if earlier == pending.behind else 0
         pending.behind = earlier
-        if not earlier or pending.looks >= PATIENCE:
+        key = (pending.conversation_id, pending.target)
+        if not earlier or self._stuck.get(key) == earlier:
+            return False
+        if pending.looks >= PATIENCE:
+            self._stuck[key] = earlier
             return False
         if pending.holds_up:
             for waiting in queue:

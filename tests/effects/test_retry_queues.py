@@ -84,3 +84,38 @@ async def test_once_closed_nothing_is_tried() -> None:
     await waiting
 
     assert target.taken == []
+
+
+async def test_what_another_engine_never_sends_holds_nothing_up_for_ever() -> None:
+    """What is to be sent waits for two minutes in which the other engine makes no attempt, and only once."""
+
+    async def earlier(conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
+        return ((1, 1),)
+
+    clock, target = ManualClock(), Target()
+    queues = RetryQueues(clock, earlier)
+
+    await queues.submit([pending(2, target.attempt(2)), pending(3, target.attempt(3))])
+    await clock.advance(119)
+    assert target.taken == []
+    await clock.advance(2)
+
+    assert target.taken == [2, 3]
+
+
+async def test_what_another_engine_has_left_goes_before_what_was_asked_for_later() -> None:
+    """It is put into the queue in the order of the conversation."""
+    is_left = True
+
+    async def earlier(conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
+        return ((1, 1),) if is_left and effect_id > 1 else ()
+
+    clock, target = ManualClock(), Target()
+    queues = RetryQueues(clock, earlier)
+
+    await queues.submit([pending(2, target.attempt(2))])
+    queues.resume(pending(1, target.attempt(1)))
+    is_left = False
+    await clock.advance(1)
+
+    assert target.taken == [1, 2]
