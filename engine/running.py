@@ -76,8 +76,11 @@ class RunningEngine(ConversationAccess):
         dispatcher: DispatcherFactory,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
-        self._models, self._servers = models, servers
-        self._source, self._clock, self._settings = source, clock, settings
+        self._source = source
+        self._models = models
+        self._servers = servers
+        self._clock = clock
+        self._settings = settings
         self._loading: asyncio.Task[None] | None = None
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
@@ -108,7 +111,11 @@ class RunningEngine(ConversationAccess):
         self._take_over = TakeOver(resumers, agents.orphans.end, waiting)
         self._loops = LoopFactory(self._services(defaults, tools, performers, dispatcher))
         self._lifetime = Lifetime(self._open, self._close)
-        self._creation = Creation(
+        self._creation = self._creating(policy)
+        self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
+
+    def _creating(self, policy: Policy) -> Creation:
+        return Creation(
             policy.model_copy(update={"models": Policy().models}),
             self._choices,
             self._redactor,
@@ -116,9 +123,8 @@ class RunningEngine(ConversationAccess):
             self._registry,
             self._lifetime,
             self.now,
-            agents.wake_ups.note,
+            self._agents.wake_ups.note,
         )
-        self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
 
     def _services(
         self, defaults: Defaults, tools: ToolRegistry, given: Performers, dispatcher: DispatcherFactory
