@@ -21,6 +21,7 @@ from ...engine.projections.turn import Turn
 from ...engine.projections.updates.snapshot import SnapshotUpdate
 from ...engine.projections.updates.update import Update
 from ...engine.requests import LONGEST_ID, chosen_id, owned_id
+from ...persistence.errors import Damaged
 from ...states.context import are_among
 from ...states.errors import NOTHING_WAITS, ConfigurationError, InvalidInput, Refused, UnknownConversation
 from ...states.events import Resolution
@@ -126,12 +127,17 @@ class Caller:
         """Return the conversation that the caller calls by this id, None if there is none that the caller may see.
 
         First comes one whose id a caller with this owner has chosen, and then one that is stored under the id itself:
-        the engine or the application has made it, or a version that did not tell owners apart.
+        the engine or the application has made it, or a version that did not tell owners apart. Of one that cannot be
+        read nobody knows the owner: if its id can be guessed, a caller with an owner does not learn that it is there.
         """
         for stored in dict.fromkeys((self.new_id(conversation_id), conversation_id)):
             try:
                 conversation = await engine.get(stored)
             except (InvalidInput, UnknownConversation):  # no conversation has this id, or can have it
+                continue
+            except Damaged:
+                if self.owner is None or stored == self.new_id(conversation_id) or _MADE_ID.fullmatch(stored):
+                    raise
                 continue
             if self.may_see(conversation.owner):
                 return conversation

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -391,6 +393,25 @@ class TestChosenIds:
         assert longest[0] == 201
         assert owners[hers] == "ann"
         assert len([one for one in owners.values() if one == "ann"]) == 1
+
+    async def test_of_what_is_damaged_cannot_be_found_out_either(self, database: Path) -> None:
+        """Nobody can tell whose such a conversation is. So its id is free to every user, and no answer tells that it
+        is there."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."))) as engine:
+            await engine.create(conversation_id="diary", owner="ann")
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("UPDATE conversations SET state = x'00'")
+            connection.commit()
+
+        engine = Engine.open(database, model=FunctionLlm(lambda _: reply("Hello.")))
+        async with engine, calling(create_app(engine, owner=by_header), headers={"x-user": "bob"}) as bob:
+            for method in ("GET", "DELETE"):
+                paths = ("/conversations/diary", "/conversations/nothing")
+                asked = [await bob.client.request(method, path) for path in paths]
+                assert [answer.status_code for answer in asked] == [404, 404]
+            created = await bob.client.post("/conversations", json={"id": "diary"})
+
+        assert created.status_code == 201
 
     async def test_are_known_to_the_application(self) -> None:
         """`owned_id` says under which id the engine has what a caller has called by a name."""
