@@ -25,6 +25,7 @@ from turnwise.states import ToolApproval
 from turnwise.states.policy.texts import Texts
 from turnwise.testing import FunctionLlm
 
+from ...support.effect_ids import call_of
 from ...support.http.documented_client import DocumentedClient, api_document, calling, operations_of
 from ...support.http.obedient_model import CALL, Conversations, obey
 from ...support.http.stream_reader import reading
@@ -333,19 +334,20 @@ class TestReading:
 NAMED = {"conversation_id": "mine", "seq": 2}
 
 
-Decide = Callable[[httpx.AsyncClient, str], Any]
+Decide = Callable[[httpx.AsyncClient, Conversation], Any]
 
 
 def completion(reply: Mapping[str, Any] | None, text: str = "yes") -> Decide:
     """Decide by a completion."""
 
-    async def decide(client: httpx.AsyncClient, named: str) -> httpx.Response:
-        shown = {"role": "assistant", "content": f"[{CALL}]"}
+    async def decide(client: httpx.AsyncClient, mine: Conversation) -> httpx.Response:
+        call_id = call_of(mine, CALL)
+        shown = {"role": "assistant", "content": f"[{call_id}]"}
         body: dict[str, Any] = {
             "model": "obedient",
             "messages": [shown, {"role": "user", "content": text}],
-            "metadata": {"conversation_id": named},
-            **({} if reply is None else {"turnwise": {"call_id": CALL, **reply}}),
+            "metadata": {"conversation_id": mine.id},
+            **({} if reply is None else {"turnwise": {"call_id": call_id, **reply}}),
         }
         return await client.post("/v1/chat/completions", json=body)
 
@@ -355,10 +357,10 @@ def completion(reply: Mapping[str, Any] | None, text: str = "yes") -> Decide:
 def run(payload: Any, status: str = "resolved") -> Decide:
     """Decide by resuming an interrupt."""
 
-    async def decide(client: httpx.AsyncClient, named: str) -> httpx.Response:
+    async def decide(client: httpx.AsyncClient, mine: Conversation) -> httpx.Response:
         for seq in range(2, 12):
-            entry = {"interruptId": f"{CALL}.{seq}", "status": status, "payload": payload}
-            body = {"threadId": named, "runId": "1", "messages": [], "resume": [entry]}
+            entry = {"interruptId": f"{call_of(mine, CALL)}.{seq}", "status": status, "payload": payload}
+            body = {"threadId": mine.id, "runId": "1", "messages": [], "resume": [entry]}
             response = await client.post("/agui", json=body)
             if "unknown_interrupt" not in response.text:
                 return response
@@ -370,8 +372,13 @@ def run(payload: Any, status: str = "resolved") -> Decide:
 def task(part: Mapping[str, Any]) -> Decide:
     """Decide by a message to a task."""
 
-    async def decide(client: httpx.AsyncClient, named: str) -> httpx.Response:
-        message = {"messageId": "m", "taskId": f"{named}.1", "role": "ROLE_USER", "parts": [part]}
+    async def decide(client: httpx.AsyncClient, mine: Conversation) -> httpx.Response:
+        message = {
+            "messageId": "m",
+            "taskId": f"{mine.id}.{await mine.history_mark()}.1",
+            "role": "ROLE_USER",
+            "parts": [part],
+        }
         call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
         return await client.post("/a2a", json=call, headers={"a2a-version": "1.0"})
 
@@ -381,8 +388,9 @@ def task(part: Mapping[str, Any]) -> Decide:
 def endpoint(name: str, **body: Any) -> Decide:
     """Decide by an endpoint of the host."""
 
-    async def decide(client: httpx.AsyncClient, named: str) -> httpx.Response:
-        return await client.post(f"/conversations/{named}/{name}", json={"call_id": CALL, **body})
+    async def decide(client: httpx.AsyncClient, mine: Conversation) -> httpx.Response:
+        given = {"call_id": call_of(mine, CALL), **body}
+        return await client.post(f"/conversations/{mine.id}/{name}", json=given)
 
     return decide
 
@@ -421,7 +429,7 @@ class TestApprovals:
         for allow in ((), ("approvals",)):
             async with serving_bob(*allow) as (engine, bob):
                 mine = await Conversations(engine, owner="bob").approving()
-                response = await APPROVALS[door](bob.client, mine.id)
+                response = await APPROVALS[door](bob.client, mine)
                 decisions = await decisions_of(mine)
                 assert ("forbidden" in response.text) is not bool(allow), response.text
                 assert decisions == (["bob"] if allow else [])
@@ -436,9 +444,10 @@ class TestApprovals:
             named = await doubtful(database)
             engine = the_engine(database)
             async with engine, calling(create_app(engine, owner=lambda request: "bob", allow=allow)) as bob:
-                response = await VERDICTS[door](bob.client, named)
+                mine = await engine.get(named)
+                response = await VERDICTS[door](bob.client, mine)
                 assert ("forbidden" in response.text) is not bool(allow), response.text
-                assert ((await engine.get(named)).state.type == "in_doubt") is not bool(allow)
+                assert (mine.state.type == "in_doubt") is not bool(allow)
 
     async def test_a_user_decides_about_others(self) -> None:
         """A call that its tool leaves to whoever uses the conversation, also with other arguments."""
@@ -447,7 +456,7 @@ class TestApprovals:
         )
         async with engine, calling(create_app(engine, owner=lambda request: "bob")) as bob:
             mine = await Conversations(engine, owner="bob").approving()
-            body = {"call_id": CALL, "allowed": True, "arguments": {"amount": 3}, "request_id": "once"}
+            body = {"call_id": call_of(mine, CALL), "allowed": True, "arguments": {"amount": 3}, "request_id": "once"}
             await bob.result("approveCall", body, conversation_id=mine.id)
             await bob.result("approveCall", body, conversation_id=mine.id)
             assert await decisions_of(mine) == ["bob"]
@@ -487,7 +496,7 @@ async def doubtful(database: Path) -> str:
 
     async with Engine.open(database, model=FunctionLlm(obey, name="obedient"), tools=[never], policy=POLICY) as engine:
         mine = await Conversations(engine, owner="bob").approving()
-        await mine.approve(CALL, True, wait=False)
+        await mine.approve(call_of(mine, CALL), True, wait=False)
         assert mine.state.type == "tool_executing"
         return mine.id
 
