@@ -30,7 +30,7 @@ def test_its_steps_name_the_rules_of_the_preset() -> None:
     preset, default = presets.reply_flow(), Policy()
     changed = {rule for rule in Policy.model_fields if getattr(preset, rule) != getattr(default, rule)}
 
-    assert named == changed - {"repeats", "limits", "plain_retry", "on_failure", "texts"}
+    assert named == changed - {"repeats", "limits", "empty", "plain_retry", "on_failure", "texts"}
 
 
 def test_its_links_lead_somewhere() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, EngineClosed, InvalidInput
+from turnwise import Engine, EngineClosed, EngineElsewhere, InvalidInput
 from turnwise.effects.clock import Clock
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Performer
@@ -131,7 +131,7 @@ class TestAnswers:
             (effect_id,) = conversation.state.in_flight()
             answer = LlmResponse(effect_id=effect_id, at=NOON, content="Here.")
 
-            with pytest.raises(RuntimeError):
+            with pytest.raises(EngineElsewhere):
                 await asyncio.to_thread(opened.answer, conversation.id, answer)
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(loop.call_soon_threadsafe, opened.answer, conversation.id, answer)

@@ -376,10 +376,9 @@ async def answers_again(database: Path) -> None:
     llm = FunctionLlm(lambda _: "Booked.")
     async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
         conversation = await engine.get((await engine.list())[0].id)
+        ((asked,),) = [message.tool_calls for message in await conversation.transcript() if message.tool_calls]
         for _ in range(5):
-            turn = await conversation.answer(
-                {"When?": "8:15 PM"}, call_id=call_of(conversation, "call_1_0"), request_id="r1"
-            )
+            turn = await conversation.answer({"When?": "8:15 PM"}, call_id=asked.call_id, request_id="r1")
             assert (turn.status, turn.reply) == ("completed", "Booked.")
         taken = [entry for entry in await conversation.events() if getattr(entry.event, "event_id", "") == "r1"]
         assert len(taken) == 1

@@ -81,7 +81,7 @@ export class QuestionPanel {
     const number = this.#callId.split(".", 1)[0];
     try {
       const { conversations } = await listChildren();
-      const title = conversations.find(({ id }) => id.endsWith(`/${number}`))?.title;
+      const title = conversations.find(({ id }) => effectOf(id) === number)?.title;
       if (title) this.element.prepend(el("p", { className: "person-hint question-task", dir: "auto" }, `Its task: ${title}`));
     } catch {
       // The question can be answered without its task.
@@ -133,4 +133,9 @@ function isAbout(question, subject) {
 function headingOf({ type, data: { questions } }) {
   const asks = type === "awaiting_sub_agents" ? "A sub-agent asks you" : "The assistant asks you";
   return questions.length === 1 ? `${asks} a question` : `${asks} ${questions.length} questions`;
+}
+
+/** The number of the effect that started the sub-agent with this id, which ends with it, or with it and a mark. */
+function effectOf(id) {
+  return /\/(\d+)(?:\/[0-9a-f]{12})?$/.exec(id)?.[1];
 }

@@ -204,7 +204,7 @@ function roleOf(agent) {
   return agent.role === "background" ? "background" : "";
 }
 
-/** Sub-agents first, by the numbers in which their ids end; then background agents by their titles. */
+/** Sub-agents first, by the numbers in their ids; then background agents by their titles. */
 function inOrder(one, other) {
   if (Boolean(one.parent) !== Boolean(other.parent)) return one.parent ? -1 : 1;
   return nameOf(one).localeCompare(nameOf(other), "en", { numeric: true });

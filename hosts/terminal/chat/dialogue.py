@@ -14,6 +14,7 @@ from typing import Any
 from ....effects.channels.speech.channel import SpeechChannel
 from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
+from ....engine.handles.children import parent_of
 from ....states.errors import TurnwiseError
 from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, Cancelling, InDoubt, State
 from ....states.values.messages import ToolCall
@@ -213,8 +214,8 @@ class Dialogue:
     async def _note_who_asks(self, state: State) -> None:
         """Name the task of the sub-agent that asks, if one does."""
         if isinstance(state, AwaitingSubAgents) and (asked := state.question) is not None:
-            asking = f"{self.conversation.id}/{asked.effect_id}"
-            titles = [child.title for child in await self.conversation.children() if child.id == asking]
+            asking = self.conversation.id, asked.effect_id
+            titles = [child.title for child in await self.conversation.children() if parent_of(child.id) == asking]
             self.screen.writer.note(f"  Asked by a sub-agent: {one_line(' '.join(titles))}")
 
     async def _ask_questions(self, asked: OpenQuestion) -> None:
