@@ -237,10 +237,15 @@ TOOLS = [
 ]
 
 
+MODELS = ("first", "second", "other", "default", "small", "large", "a", "b")
+"""The models that the conversations name. A turn waits for an engine that has its model."""
+
+
 def engine_over(database: Path) -> Engine:
-    """An engine with the tools and the channels that the conversations know, and a model that only talks."""
+    """An engine with the tools, the channels and the models that the conversations know; the models only talk."""
     channels = [RecordingChannel(name=name) for name in ("screen", "phone")]
-    return Engine.open(database, model=FunctionLlm(lambda request: "So it went on."), tools=TOOLS, channels=channels)
+    model, *models = (FunctionLlm(lambda request: "So it went on.", name=name) for name in MODELS)
+    return Engine.open(database, model=model, models=models, tools=TOOLS, channels=channels)
 
 
 def stored_steps(database: Path) -> dict[tuple[str, int], tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.effect_ids import call_of, unmarked
+from tests.support.effect_ids import unmarked
 from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher

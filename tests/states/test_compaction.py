@@ -388,15 +388,13 @@ class TestGivingUp:
 
     def test_three_failures_give_up_with_a_sentence(self) -> None:
         """P21: after the third failure the turn fails with a sentence, and nothing is lost."""
-        conversation = condensing(when_busy="queue")
-        conversation.says("later")
+        conversation = condensing()
 
         for _ in range(3):
             conversation.breaks(CompactHistory, sentence="The model is not well.")
 
         failed = conversation.rests_in(Failed)
         assert (failed.kind, failed.sentence) == ("timeout", "The model is not well.")
-        assert len(failed.inbox) == 1
         assert conversation.results() == {"look": TEXTS.no_room}
         assert shown(conversation) == ["first", "", TEXTS.no_room]
 
@@ -663,10 +661,8 @@ class TestAtRest:
         assert refused.value.code == "busy"
 
     def test_a_failed_conversation_may_be_condensed_and_tried_again(self) -> None:
-        """After a turn failed because its request was too long, a person can compact and retry; messages that waited
-        still wait."""
-        conversation = started(when_busy="queue")
-        conversation.says("second")
+        """After a turn failed because its request was too long, a person can compact and retry."""
+        conversation = started()
         conversation.model_fails("authentication")
 
         conversation.wants_it_condensed()
@@ -674,7 +670,6 @@ class TestAtRest:
         failed = conversation.rests_in(Failed)
         conversation.tries_again()
 
-        assert [waiting.event_id for waiting in failed.inbox] == ["request-2"]
         assert conversation.rests_in(LlmRequesting).turn.tries_again == failed.turn
 
 

@@ -417,15 +417,16 @@ class TestOverTheLimit:
         assert conversation.roles() == ["user", "assistant", "tool", "tool", "tool"]
         assert conversation.rests_in(LlmRequesting).resumes == 0
 
-    def test_what_waited_still_waits(self) -> None:
-        """Law 13: the inbox is kept."""
+    def test_what_waited_begins_the_next_turn(self) -> None:
+        """Law 13: it is not lost, and is taken up as a message that comes a moment later is."""
         conversation = Conversation(when_busy="queue")
         conversation.says()
         conversation.says("later")
         for _ in range(3):
             conversation.resumes()
 
-        assert len(conversation.rests_in(Failed).inbox) == 1
+        begun = conversation.rests_in(LlmRequesting)
+        assert (begun.turn.number, begun.inbox) == (2, ())
 
     def test_a_cancel_ends_as_cancelled(self) -> None:
         """A turn that was being cancelled ends as cancelled."""
@@ -565,13 +566,15 @@ class TestProgress:
         assert conversation.rests_in(begun).resumes == 2
 
     def test_asking_a_tool_is_no_progress_until_it_answers(self) -> None:
-        """Asking it may be what kills the process."""
+        """Asking it may be what kills the process, and so may the run after it says that it did not run."""
         conversation = asking_a_tool()
         conversation.resumes()
         conversation.resumes()
 
         conversation.tool_reconciles("save", "did_not_run")
+        assert conversation.rests_in(ToolExecuting).resumes == 2
 
+        conversation.tool_ends("save", "saved")
         assert conversation.rests_in(ToolExecuting).resumes == 0
 
 

@@ -12,7 +12,6 @@ from turnwise.states import (
     AgentMessage,
     Closed,
     Context,
-    Failed,
     Idle,
     LlmRequesting,
     Opened,
@@ -117,19 +116,18 @@ class TestAtRest:
         assert said == ["Hello", "And another thing", "Look around."]
         assert conversation.rests_in(LlmRequesting).turn.number == 3
 
-    def test_a_wake_up_that_waits_since_a_failure_stands_for_the_next_one(self) -> None:
-        """The task is read once."""
+    def test_a_wake_up_that_waits_when_a_turn_fails_begins_the_next_one(self) -> None:
+        """As one that comes a moment later does. The next wake-up is awaited, and the task is read once for each."""
         conversation = scheduled()
         conversation.agent_says()
         wake(conversation)
         conversation.model_fails("authentication")
-        assert len(conversation.rests_in(Failed).inbox) == 1
+        assert conversation.rests_in(LlmRequesting).turn.number == 2
 
-        wake(conversation, SECOND, None)
         conversation.model_says("I looked.")
 
         assert [message.text for message in conversation.transcript].count("Look around.") == 1
-        assert conversation.rests_in(Idle).book.wake is None
+        assert conversation.rests_in(Idle).book.wake == SECOND
 
 
 class TestWhileBusy:
