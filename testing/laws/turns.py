@@ -16,7 +16,7 @@ from ...states.effects import (
     SendToAgent,
     VerifyWork,
 )
-from ...states.events import ToolInterrupted, ToolReconciled
+from ...states.events import Resumed, ToolInterrupted, ToolReconciled
 from ...states.policy.policy import Limits
 from ...states.replies.delivery_rules import may_show_text
 from ...states.replies.nudges import owes_answer
@@ -68,8 +68,9 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     failed = ended.status == "failed"
     require(ended.turn == newest.before.book.turn, "another turn ended", history)
     goes_on = newest.context.revision >= KEEPS_RELAYS and newest.after.book.turn > ended.turn
+    keeps_waiting = isinstance(newest.event, Resumed) and newest.event.imported
     require(
-        failed if rests_failed else not failed or replies or goes_on or newest.context.has_one_task,
+        failed or keeps_waiting if rests_failed else not failed or replies or goes_on or newest.context.has_one_task,
         "the state and the record of the turn disagree about a failure",
         history,
     )

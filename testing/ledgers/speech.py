@@ -10,7 +10,8 @@ from datetime import datetime
 from ...states.context import Context
 from ...states.effects import DeliverToUser, PersistToolResults
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, ToolReconciled
-from ...states.states import Closed
+from ...states.state import State
+from ...states.states import Closed, Failed
 from ...states.step import Step
 from ...states.values.acts import Speech
 from ...states.values.messages import Heard, ToolResult
@@ -76,7 +77,7 @@ class SpeechLedger:
                 self.turns[effect.turn].delivered.append(effect)
         self.given_up = []
         if step.ended is not None:
-            self._end(step.ended, context)
+            self._end(step.ended, step.state, context)
         if step.state.book.turn > self._turn:
             self._begin(event.at, step, messages, context)
         if isinstance(step.state, Closed):
@@ -94,13 +95,13 @@ class SpeechLedger:
             for index, speech in _speeches(result):
                 yield Spoken((*self._places[call_id], index), message.seq, index, speech.when == "now")
 
-    def _end(self, ended: TurnEnded, context: Context) -> None:
+    def _end(self, ended: TurnEnded, state: State, context: Context) -> None:
         """A turn that completed has passed on what it was to, and so has one that stayed incomplete and delivered words
         of its agent. Otherwise only that is done which was delivered unchanged. In logs of earlier revisions a turn
-        that failed left all of it to the next one, unless it replied, and a cancelled one nothing."""
+        that left the conversation failed left all of it to the next one, and any other one nothing."""
         delivered = self.turns[ended.turn].delivered
         if context.revision < KEEPS_RELAYS:
-            is_done = ended.status != "failed" or context.policy.on_failure == "reply"
+            is_done = ended.status != "failed" or not isinstance(state, Failed)
         else:
             speaks = any(isinstance(one.said, Heard) and not one.relayed for one in delivered)
             is_done = ended.status == "completed" or (ended.status == "incomplete" and speaks)
