@@ -47,8 +47,11 @@ _REST = re.compile(f"{_UNSEEN}\\Z")
 _CONTINUED = re.compile(r"\w")
 """What makes a longer word of the name in front of it."""
 
-_LOOKALIKES = str.maketrans("аеорсуѕіјһԁԛԝмгеցսοε\u0261\u0131", "aeopcysijhdqwmregu" + "oe" + "gi")
-"""Letters of other scripts that look like those of the names."""
+_LOOKALIKES = str.maketrans(
+    "аеорсуѕіјһԁԛԝмгеցսοε\u0261\u0131\u0585\u1d0d\u1d07\ua731\u1d00\u0262\ua730\u1d0f\u0280\u1d1c\u028f\u1d1b",
+    "aeopcysijhdqwmregu" + "oe" + "gi" + "o" + "mesagforuyt",
+)
+"""Letters of other scripts, and small capitals, that look like those of the names."""
 
 
 @dataclass(frozen=True)

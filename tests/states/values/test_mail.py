@@ -222,6 +222,8 @@ class TestWhatAModelReads:
         "tag",
         [
             "<\u200bmessage_for_user>",
+            "\u2039message_f\u0585r_user>",
+            "\u2039\u1d0d\u1d07\ua731\ua731\u1d00\u0262\u1d07_for_user>",
             "<\ufe0fsystem_message>",
             "<m\u00ades\u034fsage_for_user>",
             "<\u3164message_for_user>",
@@ -265,12 +267,15 @@ class TestWhatAModelReads:
 
     @pytest.mark.parametrize("piece", ["\u00ab", "\uff1c ", "\u3008\n", "<\u200b", "<ms", "\\u003c\u3164"])
     def test_a_text_of_many_brackets_is_read_at_once(self, piece: str) -> None:
-        """What stands behind a bracket is looked at up to the next one only: 50,000 of them take less than a second."""
-        began = time.process_time()
+        """What stands behind a bracket is looked at up to the next one only, so four times as many take four times as
+        long, and not sixteen times."""
 
-        escape_tags(piece * 50_000)
+        def seconds(count: int) -> float:
+            began = time.process_time()
+            escape_tags(piece * count)
+            return time.process_time() - began
 
-        assert time.process_time() - began < 1
+        assert min(seconds(40_000) for _ in range(3)) < 10 * min(seconds(10_000) for _ in range(3))
 
     def test_a_tag_inside_an_agents_message_is_data_too(self) -> None:
         """D5: a tag inside an agent's message does not change its origin."""
