@@ -99,6 +99,15 @@ def _has_no_shape(character: str) -> bool:
     return unicodedata.category(character) in _NO_SHAPE or character in _BLANK or bool(_IGNORABLE.match(character))
 
 
+_UNSEEN = {"Cc", "Cf", "Zl", "Zp", "Zs"}
+"""The general categories of characters that nobody sees. A character that Python does not know yet may be a new one."""
+
+
+def is_blank(text: str) -> bool:
+    """Return whether nobody sees anything of the text: it has only spaces, and characters without a shape. `Pure.`"""
+    return all(unicodedata.category(one) in _UNSEEN or one in _BLANK or bool(_IGNORABLE.match(one)) for one in text)
+
+
 # --- where a character without a shape belongs
 
 _EMOJI = set("‼⁉\u2139↔◻◼◽◾⤴⤵〰〽")

@@ -19,6 +19,7 @@ from ...context import EffectContext, Progress
 from ...effect_keys import mark_of
 from ...location.locator import Locator
 from ...logs import performer_logger
+from ...printable import is_blank
 from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
@@ -80,7 +81,7 @@ class LlmRequestPerformer:
             LlmResponse,
             effect_id=effect.effect_id,
             at=self._clock.now(),
-            content=encodable(answer.content),
+            content="" if is_blank(answer.content) else encodable(answer.content),
             thinking=encodable(answer.thinking),
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if not answer.opaque or is_encodable(answer.opaque) else (),

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from ....states.policy.policy import Policy
 from ....states.policy.texts import Texts
+from ...printable import is_blank
 from ..act_results import refusal
 from ..arguments.argument_errors import InvalidArguments, NothingToSay
 from ..arguments.typed_arguments import TypedArguments
@@ -63,7 +64,7 @@ class SpeechArguments(TypedArguments):
         return data.get(self._parameter) if isinstance(data, dict) else _UNREADABLE
 
     def _is_missing(self, value: object) -> bool:
-        return not isinstance(value, str) or (not value.strip() and self._policy.speech.empty == "error")
+        return not isinstance(value, str) or (is_blank(value) and self._policy.speech.empty == "error")
 
     def _words_in(self, value: object) -> str:
         """The words that the model meant; a number is taken for its digits. Raises NothingToSay."""
