@@ -69,7 +69,8 @@ def runs_no_more_than_allowed(history: History) -> None:
     that a person must allow and has not allowed."""
     flying = history.in_flight.values()
     requests = [effect for effect in flying if isinstance(effect, RequestLlm)]
-    tools = [effect.call for effect in flying if isinstance(effect, ExecuteTool | ResumeTool | ReconcileTool)]
+    running = [effect for effect in flying if isinstance(effect, ExecuteTool | ResumeTool | ReconcileTool)]
+    tools = [effect.call for effect in running]
     children = [effect for effect in flying if isinstance(effect, SpawnSubAgent)]
     require(len(requests) <= 1, "two model requests are in flight", history)
     require(not (requests and tools), "a model request is in flight beside tools", history)
@@ -78,8 +79,9 @@ def runs_no_more_than_allowed(history: History) -> None:
     require(
         len(tools) <= 1 or not any(call.exclusive for call in tools), "an exclusive call runs beside another", history
     )
-    unasked = [call.call_id for call in tools if call.approval and call.call_id not in history.allowed]
-    require(unasked == [], "a call runs that nobody allowed", history)
+    asking = [one for one in running if one.call.approval and one.call.call_id not in history.allowed]
+    unasked = {one.effect_id for one in asking} - history.effects.begun_unasked
+    require(not unasked, "a call runs that nobody allowed", history)
 
 
 def waits_for_something(history: History) -> None:

@@ -65,6 +65,8 @@ class EffectLedger:
         """What was asked for and makes no sense."""
         self._executed: set[str] = set()
         """The calls that were started and must not be started again."""
+        self.begun_unasked: set[int] = set()
+        """The effects of calls that had begun when it became known that a person must allow them."""
         self._unapproved: set[str] = set()
         """The calls that nobody approved, and that a person must approve before they run again."""
         self._names_what_was_left = True
@@ -125,6 +127,7 @@ class EffectLedger:
                 if isinstance(effect, (*TOOL_RUNS, ReconcileTool)) and effect.call.call_id == report.call_id:
                     if report.approval and not effect.call.approval:
                         self._unapproved.add(report.call_id)
+                        self.begun_unasked.add(effect.effect_id)
                     approval, by = report.approval, report.approval_by
                     call = effect.call.restricted(report.crash, approval=approval, approval_by=by)
                     effects[key] = effect.model_copy(update={"call": call})

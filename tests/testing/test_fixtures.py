@@ -231,7 +231,7 @@ class ByType(ConversationMachine):
 
 def fail(machine: type[ConversationMachine], *phases: Phase) -> LawBroken:
     """The error of a test of this machine, where answers are accepted by their type."""
-    found = settings(derandomize=True, database=None, max_examples=100, phases=[Phase.generate, *phases])
+    found = settings(derandomize=True, database=None, max_examples=1_000, phases=[Phase.generate, *phases])
     with pytest.MonkeyPatch.context() as faulty:
         plant(faulty, takes_answers_by_their_type)
         with pytest.raises(LawBroken) as broken:

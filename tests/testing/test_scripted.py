@@ -118,7 +118,8 @@ class TestAnswers:
 
 
 SEARCHES = {
-    *("ConversationMachine", "call_of", "calls_of", "effects", "events", "events_for", "policies", "states", "traces")
+    *("ConversationMachine", "call_of", "calls_of", "conversation_settings", "effects", "events", "events_for"),
+    *("policies", "states", "traces"),
 }
 """What searches for examples, and so needs hypothesis."""
 

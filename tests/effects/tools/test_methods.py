@@ -293,7 +293,7 @@ class TestAllOfAnObject:
                 ANN,
                 {"name": "x"},
                 "tools_of has no option called name. "
-                "Known: acts, approval, crash, errors, exclusive, max_result, timeout.",
+                "Known: acts, approval, approval_by, crash, errors, exclusive, max_result, timeout.",
             ),
             (ANN, {"timeot": 3}, "tools_of has no option called timeot. Did you mean timeout?"),
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -70,19 +71,20 @@ class TestWhatATurnGoesOnWithout:
     async def test_verbose_shows_it(self, tmp_path: Path) -> None:
         """And no other chat does."""
         profiles = '[profiles.clerk]\nprompt = "Be exact."\n[profiles.chef]\nprompt = "Cook."\n'
-        (tmp_path / "turnwise.toml").write_text(f"{profiles}[policy]\nroute = true\n")
+        (tmp_path / "turnwise.toml").write_text(profiles)
         shown = []
         for options in ([], ["--verbose"]):
-            async with OpenAiServer([fails(500), says("Yes.")]) as server:
+            async with OpenAiServer(chain([fails(401)], repeat(says("Yes.")))) as server:
                 done = await run_beside(
-                    *("chat", "--model", "openai/test", *options),
+                    *("chat", "--preset", "reply-flow", "--model", "openai/test", *options),
                     cwd=tmp_path,
                     lines=["hello"],
                     OPENAI_API_BASE=server.url,
                     OPENAI_API_KEY="test",
                 )
             shown.append(
-                "Choosing a profile failed: The model's provider reported an internal error." in output_after_hint(done)
+                "Choosing a profile failed: The model's provider refused the key or the account"
+                in output_after_hint(done)
             )
 
         assert shown == [False, True]
