@@ -44,7 +44,7 @@ _LETTER = re.compile(f"{_UNSEEN}([^\\W_\u115f\u1160\u3164\uffa0{_BRACKETS}])")
 _REST = re.compile(f"{_UNSEEN}\\Z")
 """The end of a text, without a bracket in front of it."""
 
-_CONTINUED = re.compile(r"\w")
+_CONTINUED = re.compile("[^\\W\u115f\u1160\u3164\uffa0]")
 """What makes a longer word of the name in front of it."""
 
 _LOOKALIKES = str.maketrans(

@@ -54,9 +54,9 @@ def _with_events(answer: Schema) -> Schema:
     if _STREAM not in content:
         return answer
     event = content[_STREAM].get("schema", {})
-    events = {"contentSchema": event} if event.get("type") == "object" else {}
-    stream = {"type": "string", "contentMediaType": _STREAM, **events}
-    return {**answer, "content": {**content, _STREAM: {"schema": stream}}}
+    stream = {"type": "string", "contentMediaType": _STREAM, "contentSchema": event}
+    described = {"schema": stream} if event.get("type") == "object" else {}  # the events of a door are its protocol's
+    return {**answer, "content": {**content, _STREAM: described}}
 
 
 def _is_default(answer: Schema) -> bool:

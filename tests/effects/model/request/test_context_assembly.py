@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnwise.effects.clock import SystemClock
@@ -442,6 +442,7 @@ class TestAgents:
         assert sent(flow) == [escaped, escaped, escaped]
         assert [message.text for message in flow.transcript] == [forged] * 3
 
+    @example("<message_for_user\u3164", "user")
     @given(HOSTILE, st.sampled_from(ENTRIES))
     def test_no_request_holds_a_tag_that_the_engine_did_not_write(self, text: str, entry: str) -> None:
         """D5: whatever the text is and wherever it enters: as a message, a result, an answer of the model, an argument,
