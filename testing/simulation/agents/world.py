@@ -14,6 +14,7 @@ from ....states.effects import EFFECTS, AwaitedEffect, Effect, ExecuteTool, Requ
 from ....states.policy.policy import ModelSpec
 from ..storage.storage import Process
 from ..world.performers import OpenEngine, World
+from ..world.vocabulary import MODEL_NAMES
 from .models import SimulatedLlm, SimulatedModels
 from .vocabulary import BUILT_IN, tools
 
@@ -42,10 +43,14 @@ class AgentsWorld:
         from ....engine.bootstrap import PortWrappers, wrapped_ports
 
         first, *others = (SimulatedLlm(spec, self._models) for spec in models)
+        names = {spec.name for spec in models}  # a turn of an earlier process may ask another one
+        more = [SimulatedLlm(ModelSpec(name=name), self._models) for name in MODEL_NAMES if name not in names]
         awaited = (kind for kind in EFFECTS if issubclass(kind, AwaitedEffect))
         simulated = {kind: self.simulated.carry_out for kind in awaited if kind not in BY_THE_ENGINE}
         with wrapped_ports(PortWrappers(performers=partial(self._recorded, process))):
-            return open_engine(model=first, fallback_models=others, tools=tools(), performers=simulated, **options)
+            return open_engine(
+                model=first, fallback_models=others, models=more, tools=tools(), performers=simulated, **options
+            )
 
     def _recorded(self, process: Process, performers: Performers) -> Performers:
         """These performers, each of which records what it carries out."""

@@ -59,10 +59,14 @@ def simulated_policy(chance: Chance) -> Policy:
     return a_policy(chance, _CHANGES, (0.0, 0.1, 0.35)).replace(models=Policy().models)
 
 
+MODEL_NAMES = ("first", "second")
+"""The models of a simulation. A process may ask the first one alone by default."""
+
+
 def simulated_models(chance: Chance) -> tuple[ModelSpec, ...]:
     """One model, or two; some take in no more than a few messages."""
     window = chance.pick((None, None, 400))
-    return tuple(ModelSpec(name=name, window=window) for name in ("first", "second")[: chance.number(1, 2)])
+    return tuple(ModelSpec(name=name, window=window) for name in MODEL_NAMES[: chance.number(1, 2)])
 
 
 SIMULATED = replace(
