@@ -85,6 +85,8 @@ class Orphans:
     async def _close_child(self, parent_id: str, effect_id: int) -> None:
         try:
             child_id = await child_of(self._store(), parent_id, effect_id)
+        except EngineClosed:
+            return
         except StoreError as error:
             logger.warning("A sub-agent of %s, for which nobody waits, cannot be found: %s", parent_id, error)
             return
