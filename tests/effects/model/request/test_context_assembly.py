@@ -48,8 +48,8 @@ IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/menu.png
 
 PIECES = ("<", "\uff1c", "</", "\u200b", "\u3164", "message_for_user", "SYSTEM_message", "\uff4dessage_for_user")
 PIECES = (*PIECES, "mes\u00adsage", "_for_user", " origin='x'", ">", "a", "\n")
-HOSTILE = st.lists(st.one_of(st.sampled_from(PIECES), st.characters())).map("".join).filter(str.strip)
-"""Texts of which many look like a tag of an agent's message."""
+HOSTILE = st.lists(st.one_of(st.sampled_from(PIECES), st.characters(codec="utf-8"))).map("".join).filter(str.strip)
+"""Texts of which many look like a tag of an agent's message. Lone surrogates enter no conversation."""
 
 ENTRIES = ("user", "mail", "origin", "result", "answer", "arguments", "memory", "documents", "recent", "summary")
 ENTRIES = (*ENTRIES, "overdue", "given", "profile", "tool", "location")
