@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,16 +13,27 @@ import pytest
 from turnwise import Engine
 from turnwise.states import Idle
 from turnwise.testing import FunctionLlm, ManualClock, crash_at_every_boundary
+from turnwise.testing.clock import NOON
 
 from ...support.fault_profile import LONG
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 
+def newest_moment(database: Path) -> datetime:
+    """When the newest step was stored: a process that comes later begins no earlier."""
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            (at,) = connection.execute("SELECT max(at) FROM events").fetchone()
+    except sqlite3.OperationalError:  # there is no database yet
+        at = None
+    return NOON if at is None else datetime.fromtimestamp(at / 1_000_000, UTC)
+
+
 async def one_hour(database: Path) -> None:
     """An hour passes, and the hourly task is done."""
-    clock = ManualClock()
-    due = clock.now() + timedelta(hours=1)
+    clock = ManualClock(newest_moment(database))
+    due = NOON + timedelta(hours=1)
     async with Engine.open(database, model=FunctionLlm(lambda request: "I have looked."), clock=clock) as engine:
         known = await engine.list()
         scout = await engine.get(known[0].id) if known else await engine.create(every=3600, task="Look around.")
