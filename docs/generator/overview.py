@@ -117,10 +117,12 @@ def _simplified(arrows: Arrows) -> Arrows:
 
 
 def _ends(arrows: Arrows, junction: str) -> list[str]:
-    """The ways out of a junction, without a way to another junction that one of these states also leads to."""
+    """The ways out of a junction, without a way to another junction that one of these states also leads to, and without
+    a way to a state that another junction among them also leads to."""
     ways = _ways_out(arrows, junction)
-    led_to = {target for source, target in arrows if source in ways and source in _STATES}
-    return [way for way in ways if way in _STATES or way not in led_to]
+    by_states = {target for source, target in arrows if source in ways and source in _STATES}
+    by_junctions = {target for source, target in arrows if source in ways and source not in _STATES}
+    return [way for way in ways if way not in (by_junctions if way in _STATES else by_states)]
 
 
 def _stand_in(arrows: Arrows, junction: str) -> str | None:
