@@ -18,10 +18,13 @@ SENTENCES: dict[FailureKind, str] = {
     "network": "The connection to the model failed.",
     "malformed_response": "The model's provider sent an answer that cannot be read.",
     "authentication": "The model's provider refused the key or the account.",
+    "no_credit": "The account at the model's provider has no credit left.",
     "unknown_model": "The model's provider does not know this model.",
     "invalid_request": "The model's provider refused the request as invalid.",
     "context_window": "The conversation is too long for the model.",
     "content_filter": "The model's provider refused the content.",
+    "unsupported_content": "The model does not take this kind of content, such as images.",
+    "unreadable_content": "The model's provider cannot read an image or a file in the conversation.",
     "internal": "The model could not be asked.",
 }
 """The sentence for each kind of failure that a model request can have."""

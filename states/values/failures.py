@@ -17,10 +17,13 @@ FailureKind = Literal[
     "network",
     "malformed_response",
     "authentication",
+    "no_credit",
     "unknown_model",
     "invalid_request",
     "context_window",
     "content_filter",
+    "unsupported_content",
+    "unreadable_content",
     "unavailable",
     "unverified",
     "interrupted",
@@ -29,6 +32,11 @@ FailureKind = Literal[
 
 NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "interrupted"})
 """Kinds in which no model request ends."""
+
+REFUSED_CONTENT: frozenset[FailureKind] = frozenset({"content_filter", "unsupported_content", "unreadable_content"})
+"""Kinds in which something that the request holds was refused: a text or an image that a filter does not let pass,
+content of a kind that the model does not take, such as an image for a model without eyes, and content of a kind that it
+takes but that cannot be read, such as an image that was cut off."""
 
 TRANSIENT: frozenset[FailureKind] = frozenset(
     {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
