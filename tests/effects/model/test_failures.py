@@ -59,7 +59,7 @@ class TestKinds:
         with pytest.raises(ConfigurationError) as caught:
             LlmFailure(kind, "The model is overloaded.")
 
-        known = "rate_limit, server_error, timeout, network, malformed_response, authentication, unknown_model"
+        known = "rate_limit, server_error, timeout, network, malformed_response, authentication, no_credit"
         assert caught.value.sentence.startswith(f"An LlmFailure cannot be of the kind {kind}. Known: {known}, ")
 
     async def test_in_a_turn_it_fails_the_turn_and_the_log_says_why(self, caplog: pytest.LogCaptureFixture) -> None:
