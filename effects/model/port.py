@@ -5,7 +5,7 @@ Any object with `complete` is a model: litellm's, a test double, a client of the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -45,16 +45,25 @@ class ModelRequest:
 @dataclass(frozen=True)
 class ModelCall:
     """A call as the model wrote it: the provider's id, which may be repeated or empty, and the arguments as JSON
-    text."""
+    text.
+
+    `opaque` are the further fields of the call under their names, such as `extra_content` with a thought signature.
+    They are stored, and go back unchanged to the family of models that wrote them.
+    """
 
     id: str
     name: str
     arguments: str = "{}"
+    opaque: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """The answer of a model. `opaque` are sealed thinking blocks, which are sent back unchanged.
+    """The answer of a model.
+
+    `opaque` are sealed thinking blocks, and `opaque_fields` the further fields of the message under their names, such
+    as `reasoning_details`. Both are stored, and go back unchanged to the family of models that wrote them; so does
+    `thinking`, under the name that it had: `thinking_field`.
 
     A `content` that a provider wrote as a list of parts, or as None, may be given as it is: it becomes the text in it,
     and thinking among the parts is added to `thinking`. Raises `LlmFailure` for content of any other shape.
@@ -67,6 +76,8 @@ class ModelAnswer:
     finish_reason: str = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str = ""
+    opaque_fields: Mapping[str, Any] = field(default_factory=dict)
+    thinking_field: str = "reasoning_content"
 
     def __post_init__(self) -> None:
         content: Any = self.content
