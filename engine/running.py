@@ -89,7 +89,7 @@ class RunningEngine(ConversationAccess):
         self._tree = TreeFeed()
         self._registry = ConversationRegistry(self._load, self._go_on)
         self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
-        self._waiting = waiting = WaitingTurns(lambda context: self._choices.find_fault_in_turn(context), clock)
+        self._waiting = waiting = WaitingTurns(lambda *turn: self._choices.find_fault_in_turn(*turn), clock)
         self._performers = build_performers(
             models,
             tools,

@@ -9,8 +9,10 @@ from typing import Any
 from ...effects.tools.registry import ToolRegistry
 from ...states.context import Context
 from ...states.errors import ConfigurationError
+from ...states.policy.models import models_of
 from ...states.policy.policy import ModelSpec, Policy
 from ...states.policy.roles import Role
+from ...states.state import InTurn
 from ...states.states import Failed, Idle, State
 from ..requests import checked_policy
 from .chosen_rules import ChosenRules
@@ -50,8 +52,12 @@ class Choices:
         is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
         return await self._find_fault_of(self.models.chain if is_at_rest else context.policy.models, context)
 
-    async def find_fault_in_turn(self, context: Context) -> str | None:
-        """Return the same of the turn that is under way."""
+    async def find_fault_in_turn(self, context: Context, state: State | None = None) -> str | None:
+        """Return the same of the turn that is under way, and whose state this is: one that has its profile asks the
+        model of that profile, and no other one if that cannot be asked."""
+        if isinstance(state, InTurn) and state.turn.profile and self.checks.offers_tools:
+            turn = state.turn
+            return await self.models.find_fault(models_of(context.policy, turn.profile)[turn.model :][:1])
         return await self._find_fault_of(context.policy.models, context)
 
     async def _find_fault_of(self, models: tuple[ModelSpec, ...], context: Context) -> str | None:

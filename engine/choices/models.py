@@ -15,6 +15,7 @@ from ...effects.text import is_encodable
 from ...states.context import Context
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import ModelSpec, Policy
+from ...states.states import State
 from ...states.values.value import MAX_QUOTED, later, shortened
 
 logger = logging.getLogger("turnwise.engine")
@@ -145,10 +146,10 @@ class WaitingTurns:
     known. They would fail for good otherwise, whoever began them: a person, a schedule, or another agent. What they
     wait with is left open, as in a crash, until the key is there or another engine takes them over.
 
-    `find_fault` returns why no model of a turn under way can be asked.
+    `find_fault` returns why no model of a turn under way can be asked; the state says which turn, if it is given.
     """
 
-    def __init__(self, find_fault: Callable[[Context], Awaitable[str | None]], clock: Clock) -> None:
+    def __init__(self, find_fault: Callable[[Context, State | None], Awaitable[str | None]], clock: Clock) -> None:
         self._find_fault = find_fault
         self._clock = clock
         self._faults: dict[str, str] = {}
@@ -159,9 +160,9 @@ class WaitingTurns:
         """Why turns wait: each reason once."""
         return tuple(dict.fromkeys(self._faults.values()))
 
-    async def must_wait(self, conversation_id: str, context: Context) -> bool:
+    async def must_wait(self, conversation_id: str, context: Context, state: State | None = None) -> bool:
         """Whether the turn of this conversation has to wait, which is noted, and logged once for each reason."""
-        fault = await self._find_fault(context)
+        fault = await self._find_fault(context, state)
         if fault is None:
             self._faults.pop(conversation_id, None)
             return False
@@ -172,11 +173,15 @@ class WaitingTurns:
         return True
 
     async def until_askable(
-        self, conversation_id: str, context: Context, is_wanted: Callable[[], bool] = lambda: True
+        self,
+        conversation_id: str,
+        context: Context,
+        state: State | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Return when the turn need not wait, or no longer, or is no longer wanted."""
         try:
-            while is_wanted() and await self.must_wait(conversation_id, context):
+            while is_wanted() and await self.must_wait(conversation_id, context, state):
                 await self._clock.sleep_until(later(self._clock.now(), CHECK_AGAIN))
         finally:
             self._faults.pop(conversation_id, None)

@@ -159,7 +159,7 @@ class TakeOver:
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         self._undelivered.pop(loop.conversation_id, None)
         is_busy = bool(loop.state.in_flight()) or isinstance(loop.state, InTurn)
-        if is_busy and await self._waiting.must_wait(loop.conversation_id, loop.projection.context):
+        if is_busy and await self._waiting.must_wait(loop.conversation_id, loop.projection.context, loop.state):
             self.drop(loop.conversation_id)
             self._later[loop.conversation_id] = asyncio.ensure_future(self._when_askable(loop))
         else:
@@ -177,7 +177,7 @@ class TakeOver:
         def is_left() -> bool:
             return not loop.has_ended and known_effects(loop.state) == left
 
-        await self._waiting.until_askable(loop.conversation_id, loop.projection.context, is_left)
+        await self._waiting.until_askable(loop.conversation_id, loop.projection.context, loop.state, is_left)
         try:
             if is_left():
                 await self._go_on(loop)

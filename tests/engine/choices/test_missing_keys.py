@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Engine, Policy, presets
+from turnwise import ConfigurationError, Engine, ModelSpec, Policy, Profile, presets
 from turnwise.engine.choices.models import CHECK_AGAIN
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm
 
@@ -79,6 +79,33 @@ async def test_a_turn_that_was_left_waits_for_its_model(database: Path, caplog: 
 
     assert (turn.status, turn.reply) == ("completed", "Yes.")
     assert len([record for record in caplog.records if NO_KEY in record.getMessage()]) == 4
+
+
+async def test_a_turn_that_was_left_waits_for_the_model_of_its_profile(database: Path) -> None:
+    """Although the model that the conversation asks without a profile is there."""
+    gate = Gate()
+
+    async def answer(_: object) -> str:
+        await gate()
+        return "Yes."
+
+    others = FunctionLlm(lambda _: "careful", name="other")
+    profiles = [Profile(name="careful", model=ModelSpec(name=MODEL)), Profile(name="quick")]
+    engine = await Engine.open(database, model=others, models=[FunctionLlm(answer, name=MODEL)], profiles=profiles)
+    conversation = await engine.create()
+    waiting = asyncio.ensure_future(conversation.send("Hello"))
+    await gate.arrived.wait()
+    await engine.close()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    async with Engine.open(database, model=others, models=[MODEL]) as engine:
+        assert engine.server_faults == (f"A turn waits for its model. {NO_KEY}",)
+        assert (await engine.get(conversation.id)).state.type == "llm_requesting"
+    gate.opened.set()
+    async with Engine.open(database, model=others, models=[FunctionLlm(answer, name=MODEL)]) as engine:
+        turn = await (await engine.get(conversation.id)).wait()
+
+    assert (turn.status, turn.reply) == ("completed", "Yes.")
 
 
 def told(caplog: pytest.LogCaptureFixture) -> int:
