@@ -182,11 +182,7 @@ class EffectLedger:
 
     def _begin(self, effect: Effect) -> None:
         if isinstance(effect, ResumeTool):
-            if effect.reply == "cancelled":
-                self.stopping.add(effect.effect_id)
-            waiting = self.suspended.pop(effect.call.call_id, None)
-            if waiting is None or (waiting.call, waiting.first_id) != (effect.call, effect.started_as):
-                self.faults.append(f"the call {effect.call.call_id} is resumed, and does not wait")
+            self._resume(effect)
         elif isinstance(effect, ExecuteTool):
             if effect.call.call_id in self._executed:
                 self.faults.append(f"the call {effect.call.call_id} was started twice")
@@ -195,6 +191,15 @@ class EffectLedger:
             asked = self.interrupted.get(effect.started_as)
             if asked is None or asked.call != effect.call or effect.call.crash != "reconcile":
                 self.faults.append(f"a tool is asked about the effect {effect.started_as}, which no crash interrupted")
+
+    def _resume(self, effect: ResumeTool) -> None:
+        if effect.reply == "cancelled":
+            self.stopping.add(effect.effect_id)
+        waiting = self.suspended.pop(effect.call.call_id, None)
+        if waiting is None or (waiting.call, waiting.first_id) != (effect.call, effect.started_as):
+            self.faults.append(f"the call {effect.call.call_id} is resumed, and does not wait")
+        elif waiting.effect_id in self.begun_unasked:
+            self.begun_unasked.add(effect.effect_id)
 
     def _run_again(self, effect: ExecuteTool, event: Event) -> None:
         before = self.interrupted.pop(effect.first_id)

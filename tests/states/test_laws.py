@@ -14,6 +14,8 @@ from pydantic import TypeAdapter
 
 from turnwise.states import (
     Abort,
+    AskUserQuestionPending,
+    CallRestricted,
     Closed,
     Context,
     Event,
@@ -22,21 +24,25 @@ from turnwise.states import (
     Limits,
     LlmResponse,
     Made,
+    Opened,
     PersistToolResults,
     Policy,
     Questions,
     Refused,
     RequestLlm,
+    ResumeTool,
     Retry,
     SettledCall,
     State,
     Step,
     SubAgentRules,
+    ToolCall,
     ToolComplete,
     ToolResult,
     Usage,
     UserCancel,
     UserMessage,
+    UserQuestion,
     transition,
 )
 from turnwise.states.effects import AnyEffect, Effect
@@ -44,7 +50,19 @@ from turnwise.states.events import EVENTS, AnyEvent
 from turnwise.states.states import AnyState, Book
 from turnwise.states.values.questions import answers_as_json
 from turnwise.states.values.value import Value
-from turnwise.testing import ConversationMachine, LawBroken, Observation, Trace, check_laws, laws, observe, strategies
+from turnwise.testing import (
+    ConversationMachine,
+    History,
+    LawBroken,
+    Observation,
+    Trace,
+    check_laws,
+    check_newest,
+    laws,
+    observe,
+    strategies,
+)
+from turnwise.testing.laws import runs_no_more_than_allowed
 from turnwise.testing.strategies import (
     NOON,
     contexts_for,
@@ -550,3 +568,20 @@ class TestTheLawsNotice:
                 tampered(conversation, effects=(PersistToolResults(results=(other,)), asks)),
                 laws.hands_on_answers_exactly,
             )
+
+
+def test_a_call_that_had_begun_goes_on() -> None:
+    """A person must allow it by now, which holds for its next run: what runs already is not a run that nobody
+    allowed, also when the question that it asks is answered at once."""
+    history = History()
+    history.take(Opened(at=NOON, event_id="request-0", policy=Policy(), role="background"))
+    history.take(UserMessage(at=NOON, event_id="request-1", text="Book a table."))
+    calls = (ToolCall(call_id="call-1", name="book", crash="pure", acts=("question",)),)
+    history.take(LlmResponse(at=NOON, effect_id=1, tool_calls=calls))
+    history.take(CallRestricted(at=NOON, call_id="call-1", crash="reconcile", approval=True))
+
+    questions = (UserQuestion(question="Which one?"),)
+    history.take(AskUserQuestionPending(at=NOON, effect_id=2, questions=questions, suspends=True))
+
+    assert [type(effect) for effect in history.in_flight.values()] == [ResumeTool]
+    check_newest(history, runs_no_more_than_allowed)
