@@ -17,7 +17,7 @@ from ....states.values.failures import FailureKind
 from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .costs import Costs
-from .error_kinds import failure_of
+from .error_kinds import failure_of, kind_of_ending, size_of
 from .json_copy import copy_json
 from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
@@ -63,6 +63,8 @@ class LiteLlm:
         self._costs = Costs(self.model)
         self._litellm: Any = None
         self._can_be_asked = False
+        self._largest: int | None = None
+        """The size of the largest request that the model has accepted."""
 
     @property
     def window(self) -> int | None:
@@ -114,11 +116,13 @@ class LiteLlm:
             if not self._can_be_asked and (fault := self._find_fault()) is not None:
                 raise LlmFailure(*fault)
             self._can_be_asked = True
-            return await self._ask(request, show)
+            answer = await self._ask(request, show)
+            self._largest = max(size_of(request), self._largest or 0)
+            return answer
         except LlmFailure:
             raise
         except Exception as error:
-            raise failure_of(error, self.name, self._secrets()) from None
+            raise failure_of(error, self.name, self._secrets(), request, self._largest) from None
 
     def _find_fault(self) -> tuple[FailureKind, str] | None:
         """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""

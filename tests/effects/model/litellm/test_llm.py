@@ -290,7 +290,7 @@ REPLIES_THAT_FAIL: list[tuple[str, Reply, FailureKind]] = [
     ("400", fails(400), "invalid_request"),
     ("401", fails(401), "authentication"),
     ("401 as OpenAI words it", fails(401, "no key", kind="invalid_request_error"), "authentication"),
-    ("402", fails(402), "authentication"),
+    ("402", fails(402), "no_credit"),
     ("403", fails(403), "authentication"),
     ("403 as OpenAI words it", fails(403, "not for you", kind="invalid_request_error"), "authentication"),
     ("404", fails(404), "unknown_model"),

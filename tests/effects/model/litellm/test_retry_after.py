@@ -2,6 +2,7 @@
 
 import pytest
 
+from turnwise.effects.model.litellm.refusals import Refusal
 from turnwise.effects.model.litellm.retry_after import retry_after
 
 
@@ -11,7 +12,4 @@ from turnwise.effects.model.litellm.retry_after import retry_after
 )
 def test_a_header_is_a_wait_of_zero_seconds_or_more(header: str, seconds: float | None) -> None:
     """A moment in the past needs no wait; a header that cannot be read counts as none."""
-    error = Exception()
-    error.litellm_response_headers = {"retry-after": header}  # type: ignore[attr-defined]
-
-    assert retry_after(error) == seconds
+    assert retry_after(Refusal(429, headers={"retry-after": header})) == seconds
