@@ -155,7 +155,7 @@ class LiteLlm:
         if stream.received_finish_reason is None:
             kind: FailureKind = "malformed_response" if assembler.is_empty else "network"
             raise make_failure(kind, self.name, "the stream ended without a finish reason")
-        return self._answer(assembler, request)
+        return self._answer(assembler, request, stream.received_finish_reason)
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         # What litellm gets is copied, because it changes messages and tools in place for some providers.
@@ -176,19 +176,20 @@ class LiteLlm:
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 
-    def _answer(self, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
-        if assembler.finish_reason == "content_filter":
-            raise make_failure("content_filter", self.name, "the answer was withheld")
+    def _answer(self, assembler: StreamAssembler, request: ModelRequest, ending: str) -> ModelAnswer:
         response = assembler.chunk_with_usage
         if response is None:  # nobody has counted the tokens; litellm estimates how many they are
             response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
+        usage = read_usage(response, self._costs.cost_of(response, self._litellm))
+        if (kind := kind_of_ending(ending, assembler.is_empty and usage.output_tokens <= 1)) is not None:
+            raise make_failure(kind, self.name, f"the answer ended with {ending}")
         return ModelAnswer(
             content=assembler.text,
             thinking=assembler.thinking,
             opaque=assembler.thinking_blocks(),
             tool_calls=assembler.tool_calls(),
             finish_reason=assembler.finish_reason or "stop",
-            usage=read_usage(response, self._costs.cost_of(response, self._litellm)),
+            usage=usage,
             model=request.model,
         )
 

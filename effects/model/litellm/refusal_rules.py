@@ -52,6 +52,10 @@ class Rule:
         return not self.words.isdisjoint(refusal.words) or bool(self.says and re.search(self.says, refusal.text))
 
 
+def _words(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 def _any(*patterns: str) -> str:
     return "|".join(f"(?:{pattern})" for pattern in patterns)
 
@@ -74,11 +78,11 @@ RULES: tuple[Rule, ...] = (
         "no_credit",
         "OpenAI: platform.openai.com/docs/guides/error-codes; DashScope: help.aliyun.com, error code Arrearage; "
         "Zhipu 1113: docs.bigmodel.cn, error codes; Kimi: platform.moonshot.ai/docs, errors; Volcengine",
-        words=frozenset(
+        words=_words(
             "insufficient_quota billing_hard_limit_reached billing_not_active access_terminated arrearage 1113 "
             "exceeded_current_quota_error insufficient_balance insufficient_credits insufficient_funds billing_error "
             "accountoverdueerror invalid_payment_instrument payment_required billing_disabled out_of_credits "
-            "insufficient_user_quota credit_limit_exceeded".split()
+            "insufficient_user_quota credit_limit_exceeded"
         ),
     ),
     Rule("no_credit", "RFC 9110, section 15.5.3; OpenRouter, DeepSeek, Hugging Face", statuses=frozenset({402})),
@@ -87,11 +91,11 @@ RULES: tuple[Rule, ...] = (
         "rate_limit",
         "OpenAI and its followers; Google RESOURCE_EXHAUSTED: ai.google.dev/gemini-api/docs/troubleshooting; Bedrock "
         "ThrottlingException; DashScope Throttling; Zhipu 1302, 1303",
-        words=frozenset(
+        words=_words(
             "rate_limit_exceeded rate_limit_error rate_limit resource_exhausted throttlingexception throttling "
             "throttling.ratequota throttling.allocationquota throttling.user limit_requests limit_burst_rate "
             "too_many_requests toomanyrequestsexception rate_limit_reached_error ratelimitreached 1302 1303 "
-            "limitexceeded servicequotaexceededexception".split()
+            "limitexceeded servicequotaexceededexception"
         ),
     ),
     Rule(
@@ -130,9 +134,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "authentication",
         "Gemini 400 API_KEY_INVALID; xAI 400 'Incorrect API key'; DashScope InvalidApiKey",
-        words=frozenset(
+        words=_words(
             "invalid_api_key invalidapikey api_key_invalid authentication_error invalid_authentication_error "
-            "unauthorized unauthenticated incorrect_api_key".split()
+            "unauthorized unauthenticated incorrect_api_key"
         ),
         says=_any(
             r"(?:incorrect|invalid|missing|wrong|expired|no|unknown) (?:api|access|auth\w*)[ _-]?(?:key|token)\b",
@@ -145,12 +149,12 @@ RULES: tuple[Rule, ...] = (
         "content_filter",
         "Azure: learn.microsoft.com, content filtering; OpenAI invalid_prompt; DashScope DataInspectionFailed; Zhipu "
         "1301; Gemini blockReason: ai.google.dev/api/generate-content; MiniMax 1026, 1027; Volcengine",
-        words=frozenset(
+        words=_words(
             "content_filter content_policy_violation responsibleaipolicyviolation invalid_prompt 1301 1026 1027 "
             "data_inspection_failed datainspectionfailed moderation_blocked content_filtered content_moderation "
             "prohibited_content blocklist spii safety image_safety sensitivecontentdetected "
             "inputtextsensitivecontentdetected outputtextsensitivecontentdetected "
-            "inputimagesensitivecontentdetected content_blocked moderation_error safety_check_failed".split()
+            "inputimagesensitivecontentdetected content_blocked moderation_error safety_check_failed"
         ),
     ),
     Rule(
@@ -173,16 +177,17 @@ RULES: tuple[Rule, ...] = (
         "unreadable_content",
         "OpenAI invalid_image_format, image_parse_error: platform.openai.com/docs/api-reference; Anthropic: "
         "docs.anthropic.com/en/docs/build-with-claude/vision; Gemini 'Unsupported MIME type'; Qwen-VL's sizes",
-        words=frozenset(
+        words=_words(
             "invalid_image invalid_image_format image_parse_error invalid_image_url image_too_large image_too_small "
             "invalid_base64_image invalid_image_mode unsupported_image_media_type empty_image_file "
             "failed_to_download_image image_file_not_found image_file_too_large unsupported_file "
-            "invalid_file_data".split()
+            "invalid_file_data"
         ),
         says=_any(
             rf"(?:unsupported|invalid|unknown|unrecognized|wrong)\b.{{0,30}}\b(?:{_MEDIA}[ _-]?)?"
             r"(?:formats?|mime[ _]?types?|media[ _]types?|file types?|extensions?)\b",
-            r"(?<![_\w])(?:formats?|mime[ _]?types?|media[ _]types?|file types?)\b.{0,60}\b(?:not (?:supported|allowed|valid)|"
+            r"(?<![_\w])(?:formats?|mime[ _]?types?|media[ _]types?|file types?)\b.{0,60}\b"
+            r"(?:not (?:supported|allowed|valid)|"
             r"unsupported|invalid|mismatch|appears to be)",
             r"unsupported images?\b(?! (?:input|content|part|url|message))",
             r"(?<!data:)\bimage/(?:jpe?g|png|gif|webp)\b",
@@ -197,10 +202,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "unreadable_content",
-        "Anthropic 'Could not process image'; OpenAI 'Failed to download image'; Gemini 'Unable to process input image'",
+        "Anthropic 'Could not process image'; OpenAI 'Failed to download image'; Gemini 'Unable to process input "
+        "image'",
         says=_any(
-            r"(?:could not|cannot|cant|unable to|failed to|failure to|error)\b.{0,20}\b(?:process|identify|decod|load|"
-            rf"open|read|pars|download|fetch|access|retriev|extract|convert)\w*.{{0,40}}\b(?:{_MEDIA}|url|base64)\b",
+            r"(?:could not|cannot|cant|unable to|failed to|failure to|errors?(?: while| when| in)?) (?:\w+ ){0,2}"
+            r"(?:process|identify|decod|load|open|read|pars|download|fetch|access|retriev|extract|convert)\w*\b"
+            rf".{{0,40}}\b(?:{_MEDIA}|url|base64)\b",
             rf"\b{_MEDIA}\b.{{0,40}}\b(?:could not|cannot|failed to|unable to) (?:be )?(?:process|identif|decod|load|"
             r"open|read|pars|download|fetch|access|retriev|extract)",
             r"(?:error|timeout|timed out|failed) while downloading|failed to download",
@@ -216,13 +223,15 @@ RULES: tuple[Rule, ...] = (
             rf"unknown variant (?:{_MEDIA}|input_\w+)",
             rf"\b{_NOT}\b.{{0,25}}\b(?:support\w*|accept\w*|allow\w*|take|understand|enabled?|capable of)\b"
             rf".{{0,40}}\b{_MEDIA}\b",
-            rf"\b{_MEDIA}\b.{{0,40}}\b(?:(?:not|only|never|isnt|arent)(?: currently| yet)? (?:\w+ )?(?:supported|allowed|"
+            rf"\b{_MEDIA}\b.{{0,40}}\b(?:(?:not|only|never|isnt|arent)(?: currently| yet)? (?:\w+ )?(?:supported|"
+            r"allowed|"
             r"accepted|enabled|available|permitted|implemented)|unsupported|disabled)\b",
             r"\bnot an? (?:\w+ ){0,2}(?:multi-?modal|vision|vlm|visual|vl)\b|\bnon-?(?:vision|multi-?modal)\b",
             r"\btext[ -]only\b|\bonly (?:support\w*|accept\w*|takes?|allows?|handles?|reads?) (?:the )?text\b",
             r"\bonly text\b.{0,40}\b(?:support|accept|allow)",
             rf"at most 0 {_MEDIA}",
-            rf"mmproj|missing\b.{{0,40}}\b{_MEDIA} input|no (?:image|vision|audio) (?:processor|encoder|projector|model)",
+            rf"mmproj|missing\b.{{0,40}}\b{_MEDIA} input",
+            r"no (?:image|vision|audio) (?:processor|encoder|projector|model)",
             r"(?:invalid|unsupported|unexpected|unknown)\b.{0,15}\b(?:content|part|block|message|value)\b.{0,20}"
             rf"\b(?:{_MEDIA}|input_\w+)\b",
             rf"unsupported {_MEDIA}\b",
@@ -291,13 +300,13 @@ RULES: tuple[Rule, ...] = (
         "context_window",
         "OpenAI context_length_exceeded; llama.cpp exceed_context_size_error; Anthropic request_too_large and "
         "model_context_window_exceeded; GitHub tokens_limit_reached; Zhipu 1261; Qianfan 336007, 336103-336105",
-        words=frozenset(
+        words=_words(
             "context_length_exceeded context_window_exceeded model_context_window_exceeded context_length_error "
             "exceed_context_size_error exceeds_context_length request_too_large input_too_long prompt_too_long "
             "tokens_limit_reached token_limit_exceeded tokens_exceeded model_max_prompt_tokens_exceeded "
             "max_context_length_exceeded context_overflow context_limit_exceeded input_length_exceeded "
             "contextlengthexceeded contextwindowexceeded contextwindowexceedederror payload_too_large "
-            "1261 336007 336103 336104 336105".split()
+            "1261 336007 336103 336104 336105"
         ),
     ),
     Rule(
@@ -326,7 +335,8 @@ RULES: tuple[Rule, ...] = (
             r"\b(?:exceed\w*|over|beyond|surpass\w*)\b.{0,60}\b(?:tokens?|input|prompt|length|request|message)[ _-]?"
             r"(?:limit|length|count|size|maximum|max)\b",
             r"\b(?:messages(?:\[\d+\]\.content\S*)?|input(?:\[\d+\]\.content\S*)?): (?:string|array) too long",
-            rf"\b(?:tokens?|input|prompt|length|context)[ _](?:{_SIZE}|count)\w*(?: was| is| has been)? (?:exceeded|reached)",
+            rf"\b(?:tokens?|input|prompt|length|context)[ _](?:{_SIZE}|count)\w*(?: was| is| has been)? "
+            r"(?:exceeded|reached)",
             rf"\b{_REQUEST}\b.{{0,50}}\b{_NOT}(?: \w+)? fit\b",
             r"\b(?:longer|larger|bigger) than (?:what )?(?:the|this) model",
             r"\b(?:expected )?max_?length: \d+, actual: \d+",
@@ -335,8 +345,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "context_window",
-        "numbers of tokens: Text Generation Inference, watsonx, Gemini 'only supports up to', DashScope 'Range of input "
-        "length'",
+        "numbers of tokens: Text Generation Inference, watsonx, Gemini 'only supports up to', DashScope 'Range of "
+        "input length'",
         says=_any(
             r"\b(?:inputs?|prompt|messages?|tokens?)\b.{0,50}\b(?:must|should|can|may|cannot|has to|have to)\b.{0,30}"
             r"(?:<=?|\b(?:less|fewer|at most|no more|not exceed|exceed|up to|shorter|below|under|within)\b).{0,30}\d",
@@ -344,7 +354,8 @@ RULES: tuple[Rule, ...] = (
             r"token count\b.{0,20}\d+.{0,30}\bbut\b",
             r"\d[\d,._]* (?:input |prompt |context )?tokens\b.{0,80}\b(?:limit|maximum|max|allowed|supports?|only)\b"
             r".{0,40}\d{3}",
-            r"\b(?:limit|maximum|max|allows?|supports?|up to)\b.{0,40}\d[\d,._]*k? (?:input |prompt |context )?tokens\b",
+            r"\b(?:limit|maximum|max|allows?|supports?|up to)\b.{0,40}\d[\d,._]*k? (?:input |prompt |context )?"
+            r"tokens\b",
         ),
     ),
     Rule(
@@ -371,10 +382,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "unknown_model",
         "OpenAI, Azure DeploymentNotFound, Groq model_decommissioned, Zhipu 1211, Mistral invalid_model",
-        words=frozenset(
+        words=_words(
             "model_not_found modelnotfound deploymentnotfound model_decommissioned invalid_model model_not_available "
             "1211 model_not_supported invalidendpointormodel.notfound model_not_exist unknown_model "
-            "unsupported_model".split()
+            "unsupported_model"
         ),
     ),
     Rule(
@@ -394,10 +405,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "server_error",
         "Anthropic overloaded_error (529); Gemini UNAVAILABLE; Groq 498; DeepSeek 503",
-        words=frozenset("overloaded_error engine_overloaded_error overloaded server_overloaded unavailable".split()),
+        words=_words("overloaded_error engine_overloaded_error overloaded server_overloaded unavailable"),
         says=_any(
             r"\boverloaded\b|\b(?:over|at) capacity\b|capacity exceeded|no (?:available )?capacity",
-            r"temporarily (?:un|not )available|service unavailable|\b(?:server|service|engine) (?:is )?(?:currently )?busy",
+            r"temporarily (?:un|not )available|service unavailable",
+            r"\b(?:server|service|engine) (?:is )?(?:currently )?busy",
             "繁忙|过载",
         ),
         statuses=frozenset({None, 200, 400, 424, 498, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530}),

@@ -2,8 +2,8 @@
 
 Providers say so in a dozen ways: in the header of RFC 9110, in headers of their own that tell when a limit is reset, in
 a field of the error, or in a sentence. The most exact one counts: first a header that says how long to wait, then the
-body, then the time at which the limit that was reached is reset. That of a limit which was not reached says only when it
-is full again, so it says nothing about this request.
+body, then the time at which the limit that was reached is reset. That of a limit which was not reached says only when
+it is full again, so it says nothing about this request.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -31,8 +32,9 @@ _PIECES = re.compile(rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?:\s*,?\s*(?:and\s+)?)?)+
 _LATIN = {"秒": "s", "分": "m", "小": "h"}
 
 _TOLD = re.compile(
-    r"(?:try(?: it| your request)? again|retry(?:[ _-]?(?P<field>after|delay)(?P<unit>[ _-]?(?:in[ _-])?(?:ms|millis\w*))?"
-    r"\w*|[a-z ]{0,25})|wait|quotaresetdelay|estimated_time|resets?|reset (?:after|in)|available(?: again)?)"
+    r"(?:try(?: it| your request)? again|"
+    r"retry(?:[ _-]?(?:after|delay)(?P<unit>[ _-]?(?:in[ _-])?(?:ms|millis\w*))?\w*|[a-z ]{0,25})|"
+    r"wait|quotaresetdelay|estimated_time|resets?|reset (?:after|in)|available(?: again)?)"
     r"\W{0,3}(?:seconds:\W*)?(?:(?:in|after|for|within|at least|about|approximately|another)\W+){0,3}"
     rf"(?P<time>(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?![a-z])(?:\s*,?\s*(?:and\s+)?)?)+|\d+(?:\.\d+)?(?![\w:.-]))"
 )
@@ -114,10 +116,8 @@ def _seconds_until(date: str) -> float | None:
 
 
 def _moment(date: str) -> datetime | None:
-    iso = date.strip().upper().replace(" UTC", "+00:00").removesuffix("UTC")
-    for read in (lambda: datetime.fromisoformat(iso), lambda: parsedate_to_datetime(date)):
-        try:
-            return read()
-        except ValueError:
-            continue
+    with suppress(ValueError):
+        return datetime.fromisoformat(date.strip().upper().replace(" UTC", "+00:00").removesuffix("UTC"))
+    with suppress(ValueError):
+        return parsedate_to_datetime(date)
     return None
