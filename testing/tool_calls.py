@@ -64,7 +64,7 @@ def _fits(tool: AnyTool, text: str) -> bool:
     from ..effects.tools.arguments.argument_errors import InvalidArguments
 
     try:
-        tool.arguments.check(text)
+        tool.arguments.accepted(text)
     except InvalidArguments:
         return False
     return True

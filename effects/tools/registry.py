@@ -27,7 +27,7 @@ from ...states.values.value import shortened, unvalidated
 from ..logs import performer_logger
 from ..model.port import ModelCall
 from .arguments.argument_errors import InvalidArguments
-from .arguments.arguments import normalize
+from .arguments.normalization import read_object, storable
 from .builtin.catalogue import BUILT_IN, bare_name, built_in_name, names_of
 from .declaration import make_tool
 from .tool import AnyTool, Tool
@@ -300,16 +300,16 @@ class ToolRegistry:
         )
 
     def _check(self, tool: AnyTool | None, unknown: str, arguments: str, policy: Policy) -> tuple[str, str | None]:
-        """The arguments as they are stored, and what is wrong with the call: `unknown` if there is no tool for it."""
+        """The arguments as they are stored, and what is wrong with the call: `unknown` if there is no tool for it. A
+        call runs with what is stored of it; of one that cannot run what the model wrote is stored."""
         stored = "{}"
         try:
-            stored = normalize(arguments)
+            stored = storable(arguments)
             if tool is None:
-                return stored, unknown
-            tool.arguments.under(policy).check(stored)
+                return read_object(stored).text, unknown
+            return tool.arguments.under(policy).accepted(stored), None
         except InvalidArguments as invalid:
-            return stored, invalid.sentence
-        return stored, None
+            return stored, unknown or invalid.sentence
 
 
 def _snapshot_of(

@@ -1,7 +1,7 @@
 """The arguments of a call: JSON text written by a model, which may be anything.
 
 What a tool takes is either read from the types of its function or given as JSON schema. Both describe the arguments to
-a model, check the text of a call, and turn it into keyword arguments of the function.
+a model, read the text of a call as it was meant, check it, and turn it into keyword arguments of the function.
 """
 
 from __future__ import annotations
@@ -10,18 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic_core import from_json
-
 from ....states.policy.policy import Policy
-from ...text import encodable_json
 from ..context import ToolContext
-from .argument_errors import NOT_AN_OBJECT, InvalidArguments
-
-MAX_ARGUMENTS = 1_000_000
-"""The most characters of one call's arguments: as many as a message of the user may have."""
-
-Schema = dict[str, Any]
-"""A JSON schema."""
+from .normalization import Normalized, Schema, normalized
 
 
 class Arguments(ABC):
@@ -47,36 +38,26 @@ class Arguments(ABC):
         """The arguments as read under this policy. Only those of speaking tools depend on it."""
         return self
 
-    def check(self, text: str) -> None:
-        """Raise InvalidArguments if a call with these arguments could not run."""
-        self.values(text)
+    def accepted(self, text: str) -> str:
+        """The arguments as a call runs with them, the text of a JSON object. Raises InvalidArguments if no call could
+        run with them."""
+        written = self._normalized(text)
+        self._values(written)
+        return written.text
 
-    @abstractmethod
     def values(self, text: str) -> dict[str, Any]:
         """The keyword arguments that a model gave, as the function takes them. Raises InvalidArguments."""
+        return self._values(self._normalized(text))
 
     def read(self, text: str, context: ToolContext) -> dict[str, Any]:
         """The keyword arguments for the function, with the context. Raises InvalidArguments."""
         values = self.values(text)
         return {**values, **dict.fromkeys(self._context_names, context)} if self._context_names else values
 
+    def _normalized(self, text: str) -> Normalized:
+        """What the model meant by this text. Raises InvalidArguments."""
+        return normalized(text, self.schema)
 
-def normalize(text: str) -> str:
-    """The arguments as they are stored: encodable as UTF-8, and `{}` if blank, as some models write no arguments.
-
-    Raises InvalidArguments if they are too long.
-    """
-    if len(text) > MAX_ARGUMENTS:
-        raise InvalidArguments(f"Invalid input: the arguments are longer than {MAX_ARGUMENTS:,} characters")
-    return encodable_json(text) if text.strip() else "{}"
-
-
-def parse_object(text: str) -> dict[str, Any]:
-    """The JSON object in the text. Raises InvalidArguments if the text is anything else."""
-    try:
-        data = from_json(text, allow_inf_nan=False)
-    except ValueError:
-        raise InvalidArguments(NOT_AN_OBJECT) from None
-    if not isinstance(data, dict):
-        raise InvalidArguments(NOT_AN_OBJECT)
-    return data
+    @abstractmethod
+    def _values(self, written: Normalized) -> dict[str, Any]:
+        """The keyword arguments. Raises InvalidArguments for what does not fit the function."""

@@ -1,8 +1,8 @@
 """The arguments of a tool that an application describes by a JSON schema.
 
 The schema may come from elsewhere: a server of tools, a web API, another program. So it goes to the model as it is, and
-the function gets exactly what the model wrote, by name. What the function itself cannot take is a fault of the call,
-too: a name that it does not have, or one that it needs and the schema does not require.
+the function gets what the model wrote, by name; no default is filled in. What the function itself cannot take is a
+fault of the call, too: a name that it does not have, or one that it needs and the schema does not require.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from ....states.errors import ConfigurationError
 from ....states.values.value import shortened
 from ...logs import performer_logger
 from .argument_errors import MAX_FIELD, InvalidArguments
-from .arguments import Arguments, Schema, normalize, parse_object
+from .arguments import Arguments
 from .callables import definition_of, name_of
+from .normalization import Normalized, Schema
 from .schema_faults import describe_schema_faults
 from .schema_validator import Validator, validator_of
 from .signature import declared_parameters, is_context, resolved
@@ -55,9 +56,8 @@ class SchemaArguments(Arguments):
         self._taken.check(declared, is_complete=not _COMPOSED & own.keys())
         super().__init__(own, declared, self._taken.context_names)
 
-    def values(self, text: str) -> dict[str, Any]:
-        """The arguments exactly as the model wrote them. Raises InvalidArguments."""
-        data = parse_object(normalize(text))
+    def _values(self, written: Normalized) -> dict[str, Any]:
+        data = written.data
         try:
             sentence = describe_schema_faults(self._validator, data) or self._taken.fault_of(data)
         except Exception as error:  # a pattern or a reference of the schema that cannot be followed for this value

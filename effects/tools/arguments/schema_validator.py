@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, shortened
-from .arguments import Schema
+from .normalization import Schema
 
 MAX_WORK = 10_000
 """How many keywords are applied at most, for an empty value: a third of a second."""

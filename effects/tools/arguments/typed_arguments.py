@@ -18,11 +18,12 @@ from pydantic_core import CoreSchema, core_schema
 from ....states.errors import ConfigurationError
 from ...logs import performer_logger
 from .argument_errors import InvalidArguments, describe_fault
-from .arguments import Arguments, Schema, normalize, parse_object
+from .arguments import Arguments
 from .callables import docstring_of, name_of
 from .docstrings import Docstring, read_docstring
+from .normalization import Normalized, Schema, normalized
 from .signature import Parameter, parameters_of
-from .typed_schema import schema_of
+from .typed_schema import schema_of, without_marks
 
 _LOGGER = performer_logger("turnwise.tools")
 
@@ -40,26 +41,23 @@ class TypedArguments(Arguments):
         given = [parameter for parameter in parameters if not parameter.is_context]
         context_names = [parameter.name for parameter in parameters if parameter.is_context]
         self.docstring: Docstring = read_docstring(docstring_of(function), [parameter.name for parameter in given])
-        self._model, schema = _describe(name_of(function), given, self.docstring.parameters)
-        super().__init__(schema, [parameter.name for parameter in given], context_names)
+        self._model, self._marked = _describe(name_of(function), given, self.docstring.parameters)
+        super().__init__(without_marks(self._marked), [parameter.name for parameter in given], context_names)
         self._fields = tuple((name, _field(place)) for place, name in enumerate(self.names))
 
-    def values(self, text: str) -> dict[str, Any]:
-        """The keyword arguments in the types of the function, with its defaults. Raises InvalidArguments."""
-        validated = vars(self._validate(text))
+    def _normalized(self, text: str) -> Normalized:
+        return normalized(text, self._marked)
+
+    def _values(self, written: Normalized) -> dict[str, Any]:
+        """The keyword arguments in the types of the function, with its defaults."""
+        validated = vars(self._validate(written))
         return {name: validated[field] for name, field in self._fields}
 
-    def check(self, text: str) -> None:
-        """Raise InvalidArguments if a call with these arguments could not run."""
-        self._validate(text)
-
-    def _validate(self, text: str) -> BaseModel:
-        text = normalize(text)
-        data = parse_object(text)
+    def _validate(self, written: Normalized) -> BaseModel:
         try:
-            return self._model.model_validate_json(text)
+            return self._model.model_validate_json(written.text)
         except ValidationError as error:
-            raise InvalidArguments(describe_fault(error, data)) from None
+            raise InvalidArguments(describe_fault(error, written.data)) from None
         except Exception as error:
             _LOGGER.warning("A validator of a tool's arguments failed", exc_info=error)
             raise InvalidArguments("Invalid input: the arguments could not be checked") from None

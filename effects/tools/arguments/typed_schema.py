@@ -7,20 +7,22 @@ providers do not follow a `$ref`; so definitions are put where they are used. Ti
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import core_schema
 
-from .arguments import Schema
+from .normalization import STRICT, Schema
 
 _REFERENCE = "#/$defs/"
 _NULL = {"type": "null"}
 
 
 def schema_of(model: type[BaseModel]) -> Schema:
-    """The JSON schema of a model's fields. `Pure.`"""
+    """The JSON schema of a model's fields. What is declared as strict is marked: `without_marks` is the schema that a
+    model reads. `Pure.`"""
     schema = _without_title(model.model_json_schema(schema_generator=_SchemaGenerator))
     definitions = schema.pop("$defs", {})
     try:
@@ -30,7 +32,26 @@ def schema_of(model: type[BaseModel]) -> Schema:
     return inlined
 
 
+def without_marks(node: Any) -> Any:
+    """The schema without the marks of what is strict. `Pure.`"""
+    if isinstance(node, dict):
+        return {key: without_marks(value) for key, value in node.items() if key != STRICT}
+    return [without_marks(item) for item in node] if isinstance(node, list) else node
+
+
 class _SchemaGenerator(GenerateJsonSchema):
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """The schema of a type, marked if the type is strict."""
+        return _marked(super().generate_inner(schema), schema)
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """The schema of a model, marked if its configuration is strict."""
+        return _marked(super().model_schema(schema), schema.get("config", {}))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        """The schema of a dataclass, marked if its configuration is strict."""
+        return _marked(super().dataclass_schema(schema), schema.get("config", {}))
+
     def render_warning_message(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Return no warning: a default that JSON cannot express is still the function's default."""
 
@@ -50,6 +71,10 @@ class _SchemaGenerator(GenerateJsonSchema):
         if len(choices) == 1:
             return {**choices[0], **rest}
         return {"anyOf": choices, **rest} if choices else rest
+
+
+def _marked(described: JsonSchemaValue, declared: Mapping[str, Any]) -> JsonSchemaValue:
+    return {**described, STRICT: True} if declared.get("strict") else described
 
 
 def _is_json(default: object) -> bool:

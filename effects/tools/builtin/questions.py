@@ -13,7 +13,7 @@ from ..question import Question
 
 @tool(exclusive=True, acts=("question",), crash="pure")
 async def ask_user_question(
-    questions: Annotated[ChoiceQuestionSet, Field(description="What to ask, 1-4 questions")],
+    questions: Annotated[ChoiceQuestionSet, Field(strict=True, description="What to ask, 1-4 questions")],
 ) -> Question:
     """Put questions to the user and wait for the answers.
 

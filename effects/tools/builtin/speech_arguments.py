@@ -12,14 +12,12 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import from_json
-
 from ....states.policy.policy import Policy
 from ....states.policy.texts import Texts
 from ...printable import is_blank
 from ..act_results import refusal
 from ..arguments.argument_errors import InvalidArguments, NothingToSay
+from ..arguments.normalization import Normalized
 from ..arguments.typed_arguments import TypedArguments
 
 
@@ -41,27 +39,32 @@ class SpeechArguments(TypedArguments):
         bound._policy = policy
         return bound
 
-    def check(self, text: str) -> None:
-        """Raise InvalidArguments if a call with these arguments could not run, unless no call may fail."""
-        if not self._policy.speech.never_fail:
-            super().check(text)
-
-    def _validate(self, text: str) -> BaseModel:
-        """Raises InvalidArguments, or NothingToSay under a policy that lets no call fail."""
-        value = self._find_value(text)
-        if self._policy.speech.never_fail:
-            return super()._validate(json.dumps({self._parameter: self._words_in(value)}))
-        if value is not _UNREADABLE and self._is_missing(value):
-            raise InvalidArguments(refusal(self._refusal_in(self._policy.texts)))
-        return super()._validate(text)
-
-    def _find_value(self, text: str) -> object:
-        """The value given for the words; None if there is none."""
+    def accepted(self, text: str) -> str:
+        """The arguments as a call runs with them. Raises InvalidArguments, unless no call may fail."""
         try:
-            data = from_json(text, allow_inf_nan=False) if text.strip() else {}
-        except ValueError:
-            return _UNREADABLE
-        return data.get(self._parameter) if isinstance(data, dict) else _UNREADABLE
+            return super().accepted(text)
+        except (InvalidArguments, NothingToSay):
+            if not self._policy.speech.never_fail:
+                raise
+            return text
+
+    def values(self, text: str) -> dict[str, Any]:
+        """The keyword arguments. Raises InvalidArguments, or NothingToSay under a policy that lets no call fail."""
+        try:
+            return super().values(text)
+        except InvalidArguments:
+            if not self._policy.speech.never_fail:
+                raise
+            raise NothingToSay from None
+
+    def _values(self, written: Normalized) -> dict[str, Any]:
+        value = written.data.get(self._parameter)
+        if self._policy.speech.never_fail:
+            words = {self._parameter: self._words_in(value)}
+            return super()._values(Normalized(json.dumps(words), words))
+        if self._is_missing(value):
+            raise InvalidArguments(refusal(self._refusal_in(self._policy.texts)))
+        return super()._values(written)
 
     def _is_missing(self, value: object) -> bool:
         return not isinstance(value, str) or (is_blank(value) and self._policy.speech.empty == "error")
@@ -72,7 +75,3 @@ class SpeechArguments(TypedArguments):
         if not isinstance(words, str) or self._is_missing(words):
             raise NothingToSay
         return words
-
-
-_UNREADABLE = object()
-"""The value for the words in arguments that are not a JSON object."""

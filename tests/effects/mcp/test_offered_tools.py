@@ -151,9 +151,9 @@ class TestPatterns:
         hostile = f'"{"a" * 5_000}!"'
         began = time.process_time()
 
-        tool.arguments.check(f'{{"path": {hostile}, {hostile}: 1}}')
+        tool.arguments.accepted(f'{{"path": {hostile}, {hostile}: 1}}')
         with pytest.raises(InvalidArguments):
-            tool.arguments.check(f"{{{hostile}: 1}}")
+            tool.arguments.accepted(f"{{{hostile}: 1}}")
 
         assert time.process_time() - began < 10
 
@@ -164,4 +164,4 @@ class TestPatterns:
         tool = offered(listed("read", schema), server=trusted)["files:read"]
 
         with pytest.raises(InvalidArguments):
-            tool.arguments.check('{"path": "a"}')
+            tool.arguments.accepted('{"path": "a"}')

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 from turnwise.effects.model.port import ModelCall
-from turnwise.effects.tools.arguments.arguments import MAX_ARGUMENTS
+from turnwise.effects.tools.arguments.normalization import MAX_ARGUMENTS
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.effects.tools.declaration import make_tool, tool
 from turnwise.effects.tools.registry import ToolRegistry
@@ -113,16 +113,51 @@ class TestCalls:
 
         assert call.fault == "There is no tool called find_table. There are no tools."
 
-    @pytest.mark.parametrize(
-        "arguments",
-        ["{", "null", "[]", '"{}"', "3", '{"cuisine": NaN}', "[" * 5_000, '{"cuisine": "a"} {}', "\ufeff{}", "None"],
-    )
+    @pytest.mark.parametrize("arguments", ["[]", '"[]"', '"x"', "3", "true", json.dumps(json.dumps("text"))])
     def test_arguments_that_are_not_a_json_object_are_a_fault(self, arguments: str) -> None:
         """P5: the arguments are kept as they are."""
         call = resolve_call(arguments)
 
         assert call.fault == "Invalid input: the arguments are not a JSON object"
         assert call.raw_arguments == arguments
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            ("{", "EOF while parsing an object at line 1 column 1"),
+            ('{"cuisine": "a"', "EOF while parsing an object at line 1 column 15"),
+            ('{"cuisine": "a",}', "trailing comma at line 1 column 17"),
+            ('{"cuisine": "a"} {}', "trailing characters at line 1 column 18"),
+            ('{"cuisine": "a"}<|call|>', "trailing characters at line 1 column 17"),
+            ('{"cuisine": NaN}', "expected value at line 1 column 13"),
+            ("{'cuisine': 'a'}", "key must be a string at line 1 column 2"),
+            ('```json\n{"cuisine": "a"}\n```', "expected value at line 1 column 1"),
+            ("None", "expected value at line 1 column 1"),
+            ("[" * 5_000, "it is nested too deeply"),
+        ],
+    )
+    def test_arguments_that_are_not_json_are_a_fault_that_says_where(self, arguments: str, told: str) -> None:
+        """P5: the sentence is one on which a model can act, and repeats nothing of the arguments."""
+        call = resolve_call(arguments)
+
+        assert call.fault == f"Invalid input: the arguments are not a JSON object: {told}"
+        assert call.raw_arguments == arguments
+
+    def test_the_arguments_of_a_call_with_a_fault_are_kept_as_they_were_written(self) -> None:
+        """The model sees what it wrote, not what was made of it."""
+        written = json.dumps(json.dumps({**VALID, "round": "x"}))
+
+        call = resolve_call(written)
+
+        assert call.raw_arguments == written
+        assert call.fault is not None
+        assert call.fault.startswith("Invalid input: round: ")
+
+    def test_the_arguments_of_a_call_that_runs_are_stored_as_it_runs_with_them(self) -> None:
+        """A re-run after a crash, an approval and a reader of the log see the same arguments."""
+        call = resolve_call(json.dumps({**VALID, "party": json.dumps({"adults": "2"})}))
+
+        assert (call.fault, call.arguments) == (None, {**VALID, "party": {"adults": 2}})
 
     @pytest.mark.parametrize(
         ("arguments", "fault"),

@@ -141,7 +141,7 @@ class TestWhatCanBeAsked:
             ({"questions": [question(kind=1)]}, "questions.0.kind: Extra inputs are not permitted"),
             ([question()], "the arguments are not a JSON object"),
             (json.dumps("questions"), "the arguments are not a JSON object"),
-            (json.dumps(json.dumps({"questions": [question()]})), "the arguments are not a JSON object"),
+            (json.dumps(json.dumps([question()])), "the arguments are not a JSON object"),
         ],
     )
     def test_another_shape_is_refused_where_it_differs(self, arguments: object, fault: str) -> None:

@@ -1,5 +1,5 @@
 """A JSON schema in place of types: it goes to the model unchanged, calls are checked against it, and the function gets
-exactly what the model wrote."""
+what the model wrote."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class TestTheSchema:
 
 
 class TestCalls:
-    """The function gets exactly what the model wrote, or the model reads what is wrong."""
+    """The function gets what the model wrote, or the model reads what is wrong."""
 
     async def test_nothing_is_filled_in_or_converted(self) -> None:
         """Names that are keywords of Python, or no names at all there, are arguments like any other."""
@@ -244,10 +244,13 @@ class TestCalls:
         """Each field is named with what the schema wants, and values are not repeated."""
         assert fault(arguments) == f"Invalid input: {sentence}"
 
-    @pytest.mark.parametrize("arguments", ["{", "[]", "null", '{"zone": NaN}', "[" * 5_000])
+    @pytest.mark.parametrize("arguments", ["{", "[]", "3", '{"zone": NaN}', '{"zone": 1e400}', "[" * 5_000])
     def test_arguments_that_are_no_object_are_a_fault(self, arguments: str) -> None:
         """As for every tool."""
-        assert fault(arguments) == "Invalid input: the arguments are not a JSON object"
+        told = fault(arguments)
+
+        assert told is not None
+        assert told.startswith("Invalid input: the arguments are not a JSON object")
 
     def test_a_fault_is_of_bounded_length(self) -> None:
         """Also where thousands of items are wrong; at most five are told."""
