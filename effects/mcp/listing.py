@@ -25,13 +25,15 @@ _LOGGER = performer_logger("turnwise.mcp")
 async def list_tools(client: Client) -> list[mcp_types.Tool]:
     """Return the tools that the server lists; a few more than are offered at most. Raises what the SDK raises."""
     listed: list[mcp_types.Tool] = []
-    cursor = None
+    cursor: str | None = None
+    known: set[str | None] = {None, ""}
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         listed += page.tools
         cursor = page.next_cursor
-        if cursor is None or len(listed) > MAX_TOOLS:
+        if cursor in known or len(listed) > MAX_TOOLS:  # no further page, or one that was read before
             break
+        known.add(cursor)
     return listed
 
 
@@ -53,6 +55,8 @@ class ListingFilter:
         page, tools = message.result, message.result.get("tools")
         if not isinstance(tools, list):
             return
+        if not isinstance(page.get("nextCursor"), str):
+            page.pop("nextCursor", None)
         for tool in tools if not self._is_trusted else ():
             if isinstance(tool, dict):
                 tool.pop("outputSchema", None)

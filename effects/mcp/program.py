@@ -22,9 +22,9 @@ import anyio
 from mcp import StdioServerParameters
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 
 from .http_responses import MAX_MESSAGE
+from .messages import read_messages
 
 GRACE = 2.0
 """Seconds in which a program may end by itself when its standard input has ended, and then again when it was told to
@@ -259,11 +259,10 @@ async def _receive(pipes: _Pipes, messages: Any) -> None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for line in pipes.lines():
                 try:
-                    message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                    for message in read_messages(line):
+                        await messages.send(SessionMessage(message))
                 except ValueError as error:
                     await messages.send(error)
-                else:
-                    await messages.send(message)
 
 
 async def _send(pipes: _Pipes, messages: Any) -> None:

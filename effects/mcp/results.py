@@ -16,6 +16,9 @@ from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
 from ..tools.results import DONE, text_of
 
+NO_REASON = "The tool failed, and its server does not say why."
+"""The result of a call that failed without a word."""
+
 Block = mcp_types.ContentBlock
 
 
@@ -37,7 +40,8 @@ def result_of(returned: mcp_types.CallToolResult) -> ToolResult:
     if (structured := returned.structured_content) is not None and not _is_told(structured, _plain_texts(returned)):
         texts.append(text_of(structured))
     text = encodable("\n\n".join(texts))
-    return ToolResult(text=text if text or images else DONE, images=tuple(images), error=returned.is_error)
+    nothing = NO_REASON if returned.is_error else DONE
+    return ToolResult(text=text if text or images else nothing, images=tuple(images), error=returned.is_error)
 
 
 def _has_room(images: Sequence[Image]) -> bool:

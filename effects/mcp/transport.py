@@ -19,6 +19,7 @@ from mcp_types import Implementation
 from ..version import __version__
 from .http_responses import MAX_MESSAGE, bound
 from .listing import ListingFilter
+from .messages import CallResults
 from .program import streams_of
 from .server import McpServer
 from .stderr_log import stderr_of
@@ -64,9 +65,9 @@ async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbac
             http_client = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
             await stack.enter_async_context(http_client)
             streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_MESSAGE)
-        listings = ListingFilter(name, is_trusted=server.trusted)
+        listings, results = ListingFilter(name, is_trusted=server.trusted), CallResults()
         client = Client(
-            _observed(streams, callbacks.ended, listings),
+            _observed(streams, callbacks.ended, listings, results),
             mode=mode,
             cache=None,
             client_info=Implementation(name="turnwise", version=__version__),
@@ -74,7 +75,7 @@ async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbac
             elicitation_callback=callbacks.elicit if server.elicitation else None,
         )
         await stack.enter_async_context(client)
-        listings.version = client.protocol_version
+        listings.version = results.version = client.protocol_version
         yield client
 
 
@@ -91,21 +92,53 @@ def _program(server: McpServer) -> StdioServerParameters:
 
 @asynccontextmanager
 async def _observed(
-    streams: AbstractAsyncContextManager[tuple[Any, Any]], ended: Callable[[], None], listings: ListingFilter
+    streams: AbstractAsyncContextManager[tuple[Any, Any]],
+    ended: Callable[[], None],
+    listings: ListingFilter,
+    results: CallResults,
 ) -> AsyncIterator[Any]:
-    """The same streams; `ended` is called when the one from the server ends, and `listings` takes its messages."""
+    """The same streams; `ended` is called when the one from the server ends, and `listings` and `results` take its
+    messages."""
     async with streams as (reading, writing):
-        yield _Incoming(reading, ended, listings), writing
+        yield _Incoming(reading, ended, listings, results), _Outgoing(writing, results)
+
+
+class _Outgoing:
+    """The stream of messages to a server, of each of which `results` is told."""
+
+    def __init__(self, stream: Any, results: CallResults) -> None:
+        self._stream = stream
+        self._results = results
+
+    async def send(self, given: Any) -> None:
+        """Send a message."""
+        if isinstance(given, SessionMessage):
+            self._results.note(given.message)
+        await self._stream.send(given)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        return await self._stream.__aexit__(kind, error, trace)
 
 
 class _Incoming:
-    """The stream of messages from a server, which passes each through `listings`, and calls `ended` at its end. The SDK
-    itself tells only callers that wait for an answer."""
+    """The stream of messages from a server, which passes each through `listings` and `results`, and calls `ended` at
+    its end. The SDK itself tells only callers that wait for an answer."""
 
-    def __init__(self, stream: Any, ended: Callable[[], None], listings: ListingFilter) -> None:
+    def __init__(self, stream: Any, ended: Callable[[], None], listings: ListingFilter, results: CallResults) -> None:
         self._stream = stream
         self._ended = ended
         self._listings = listings
+        self._results = results
 
     @property
     def last_context(self) -> Any:
@@ -131,6 +164,7 @@ class _Incoming:
             raise
         if isinstance(received, SessionMessage):
             self._listings.take(received.message)
+            self._results.take(received.message)
         return received
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,121 @@
+"""Reads the messages of servers that keep to the protocol only roughly.
+
+The SDK drops a message that it cannot read, and whoever waits for the answer waits for ever; and it refuses a result as
+a whole for one part that the protocol does not know. So what a server meant is read here, before the SDK sees it: half
+a character or a byte that is no UTF-8 becomes U+FFFD, an answer without a version or with a bare text as its result is
+an answer, several messages in one line are several messages, and a part of a result that nobody knows is kept as text.
+What is no message at all stays the SDK's affair, which ignores it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import mcp_types
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types.methods import parse_server_result
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from ..text import encodable_json
+
+_CALL = "tools/call"
+_UNNAMED_ERROR = -32000
+"""The code of an error that a server gave without one: the first of those that JSON-RPC leaves to servers."""
+
+
+def mended(line: bytes) -> bytes:
+    """The line as UTF-8 that every JSON parser reads, if it is JSON: with U+FFFD in place of half a character, also
+    where that is an escape, and of bytes that are no UTF-8. `Pure.`"""
+    if b"\\u" not in line and line.isascii():
+        return line
+    return encodable_json(line.decode(errors="replace")).encode()
+
+
+def read_messages(line: bytes) -> Iterator[JSONRPCMessage]:
+    """Yield the messages in a line that a server wrote. Raises ValueError if it holds none. `Pure.`"""
+    try:
+        yield jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        read = from_json(mended(line).removeprefix("\ufeff".encode()))
+        for one in read if isinstance(read, list) and read else [read]:
+            yield jsonrpc_message_adapter.validate_python(_with_envelope(one), by_name=False)
+
+
+def _with_envelope(message: Any) -> Any:
+    """The message with what JSON-RPC wants of one, as far as it can be told."""
+    if not isinstance(message, dict):
+        return message
+    given = {"jsonrpc": "2.0", **message}
+    if "result" in given and not isinstance(given["result"], dict):
+        given["result"] = {} if given["result"] is None else {"content": given["result"]}
+    error = given.get("error")
+    if error is not None and not isinstance(error, dict):
+        error = {"message": error if isinstance(error, str) else json.dumps(error)}
+    if isinstance(error, dict):
+        given["error"] = {"code": _UNNAMED_ERROR, "message": "", **error}
+    return given
+
+
+class CallResults:
+    """Makes what a server answers to calls of its tools a result that the protocol allows. It is told of each message
+    that is sent, so that it knows the calls. `version` is that of the protocol, None until the connection is made."""
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        self._calls: set[int | str] = set()
+
+    def note(self, sent: object) -> None:
+        """Note a message that is sent to the server."""
+        if isinstance(sent, mcp_types.JSONRPCRequest) and sent.method == _CALL:
+            self._calls.add(sent.id)
+
+    def take(self, message: object) -> None:
+        """Take a message of the server, and change it if it is the answer to a call and is not allowed."""
+        if isinstance(message, mcp_types.JSONRPCError):
+            self._calls.discard(message.id if message.id is not None else "")
+        if not isinstance(message, mcp_types.JSONRPCResponse) or message.id not in self._calls:
+            return
+        self._calls.discard(message.id)
+        if self.version is not None and not self._is_allowed(message.result):
+            message.result = self._allowed(message.result)
+
+    def _allowed(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result in the form that the protocol wants, with what it does not know as text."""
+        parts = list(map(self._part, _listed(result.get("content"))))
+        structured = result.get("structuredContent")
+        kept: dict[str, Any] = {"content": parts, "isError": bool(result.get("isError"))}
+        if isinstance(structured, dict):
+            kept["structuredContent"] = structured
+        elif structured is not None:
+            parts.append(_text(structured))
+        further = {name: result[name] for name in ("resultType",) if name in result}
+        return {**further, **kept}
+
+    def _part(self, part: Any) -> Any:
+        if isinstance(part, dict) and self._is_allowed({"content": [part]}):
+            return part
+        if isinstance(part, dict) and part.get("type", "text") == "text" and isinstance(part.get("text"), str):
+            return {"type": "text", "text": part["text"]}
+        return _text(part)
+
+    def _is_allowed(self, result: dict[str, Any]) -> bool:
+        assert self.version is not None
+        try:
+            parse_server_result(_CALL, self.version, result)
+        except (ValidationError, RecursionError):
+            return False
+        return True
+
+
+def _listed(content: Any) -> list[Any]:
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
+
+
+def _text(value: Any) -> dict[str, Any]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return {"type": "text", "text": text}
