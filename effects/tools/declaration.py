@@ -64,7 +64,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `name`: the name that the model sees; the function's own by default.
     - `description`: what the model reads of the tool; by default the docstring, without its section of parameters.
     - `parameters`: a JSON schema of the arguments, in place of the types of the function. It goes to the model as it
-      is, and the function gets exactly what the model wrote, by name: no default of the schema is filled in.
+      is, and the function gets what the model wrote, by name: no default of the schema is filled in.
     - `crash`: what may happen to a call that was running when the process died. `pure` and `idempotent` may run again,
       the latter under the same key; `reconcile` can be asked whether it ran; `at_most_once`, the default, never runs
       twice.

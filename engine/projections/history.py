@@ -73,7 +73,7 @@ async def read_call(read_entries: ReadEntries, call: RoundCall, up_to: int | Non
     found = next(one for one in response.event.tool_calls if one.call_id == call.call_id)
     for entry in later:
         match entry.event:
-            case ToolApproval(call_id=call_id, raw_arguments=str(edited)) if call_id == call.call_id:
+            case ToolApproval(allowed=True, call_id=call_id, raw_arguments=str(edited)) if call_id == call.call_id:
                 found = found.replace(raw_arguments=edited)
             case _:
                 pass

@@ -1,7 +1,8 @@
 """Writes messages of the transcript in OpenAI's chat format, in a form that every provider accepts.
 
 Arguments are JSON objects, names of tools are legal, every call has its result directly behind the message that made
-it, and no message is empty, whatever the transcript holds.
+it, and no message is empty, whatever the transcript holds. Arguments that are no JSON object are quoted in the result,
+which says what is wrong with them, and so are those by which a person has replaced what the model wrote.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic_core import from_json
 
 from ..values.images import Image
 from ..values.messages import Message, ToolCall
+from ..values.value import shortened
 
 WireMessage = dict[str, Any]
 """A message in OpenAI's chat format."""
@@ -26,6 +28,10 @@ NO_RESULT = "Error: there is no result."
 
 RESULT_IMAGES = "Returned by the tool "
 """The beginning of the text in front of the images of a tool's result."""
+
+MAX_UNSENT = 2_000
+"""The most characters of arguments that are no JSON object which a model is shown again. Chosen so that it sees its
+mistake, and so that a megabyte of it costs little."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _EMPTY_RESULT = "(nothing)"  # some providers refuse a result without text
@@ -80,7 +86,7 @@ def write(entry: MessageWithResults, id_of: Callable[[str], str]) -> Iterator[Wi
     if ids:
         written["tool_calls"] = [_call(*pair) for pair in zip(calls, ids, strict=True)]
     yield written
-    yield from (_result(*pair) for pair in zip(entry.results, ids, strict=True))
+    yield from (_result(*each) for each in zip(calls, entry.results, ids, strict=True))
     if images := [part for index, call_id in enumerate(ids) for part in _images_of(entry, index, call_id)]:
         yield {"role": "user", "content": images}
 
@@ -144,17 +150,32 @@ def _call(call: ToolCall, call_id: str) -> WireMessage:
     return {"id": call_id, "type": "function", "function": {"name": legal_name(call.name), "arguments": arguments}}
 
 
-def _result(result: Message | None, call_id: str) -> WireMessage:
-    return {"role": "tool", "tool_call_id": call_id, "content": NO_RESULT if result is None else _result_text(result)}
+def _result(call: ToolCall, result: Message | None, call_id: str) -> WireMessage:
+    text = NO_RESULT if result is None else _result_text(call, result)
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def _result_text(result: Message) -> str:
+def _result_text(call: ToolCall, result: Message) -> str:
     """The text of a result, which is never empty. That of an error says that it is one."""
     needs_mark = result.error and not _says_failure(result.text)
     text = f"Error: {result.text}" if needs_mark else result.text
     count = len(result.images)
-    note = f"({count} {'images' if count > 1 else 'image'}: see below.)" if count else ""
-    return "\n\n".join(part for part in (text, note) if part.strip()) or _EMPTY_RESULT
+    images = f"({count} {'images' if count > 1 else 'image'}: see below.)" if count else ""
+    notes = (_unsent_arguments(call) if result.error else "", edit_note(result), images)
+    return "\n\n".join(part for part in (text, *notes) if part.strip()) or _EMPTY_RESULT
+
+
+def edit_note(result: Message) -> str:
+    """What tells a model that a person has changed the arguments of its call; empty for any other result. The call
+    itself is written as the model made it. `Pure.`"""
+    edited = result.edited_arguments
+    return f"(A person changed the arguments of this call. It was made with these instead: {edited})" if edited else ""
+
+
+def _unsent_arguments(call: ToolCall) -> str:
+    """What the model wrote as arguments that providers refuse, since the call is written without them."""
+    written = call.raw_arguments
+    return "" if is_json_object(written) else f"You wrote: {shortened(written, MAX_UNSENT)}"
 
 
 def _says_failure(text: str) -> bool:

@@ -194,7 +194,7 @@ class Transcript:
                     self._waiting[entry.seq] = waiting
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
-            case ToolApproval(raw_arguments=str(edited), call_id=call_id):
+            case ToolApproval(allowed=True, raw_arguments=str(edited), call_id=call_id):
                 self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
                 self.condense(Condensed(summary, *self._condensing))
@@ -260,6 +260,7 @@ class Transcript:
                 "tool_call_id": call_id,
                 "error": is_error,
                 "stopped": why_stopped(entry, result) if is_error else None,
+                "edited_arguments": self._edited_arguments(call_id),
                 "turn": _own_turn(entry),
                 "seq": entry.seq,
             },
@@ -269,6 +270,12 @@ class Transcript:
             self._results[entry.seq] = call_id
             self._undelivered.update(_speeches_in(entry))
         return message
+
+    def _edited_arguments(self, call_id: str) -> str:
+        """The arguments of a call of the newest round, if a person has changed them; else empty."""
+        written, call = self.messages[self._round - 1].tool_calls[self._ranks[call_id]], self._calls[call_id]
+        is_edited = written is not call and written.arguments != call.arguments
+        return call.raw_arguments if is_edited else ""
 
     def _rank(self, result: Message) -> int:
         return self._ranks[result.tool_call_id or ""]

@@ -112,11 +112,12 @@ def imitates_mail(message: Message) -> bool:
 
 
 def escaped_message(message: Message) -> Message:
-    """The message with all tags in its text, its parts and the arguments of its calls escaped; itself if there are
-    none. `Pure.`"""
+    """The message with all tags in its text, its parts and the arguments of calls escaped; itself if there are none.
+    `Pure.`"""
     parts = tuple(escape_tags(part) if isinstance(part, str) else part for part in message.parts)
     calls = tuple(map(_escaped_call, message.tool_calls))
-    escaped = {"text": escape_tags(message.text), "parts": parts, "tool_calls": calls}
+    edited = escape_tags(message.edited_arguments)
+    escaped = {"text": escape_tags(message.text), "parts": parts, "tool_calls": calls, "edited_arguments": edited}
     changes = {name: value for name, value in escaped.items() if value != getattr(message, name)}
     return message.replace(**changes) if changes else message
 

@@ -183,7 +183,8 @@ class Message(Part):
     `opaque`, the provider's sealed thinking blocks.
 
     A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
-    person stopped the turn, or did not allow the call. `images` are those of a person or a tool. `deliveries` are the
+    person stopped the turn, or did not allow the call. `edited_arguments` are those, as JSON text, by which a person
+    has replaced what the model wrote. `images` are those of a person or a tool. `deliveries` are the
     texts of this message that were delivered to the user: its own, or the speeches of a result. `undelivered` says that
     it holds a speech that was not delivered before its turn ended.
 
@@ -204,6 +205,7 @@ class Message(Part):
     tool_call_id: str | None = None
     error: bool = False
     stopped: Stopped | None = None
+    edited_arguments: str = ""
     deliveries: tuple[Text, ...] = ()
     undelivered: bool = False
     turn: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ....states.openai_format.writing import legal_name
+from ....states.openai_format.writing import edit_note, legal_name
 from ....states.policy.texts import Texts
 from ....states.values.mail import escape_tags, text_for_model
 from ....states.values.messages import Message
@@ -68,7 +68,7 @@ def _text(message: Message, texts: Texts) -> str:
         message.images
     )
     calls = [f"[calls {legal_name(call.name)} with {escape_tags(call.raw_arguments)}]" for call in message.tool_calls]
-    notes = [texts.undelivered] if message.undelivered else []
+    notes = [escape_tags(edit_note(message)), texts.undelivered * message.undelivered]
     return "\n".join(part for part in (text_for_model(message), *images, *calls, *notes) if part.strip())
 
 

@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from operator import is_not
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -177,8 +178,10 @@ def _read_float(literal: str) -> float:
     value = float(literal)
     if value in (float("inf"), float("-inf")):
         raise InvalidArguments(_TOO_LARGE)
+    if abs(value) < _EXACT:
+        return value
     exact = Decimal(literal)
-    if abs(value) < _EXACT or exact.adjusted() >= _MAX_DIGITS or exact != exact.to_integral_value():
+    if exact.adjusted() >= _MAX_DIGITS or exact != exact.to_integral_value():
         return value
     integral = _Integral(value)
     integral.exact = int(exact)
@@ -285,7 +288,7 @@ class _Fitting:
         known = known if isinstance(known, dict) else {}
         others = None if "patternProperties" in schema else others
         fitted = {name: self._fit(member, known.get(name, others)) for name, member in value.items()}
-        return _same_or(value, fitted, value.values(), fitted.values())
+        return fitted if _differ(value.values(), fitted.values()) else value
 
     def _fit_array(self, value: list[Any], schema: Schema) -> list[Any]:
         first, rest = schema.get("prefixItems"), schema.get("items")
@@ -294,7 +297,7 @@ class _Fitting:
         first = first if isinstance(first, list) else []
         wanted = [*first[: len(value)], *[rest] * (len(value) - len(first))]
         fitted = [self._fit(item, schema) for item, schema in zip(value, wanted, strict=True)]
-        return _same_or(value, fitted, value, fitted)
+        return fitted if _differ(value, fitted) else value
 
     def _fit_one_of(self, value: Any, alternatives: Any) -> Any:
         """The value as the one alternative wants it that admits it. It stays as it is if one admits it so, or if
@@ -392,9 +395,9 @@ class _Fitting:
             raise _TooMuchWork
 
 
-def _same_or(before: Any, after: Any, old: Iterable[Any], new: Iterable[Any]) -> Any:
-    """The value before if none of its parts has changed, so that what stays as it is can be told by its identity."""
-    return after if any(one is not other for one, other in zip(old, new, strict=True)) else before
+def _differ(before: Iterable[Any], after: Iterable[Any]) -> bool:
+    """Whether a part was changed. What stays as it is is the same object, so that it can be told by its identity."""
+    return any(map(is_not, before, after))
 
 
 def _as_integer(value: float) -> Any:

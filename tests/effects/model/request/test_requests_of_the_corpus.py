@@ -2,7 +2,8 @@
 
 A provider caches the beginning of a request, and the log keeps the digest of each. In tests/fixtures/requests,
 corpus.json holds one digest for each conversation of the corpus: that of all its requests, as the version built them
-that had no descriptions of tools in the system message, with the same tools offered in each.
+that had no descriptions of tools in the system message, with the same tools offered in each. Two of them are newer: in
+these a result says which arguments a person has changed, or quotes arguments that are no JSON object.
 """
 
 from __future__ import annotations
