@@ -50,7 +50,7 @@ def _with_envelope(message: Any) -> Any:
         return message
     given = {"jsonrpc": "2.0", **message}
     if "result" in given and not isinstance(given["result"], dict):
-        given["result"] = {} if given["result"] is None else {"content": given["result"]}
+        given["result"] = {} if given["result"] is None else {"content": [given["result"]]}
     error = given.get("error")
     if error is not None and not isinstance(error, dict):
         error = {"message": error if isinstance(error, str) else json.dumps(error)}
@@ -79,12 +79,15 @@ class CallResults:
         if not isinstance(message, mcp_types.JSONRPCResponse) or message.id not in self._calls:
             return
         self._calls.discard(message.id)
+        content = message.result.get("content")
+        if content is not None and not isinstance(content, list):
+            return  # what that means cannot be told; it becomes an error
         if self.version is not None and not self._is_allowed(message.result):
-            message.result = self._allowed(message.result)
+            message.result = self._allowed(message.result, content or [])
 
-    def _allowed(self, result: dict[str, Any]) -> dict[str, Any]:
+    def _allowed(self, result: dict[str, Any], content: list[Any]) -> dict[str, Any]:
         """The result in the form that the protocol wants, with what it does not know as text."""
-        parts = list(map(self._part, _listed(result.get("content"))))
+        parts = list(map(self._part, content))
         structured = result.get("structuredContent")
         kept: dict[str, Any] = {"content": parts, "isError": bool(result.get("isError"))}
         if isinstance(structured, dict):
@@ -108,12 +111,6 @@ class CallResults:
         except (ValidationError, RecursionError):
             return False
         return True
-
-
-def _listed(content: Any) -> list[Any]:
-    if content is None:
-        return []
-    return content if isinstance(content, list) else [content]
 
 
 def _text(value: Any) -> dict[str, Any]:

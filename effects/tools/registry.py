@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
@@ -38,6 +39,9 @@ _POLICY = Policy()
 
 _MAX_NAME = 100
 """The most characters of a tool's name that an error sentence repeats."""
+
+_MAX_LISTED, _MAX_CLOSE = 300, 5
+"""How many characters of names such a sentence lists, so that it is not cut off, and how many similar ones first."""
 
 _MAX_FORMER = 10_000
 """The most names of former tools that are kept. Chosen to be more than servers offer, so that memory stays bounded."""
@@ -240,8 +244,9 @@ class ToolRegistry:
         return tuple(resolved)
 
     def describe_unknown(self, name: str, allowed: Allowed = None) -> str:
-        """The sentence that says that there is no tool of this name, or that it is not allowed, and which tools are."""
-        known = ", ".join(self._names(allowed))
+        """The sentence that says that there is no tool of this name, or that it is not allowed, and which tools are, by
+        the names that a model reads. Of many tools it names those first whose names are like this one."""
+        known = _listed([seen_name(each) for each in self._names(allowed)], name)
         own_name = self._current.names.get(name, name)
         given = shortened(own_name, _MAX_NAME) or "(no name)"
         if self.find(name) is None and self.comes_from_source(own_name):
@@ -310,6 +315,23 @@ class ToolRegistry:
             return tool.arguments.under(policy).accepted(stored), None
         except InvalidArguments as invalid:
             return stored, unknown or invalid.sentence
+
+
+def seen_name(name: str) -> str:
+    """The name under which a model sees the tool of this name. `Pure.`"""
+    return legal_name(name)
+
+
+def _listed(names: Sequence[str], wanted: str) -> str:
+    """As many of these names as a sentence has room for, those first that are like the `wanted` one."""
+    from difflib import get_close_matches  # only this error needs it
+
+    close = get_close_matches(wanted[:_MAX_NAME], names, n=_MAX_CLOSE)
+    listed = [*close, *(name for name in names if name not in close)]
+    ends = accumulate(len(name) + len(", ") for name in listed)
+    count = sum(end <= _MAX_LISTED for end in ends)
+    rest = len(listed) - count
+    return ", ".join(listed[:count]) + (f" and {rest} more" if rest else "")
 
 
 def _snapshot_of(

@@ -107,6 +107,19 @@ class TestCalls:
         """P5: the fault names the unknown tool and those that exist."""
         assert resolve_call(VALID, name=name).fault == sentence
 
+    def test_of_many_tools_the_similar_ones_come_first(self) -> None:
+        """The sentence is of bounded length, and says how many it leaves out."""
+
+        def plain() -> None: ...
+
+        many = [make_tool(plain, name=f"tool_number_{number}") for number in range(300)]
+        fault = ToolRegistry([*many, find_table]).resolve_calls(1, [ModelCall("p", "findTable")])[0].fault
+
+        assert fault is not None
+        assert fault.startswith("There is no tool called findTable. Known: find_table, tool_number_0, ")
+        assert fault.endswith(" more.")
+        assert len(fault) < 400
+
     def test_any_call_is_a_fault_without_tools(self) -> None:
         """Models make up calls of tools that were not offered."""
         (call,) = ToolRegistry().resolve_calls(1, [ModelCall("p", "find_table")])

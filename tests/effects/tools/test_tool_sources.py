@@ -133,6 +133,15 @@ class TestNames:
         assert registry.find("x:respond_to_user") is None
         assert registry.find("z:respond_to_user") is not None
 
+    def test_an_unknown_tool_is_told_the_names_that_the_model_sees(self) -> None:
+        """The tools of a server have other names in a request, and a model repeats what it reads."""
+        source = Source(served("x:read"), served("x:write"))
+        (call,) = ToolRegistry([look], [source]).resolve_calls(1, [ModelCall("p", "write")])
+
+        assert call.fault is not None
+        named = call.fault.partition("Known: ")[2].removesuffix(".").split(", ")
+        assert sorted(named) == sorted(map(legal_name, ("look", "x:read", "x:write")))
+
     def test_what_is_away_is_described_as_away(self) -> None:
         """The model reads that the tool may come back."""
         registry = ToolRegistry([look], [Source()])
