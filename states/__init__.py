@@ -160,6 +160,7 @@ from .values.messages import (
     Message,
     MessageRole,
     Outcomes,
+    ProviderFields,
     Reminder,
     Said,
     SaidPart,
@@ -218,7 +219,7 @@ __all__ += ["MessageWithdrawn", "ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
 __all__ += ["OpenQuestion", "Opened", "Outcomes", "Owed"]
 __all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
-__all__ += ["ProfileSelecting", "ProfileTransferred"]
+__all__ += ["ProfileSelecting", "ProfileTransferred", "ProviderFields"]
 __all__ += ["QuestionOption", "QuestionSet", "Questions"]
 __all__ += ["RecallMemory", "Recent", "RecentText", "ReconcileTool", "Recovery", "RefusalCode", "Refused"]
 __all__ += [

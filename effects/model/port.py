@@ -133,6 +133,9 @@ class Llm(Protocol):
     (`Usage.cost`); then a conversation that limits the cost of its turns cannot ask it. Without that attribute it
     counts as priced.
 
+    It may have a `family`, the name of the models that can read what this one writes for itself, such as sealed
+    thinking. The default follows from its name.
+
     It may have `ready`, a coroutine function without arguments that returns when the model can take requests, after it
     has loaded a library for example. It is awaited before each request, and the deadline of the request begins when it
     has returned. Raises `LlmFailure`. An engine calls it when it opens, too, so that the first request waits less.

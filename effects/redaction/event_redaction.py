@@ -39,7 +39,7 @@ from ...states.events import (
 )
 from ...states.values.acts import AgentMail, SubAgentTask, Transfer
 from ...states.values.images import Image
-from ...states.values.messages import ToolCall, ToolResult
+from ...states.values.messages import ProviderFields, ToolCall, ToolResult
 from ...states.values.schedule import Schedule
 from ...states.values.value import Value
 from .history_redaction import redacted_history
@@ -71,6 +71,7 @@ OWN: Mapping[type[Value], frozenset[str]] = {
     CallRestricted: frozenset({"call_id"}),
     SubAgentAsked: frozenset({"call_id"}),
     LlmResponse: frozenset({"digest"}),
+    ProviderFields: frozenset({"family"}),
 }
 """The texts that are left alone, by the class that declares them."""
 
@@ -189,6 +190,22 @@ def _opaque(blocks: tuple[dict[str, Any], ...], redaction: Redaction) -> tuple[d
     return blocks if redaction.redact_json(list(blocks)) == list(blocks) else ()
 
 
+def _message_fields(fields: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """Return the fields that a provider wrote for itself, or none of them if there is a secret."""
+    return fields if redaction.redact_json(fields) == fields else {}
+
+
+def _call_fields(calls: dict[str, dict[str, Any]], redaction: Redaction) -> dict[str, dict[str, Any]]:
+    """Return the fields of those calls that have no secret in them."""
+    kept = {call_id: fields for call_id, fields in calls.items() if redaction.redact_json(fields) == fields}
+    return calls if len(kept) == len(calls) else kept
+
+
+def _provider_id(given: str, redaction: Redaction) -> str:
+    """Return the id that a provider gave a call, or none if it holds a secret: it goes back unchanged or not at all."""
+    return given if redaction.redact(given) == given else ""
+
+
 def _address(url: str, redaction: Redaction) -> str:
     if not url.startswith("data:") and redaction.redact(url) != url:
         raise SecretInAddress("the address of an image holds a secret; send the image itself")
@@ -214,6 +231,9 @@ def _has_secret(image: Image, redaction: Redaction) -> bool:
 _SPECIAL: Mapping[tuple[type[BaseModel], str], Callable[[Any, Redaction], Any]] = {
     (Opened, "messages"): redacted_history,
     (LlmResponse, "opaque"): _opaque,
+    (ProviderFields, "message"): _message_fields,
+    (ProviderFields, "calls"): _call_fields,
+    (ToolCall, "provider_id"): _provider_id,
     (Image, "url"): _address,
 }
 """Fields whose secrets are not simply replaced."""

@@ -22,7 +22,7 @@ from ...states.openai_format.writing import legal_name
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Caller
 from ...states.values.acts import ActKind
-from ...states.values.messages import Approver, ToolCall
+from ...states.values.messages import LONGEST_ID, Approver, ToolCall
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened, unvalidated
 from ..logs import performer_logger
@@ -285,7 +285,7 @@ class ToolRegistry:
         tool, denied = self.find_for(name, allowed, caller)
         unknown = denied or (self.describe_unknown(name, allowed) if tool is None else "")
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
-        provider_id = encodable(call.id)
+        provider_id = encodable(call.id) if len(call.id) <= LONGEST_ID else ""
         if tool is None:
             return unvalidated(
                 ToolCall, call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...effects.clock import Clock
+from ...effects.model.families import family_of
 from ...effects.model.litellm.llm import LiteLlm
 from ...effects.model.port import Llm, name_of, ready_of
 from ...effects.model.rehearsal import REHEARSAL
@@ -70,6 +71,10 @@ class Models:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
         models ends its turn with the model that it began with, which is made from its name."""
         return self.by_name[name] if name in self.by_name else _make_model(name)
+
+    def family_of(self, name: str) -> str:
+        """The family of the model of this name."""
+        return family_of(self.find(name))
 
     def know(self, specs: Iterable[ModelSpec]) -> bool:
         """Whether the engine has all of these models."""

@@ -58,7 +58,8 @@ class Inspection(Handle):
         `Damaged` if the log cannot be read.
         """
         asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
-        return written_request(self.id, asked, RequestWriter(self._host.choices.registry))
+        choices = self._host.choices
+        return written_request(self.id, asked, RequestWriter(choices.registry, choices.models.family_of))
 
     async def origin(self) -> Origin | None:
         """Return where this conversation was copied from, and the newest step that both have in common; None if it is

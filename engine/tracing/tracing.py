@@ -240,6 +240,10 @@ class _TracedAsking(ModelCaller):
         self._asking = asking
         self._spans = spans
 
+    def family_of(self, name: str) -> str:
+        """The family of the model of this name."""
+        return self._asking.family_of(name)
+
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
         """Return the answer of the model. Raises `LlmFailure`."""
         context = contexts.get_current()

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from ..values.failures import FailureKind
-from ..values.messages import ToolCall, ToolResult, Usage
+from ..values.messages import ProviderFields, ToolCall, ToolResult, Usage
 from ..values.questions import QuestionSet
 from ..values.value import Block, Text, Value
 from .family import Answer
@@ -49,9 +49,9 @@ class MemoryRecalled(Answer):
 class LlmResponse(Answer):
     """The model's response: its text, its thinking, and the tools that it calls.
 
-    `opaque` holds the provider's sealed thinking blocks, which are sent back unchanged. `digest` identifies the request
-    that was sent. `speaks` says whether it offered a tool that speaks to the user. The performer makes the ids of the
-    calls unique.
+    `opaque` holds the provider's sealed thinking blocks, and `provider` what else only its family of models reads; both
+    are sent back unchanged, and no state has them. `digest` identifies the request that was sent. `speaks` says whether
+    it offered a tool that speaks to the user. The performer makes the ids of the calls unique.
     """
 
     type: Literal["llm_response"] = "llm_response"
@@ -64,6 +64,7 @@ class LlmResponse(Answer):
     model: Text = ""
     digest: Text = ""
     speaks: bool = False
+    provider: ProviderFields | None = None
 
     @field_validator("tool_calls")
     @classmethod

@@ -26,7 +26,7 @@ def openai_messages(log: Iterable[LogEntry | tuple[Event, Step]]) -> list[WireMe
     entries = tuple(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry) for entry in log)
     given = [message for entry in entries[:1] for message in _given(entry.event)]
     said = [_as_read(message) for message in transcript(entries) if message.seq > 1]
-    written = [message for entry in pair_results(said) for message in write(entry, lambda call_id: call_id)]
+    written = [message for entry in pair_results(said) for message in write(entry, lambda call: call.call_id)]
     return cast(list[WireMessage], json.loads(json.dumps([*given, *written])))
 
 

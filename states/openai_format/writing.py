@@ -17,7 +17,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from ..values.images import Image
-from ..values.messages import Message, ToolCall
+from ..values.messages import LONGEST_ID, Message, ToolCall
 from ..values.value import shortened
 
 WireMessage = dict[str, Any]
@@ -66,8 +66,10 @@ def pair_results(messages: Sequence[Message]) -> list[MessageWithResults]:
     return entries
 
 
-def write(entry: MessageWithResults, id_of: Callable[[str], str]) -> Iterator[WireMessage]:
+def write(entry: MessageWithResults, id_of: Callable[[ToolCall], str]) -> Iterator[WireMessage]:
     """Yield the messages as which an entry is written, with ids of calls from `id_of`; none if it is empty.
+
+    What only the provider of a message reads is left out: `add_provider_fields` adds it.
 
     Images of results stand in a user's message behind the results, because some providers refuse them in results; a
     text names the tool that returned them. A system message within the dialogue, which many providers refuse, is
@@ -79,7 +81,7 @@ def write(entry: MessageWithResults, id_of: Callable[[str], str]) -> Iterator[Wi
             yield {"role": "user", "content": _content(message)}
         return
     text = message.text if message.text.strip() else None
-    ids = [id_of(call.call_id) for call in calls]
+    ids = [id_of(call) for call in calls]
     if text is None and not ids:
         return
     written: WireMessage = {"role": "assistant", "content": text}
@@ -137,7 +139,8 @@ def _images_of(entry: MessageWithResults, index: int, call_id: str) -> Iterator[
     result = entry.results[index]
     if result is not None and result.images:
         name = legal_name(entry.message.tool_calls[index].name)
-        yield from text_parts(f"{RESULT_IMAGES}{name} (call {call_id}), not sent by the user:")
+        shown = shortened(call_id, LONGEST_ID)
+        yield from text_parts(f"{RESULT_IMAGES}{name} (call {shown}), not sent by the user:")
         yield from map(_image, result.images)
 
 

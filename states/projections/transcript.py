@@ -244,6 +244,7 @@ class Transcript:
             fields["text"] = event.content
             fields["thinking"] = event.thinking
             fields["opaque"] = event.opaque
+            fields["provider"] = event.provider
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
         return make_part(Message, fields)

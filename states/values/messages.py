@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 from .acts import Act, ActKind, Audience
 from .images import Image, Images
 from .part import Part, TaggedPart
-from .value import Text, Value, json_object
+from .value import Block, Text, Value, json_object
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -133,10 +133,30 @@ class Usage(Value):
         )
 
 
+class ProviderFields(Value):
+    """What a provider wrote on a message besides what everybody reads. It is never looked into, and goes back
+    unchanged to the `family` of models that wrote it.
+
+    `thinking` is the name of the field that held the thinking, where it was not `reasoning_content`. `message` are
+    further fields of the message under their names, and `calls` those of its calls by `ToolCall.call_id`; the `id` of a
+    call is among them if it is longer than `LONGEST_ID`. An empty family is that of the message's model by its name.
+    """
+
+    family: Text = ""
+    thinking: Text = ""
+    message: Block = Field(default_factory=dict)
+    calls: dict[Text, Block] = Field(default_factory=dict)
+
+
+LONGEST_ID = 64
+"""The most characters of an id that a call carries along. A provider may hide a signature of kilobytes in an id."""
+
+
 class ToolCall(Value):
     """A call in a model's response, with what the tool registry knew of it when the response was recorded.
 
-    `call_id` is unique in the conversation. `provider_id` is the id that the provider gave, which may repeat.
+    `call_id` is unique in the conversation. `provider_id` is the id that the provider gave, which may repeat; it is
+    empty if that is longer than `LONGEST_ID` (see `ProviderFields.calls`).
     `raw_arguments` is the JSON text as the model wrote it, which is stored as `arguments`. A call with a `fault` never
     runs: the fault is its result. A call with `approval` runs only if a person allows it, and `approval_by` says who.
     """
@@ -180,7 +200,7 @@ class Message(Part):
 
     A person's message has the `message_id` under which it was sent. A message of another agent has that agent as its
     `origin` and says by `audience` for whom it is. A model's message has the `model` that said it, its `thinking`, and
-    `opaque`, the provider's sealed thinking blocks.
+    `opaque`, the provider's sealed thinking blocks; `provider` is what else only its family of models reads.
 
     A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
     person stopped the turn, or did not allow the call. `edited_arguments` are those, as JSON text, by which a person
@@ -198,6 +218,7 @@ class Message(Part):
     parts: tuple[str | int, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
+    provider: ProviderFields | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     message_id: str = ""
     origin: str = ""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from turnwise import (
     EngineClosed,
     InvalidInput,
     ModelAnswer,
+    ModelCall,
     Policy,
     Refused,
     StoreError,
@@ -33,6 +35,12 @@ from turnwise.testing import RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, full_disk, results, until
+
+
+@tool(crash="pure")
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
 
 
 def raises(error: BaseException) -> Callable[[Any], Any]:
@@ -97,14 +105,46 @@ class TestModels:
             assert (turn.reply, turn.usage.input_tokens) == ("x", 3)
             assert (await conversation.replay()).divergence is None
 
-    async def test_a_sealed_block_with_a_number_that_json_does_not_have_is_a_failure(self, database: Path) -> None:
-        """It could not be sent back unchanged."""
-        model = FunctionLlm(lambda request: ModelAnswer(content="x", opaque=({"n": float("nan")},)))
+    @pytest.mark.parametrize(
+        "hostile",
+        [
+            {"n": float("nan")},
+            {"text": "\ud800"},
+            {"\udfff": 1},
+            {"object": object()},
+            {1: "a number as a name"},
+            {"large": "x" * 1_000_001},
+            reduce(lambda inner, _: {"deep": inner}, range(300), {}),
+            reduce(lambda inner, _: {"deeper": inner}, range(100_000), {}),
+        ],
+        ids=["NaN", "half a character", "a broken name", "an object", "no name", "large", "deep", "very deep"],
+    )
+    async def test_what_cannot_be_stored_of_its_sealed_fields_is_left_out(self, database: Path, hostile: Any) -> None:
+        """It could not be sent back unchanged, so it does not go back at all, and the answer counts."""
+        called = ModelCall("id" * 50, "echo", '{"text": "a"}', opaque=hostile)
+        answers = iter([ModelAnswer(opaque=(hostile,), opaque_fields=hostile, tool_calls=(called,))])
+        model = FunctionLlm(lambda request: next(answers, ModelAnswer(content="Done.")))
 
-        async with Engine.open(database, model=model) as engine:
+        async with Engine.open(database, model=model, tools=[echo]) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Hi")
+
+            assert turn.reply == "Done."
+            assert (await conversation.replay()).divergence is None
+        (sent,) = (message for message in model.requests[1].messages if message["role"] == "assistant")
+        assert sent.keys() == {"role", "content", "tool_calls"}
+
+    @pytest.mark.parametrize("given", [None, [], "text", 7, [("a", 1)]])
+    async def test_what_is_no_mapping_of_fields_is_passed_over(self, database: Path, given: Any) -> None:
+        """Neither on the message nor on a call."""
+        called = ModelCall("a", "echo", '{"text": "a"}', opaque=given)
+        answers = iter([ModelAnswer(opaque_fields=given, thinking="Hm", thinking_field=given, tool_calls=(called,))])
+        model = FunctionLlm(lambda request: next(answers, ModelAnswer(content="Done.")))
+
+        async with Engine.open(database, model=model, tools=[echo]) as engine:
             turn = await (await engine.create()).send("Hi")
 
-        assert turn.status == "failed"
+        assert turn.reply == "Done."
 
     async def test_a_price_beyond_all_numbers_is_unknown(self, database: Path) -> None:
         """An infinite number, which JSON does not have, is dropped, and the answer counts."""

@@ -15,9 +15,11 @@ from typing import Any
 from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
 from ..failure_sentences import make_failure
+from ..families import family_named
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .costs import Costs
 from .error_kinds import failure_of, kind_of_ending, size_of
+from .foreign_rounds import ForeignRounds
 from .json_copy import copy_json
 from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
@@ -45,21 +47,34 @@ class LiteLlm:
     With `model`, that is litellm's name, and `name` is what conversations call it: so an engine has one model with two
     settings, `LiteLlm("careful", model="openai/gpt-4.1-mini", temperature=0)` beside another one.
 
+    `family` names the models that can read what this one writes for itself, such as sealed thinking; by default it
+    follows from litellm's name, see docs/host.md.
+
     `options` are passed to litellm unchanged: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and
     so on. `window` is how many tokens one request may hold; models in litellm's list need none. Raises
     `ConfigurationError` for an option that an application cannot set.
     """
 
-    def __init__(self, name: str, *, model: str | None = None, window: int | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | None = None,
+        window: int | None = None,
+        family: str | None = None,
+        **options: Any,
+    ) -> None:
         if reserved := sorted(_RESERVED & options.keys()):
             raise ConfigurationError(
                 f"These options of litellm are set by turnwise and cannot be given: {', '.join(reserved)}."
             )
         self.name = name
         self.model = name if model is None else model
+        self.family = family or family_named(self.model)
         self._window = window
         self._options = options
         self._settings = RequestSettings(name)
+        self._rounds = ForeignRounds(self.model)
         self._costs = Costs(self.model)
         self._litellm: Any = None
         self._can_be_asked = False
@@ -138,7 +153,10 @@ class LiteLlm:
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         stream = await self._settings.send(
-            request.settings, lambda settings: self._litellm.acompletion(**{**self._arguments(request), **settings})
+            request.settings,
+            lambda settings: self._rounds.send(
+                lambda: {**self._arguments(request), **settings}, self._litellm.acompletion
+            ),
         )
         chunks = NormalizedChunks(stream.completion_stream)
         if chunks.is_readable:  # some providers send nothing before the stream is read, and only litellm can read it

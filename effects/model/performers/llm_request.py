@@ -20,11 +20,11 @@ from ...effect_keys import mark_of
 from ...location.locator import Locator
 from ...logs import performer_logger
 from ...printable import is_blank
-from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.fresh_context import with_fresh_context, write_fresh_context
 from ..request.prompt_cache import CachedPrompt, PromptCache
+from ..request.provider_fields import provider_fields_of, storable_blocks
 from ..request.tool_offer import ToolOffer
 from .model_caller import ModelCaller, sentence_of
 from .request_writer import RequestWriter, offered_to
@@ -39,7 +39,7 @@ class LlmRequestPerformer:
         self._locator = Locator(None, clock) if locator is None else locator
         self._caller = caller
         self._tools = tools
-        self._writer = RequestWriter(tools)
+        self._writer = RequestWriter(tools, caller.family_of)
         self._clock = clock
         self._prompts = PromptCache()
 
@@ -77,22 +77,23 @@ class LlmRequestPerformer:
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: EffectContext, offer: ToolOffer
     ) -> LlmResponse:
         mark = mark_of(context.links.of(effect.effect_id))
+        calls = self._tools.resolve_calls(
+            effect.effect_id, answer.tool_calls, context.policy, offer.allowed, offer.caller, mark
+        )
         response = unvalidated(
             LlmResponse,
             effect_id=effect.effect_id,
             at=self._clock.now(),
             content="" if is_blank(answer.content) else encodable(answer.content),
             thinking=encodable(answer.thinking),
-            # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
-            opaque=answer.opaque if not answer.opaque or is_encodable(answer.opaque) else (),
-            tool_calls=self._tools.resolve_calls(
-                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, offer.caller, mark
-            ),
+            opaque=storable_blocks(answer.opaque, model),
+            tool_calls=calls,
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,
             digest=digest,
             speaks=offer.speaks,
+            provider=provider_fields_of(answer, calls, self._caller.family_of(model), model),
         )
         # A model may fill fields with lists and dicts, as decoded JSON has them; they are converted here. What cannot
         # be converted fails this performer, under any dispatcher.

@@ -13,6 +13,7 @@ from ....states.values.surrogates import encodable
 from ....states.values.value import later, shortened
 from ...clock import Clock
 from ..failure_sentences import make_failure
+from ..families import family_of
 from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token, ready_of
 from .time_limit import TimeLimit
 
@@ -43,6 +44,10 @@ class ModelCaller:
         self._find = find
         self._limit = TimeLimit(deadline)
         self._loading = TimeLimit(LONGEST_LOADING)
+
+    def family_of(self, name: str) -> str:
+        """The family of the model of this name."""
+        return family_of(self._find(name))
 
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
         """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at the

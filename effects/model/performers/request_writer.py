@@ -7,11 +7,14 @@ the tools that the engine has now.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.policy.models import settings_of
 from ....states.projections.transcript import Transcript
 from ...tools.registry import ToolRegistry
+from ..families import family_named
 from ..port import ModelRequest
 from ..request.context_assembly import assemble_context
 from ..request.prompt_cache import CachedPrompt
@@ -23,10 +26,11 @@ _NO_TOOLS = OfferedTools(())
 
 
 class RequestWriter:
-    """Writes the requests of an engine that has these tools."""
+    """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name."""
 
-    def __init__(self, tools: ToolRegistry) -> None:
+    def __init__(self, tools: ToolRegistry, family_of: Callable[[str], str] = family_named) -> None:
         self._offers = ToolOffers(tools)
+        self._family_of = family_of
 
     def offer_for(self, effect: RequestLlm, context: Context, turn: int, prompt: CachedPrompt) -> ToolOffer:
         """Return what this request offers of the tools. `prompt` keeps that for the next request."""
@@ -59,6 +63,7 @@ class RequestWriter:
             settings_of(context.policy, effect.profile),
             closing=assembled.closing,
             wording=assembled.wording,
+            family=self._family_of(effect.model),
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from ....states.openai_format.writing import WireMessage, text_parts
+from ..families import MISTRAL
 
 Content = str | list[WireMessage] | None
 """The content of a message: a text, or texts and images as parts."""
@@ -23,7 +24,7 @@ it."""
 BEGINNING = "Begin the conversation."
 """The text of the user's message that is inserted in front of the assistant's greeting where a model requires one."""
 
-_MISTRAL = re.compile(r"(?:mi|mini|dev|magi|code)stral|(?:mi|pi|vo)xtral", re.IGNORECASE)
+_MISTRAL = re.compile(MISTRAL, re.IGNORECASE)
 """The names of Mistral's models, which have this requirement at every provider."""
 
 _USER_FIRST = re.compile(rf"anthropic|bedrock|claude|gemini|gemma|llama|vertex_ai|{_MISTRAL.pattern}", re.IGNORECASE)
@@ -47,7 +48,7 @@ class MessageOrder:
             if message["role"] == "assistant" and self._needs_user_first:
                 sent.append({"role": "user", "content": BEGINNING})
         elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
-            sent[-1] = {**sent[-1], **message, "content": _join(sent[-1]["content"], message["content"])}
+            sent[-1] = _merge(sent[-1], message)
             return
         elif self._needs_separator:
             sent += _separator(sent[-1]["role"], message["role"])
@@ -76,6 +77,20 @@ def parts_of(content: Content) -> list[WireMessage]:
 
 def _separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
     return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
+
+
+def _merge(first: WireMessage, second: WireMessage) -> WireMessage:
+    """Two messages of one role as one. What their provider wrote besides is joined where it is a text or a list."""
+    merged = {**first, **second, "content": _join(first["content"], second["content"])}
+    for name in first.keys() & second.keys() - {"role", "content"}:
+        match first[name], second[name]:
+            case str(one), str(other):
+                merged[name] = f"{one}\n\n{other}"
+            case list(one), list(other):
+                merged[name] = [*one, *other]
+            case _:
+                pass
+    return merged
 
 
 def _join(first: Content, second: Content) -> Content:

@@ -40,7 +40,7 @@ class CachedPrompt:
         self.conversation_id = conversation_id
         self.offer: Kept[OfferSource, ToolOffer] = Kept()
         self._system_message: Kept[SystemSource, str] = Kept()
-        self._model = ""
+        self._model = self._family = ""
         self._system = ""
         self._wording: Wording | None = None
         self._written = WrittenMessages("")
@@ -61,31 +61,32 @@ class CachedPrompt:
         *,
         closing: Sequence[Message] = (),
         wording: Wording | None = None,
+        family: str = "",
     ) -> tuple[ModelRequest, str]:
         """The request that `build_request` would build from the same arguments, with these settings, and its
         `request_digest`.
 
         The `closing` messages stand behind the others, in this request only. `wording` words the messages for the
-        model; None leaves them as they are.
+        model; None leaves them as they are. `family` is that of the model, by default that of its name.
         """
-        self._prepare(effect.model, system, wording)
+        self._prepare(effect.model, system, wording, family)
         history = messages if isinstance(messages, list) else list(messages)
         self._written.follow(history, turn)
         written = self._written.request(history, closing)
         request = compose_request(effect, written, tools, self.conversation_id, settings)
         return request, written.digest.finish(request, tools.canonical)
 
-    def _prepare(self, model: str, system: str, wording: Wording | None) -> None:
+    def _prepare(self, model: str, system: str, wording: Wording | None, family: str) -> None:
         """Keep what was written, unless the messages would be written differently now."""
-        is_same_dialogue = model == self._model and wording == self._wording
+        is_same_dialogue = model == self._model and family == self._family and wording == self._wording
         if is_same_dialogue and system == self._system:
             return
         before, now = write_system(self._system), write_system(system)
         if is_same_dialogue and len(now) == len(before):
             self._written.replace_system(now)
         else:
-            self._written = WrittenMessages(model, now, None if wording is None else wording.read)
-        self._model, self._wording = model, wording
+            self._written = WrittenMessages(model, now, None if wording is None else wording.read, family)
+        self._model, self._family, self._wording = model, family, wording
         self._system = intern(system)  # most conversations of an engine have one of a few
 
 

@@ -19,9 +19,11 @@ from operator import is_not, ne
 from typing import NamedTuple
 
 from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
-from ....states.values.messages import Message
+from ....states.values.messages import Message, ToolCall
+from ..families import family_named, maker_of
 from .call_ids import CallIds
 from .message_order import MessageOrder, may_be_merged
+from .provider_fields import add_provider_fields, is_of_family, is_sent_in_its_turn_only, own_id
 from .request_digest import RequestDigest
 
 Read = Callable[[Message], Message]
@@ -59,15 +61,22 @@ class WrittenMessages:
     """The messages of a history as they are sent to `model` behind this system message.
 
     `read` returns a message in the words that the model reads; None stands for a history without a message that needs
-    other words.
+    other words. `family` is that of the model, by default that of its name: what the model of a message wrote for its
+    family goes back to it, as `provider_fields` says.
     """
 
-    def __init__(self, model: str, system: Sequence[WireMessage] = (), read: Read | None = None) -> None:
+    def __init__(
+        self, model: str, system: Sequence[WireMessage] = (), read: Read | None = None, family: str = ""
+    ) -> None:
         self._model = model
+        self._family = family or family_named(model)
+        maker = maker_of(self._family)
+        self._takes_own_ids = maker is None or maker.takes_own_ids
         self._read = read
         self._order = MessageOrder(model)
         self._system = tuple(system)
-        self._turn = 0
+        self._turn = self._first_turn = 0
+        """The turn under way, and the one that it tries again, or the same."""
         self._clear()
 
     def _clear(self) -> None:
@@ -98,19 +107,21 @@ class WrittenMessages:
         have changed since is written again."""
         self._take_back_changes(messages)
         if turn != self._turn:
-            self._begin_turn(turn)
+            self._begin_turn(turn, _first_try(messages, turn))
         if not (self._write_finished_turns(messages) and self._write(messages[len(self._messages) :])):
             self._clear()
             self._turn_start = self._place()
             self._write(messages)
 
-    def _begin_turn(self, turn: int) -> None:
-        """Prepare for the messages of another turn, in which the sealed thinking of earlier turns is not sent."""
+    def _begin_turn(self, turn: int, first: int) -> None:
+        """Prepare for the messages of another turn, in which what belongs to earlier turns is not sent; `first` is the
+        turn that it tries again."""
         if turn < self._turn:
             self._clear()
-        elif self._has_sealed and self._turn_start is not None:
+        elif self._turn_start is not None and (self._has_sealed or first < turn):
             self._take_back(self._turn_start)
-        self._turn, self._turn_start, self._has_sealed = turn, None, False
+        self._turn, self._first_turn = turn, first
+        self._turn_start, self._has_sealed = None, False
 
     def _take_back_changes(self, messages: list[Message]) -> None:
         """Take back what was written of messages that are not the same in this history. Lists are compared by the
@@ -146,7 +157,7 @@ class WrittenMessages:
             return True
         new = messages[len(self._messages) :]
         finished = 0
-        while finished < len(new) and new[finished].turn < self._turn:
+        while finished < len(new) and new[finished].turn < self._first_turn:
             finished += 1
         if not self._write(new[:finished]):
             return False
@@ -204,24 +215,26 @@ class WrittenMessages:
     # --- one message
 
     def _add(self, entry: MessageWithResults) -> None:
-        """Write a message with the results of its calls. Sealed thinking is sent to the model that made it, in its turn
-        only."""
-        message = entry.message
-        opaque, calls = message.opaque, message.tool_calls
-        if opaque and self._turn_start is not None:
+        """Write a message with the results of its calls, and with what goes back to its family of models."""
+        message, calls = entry.message, entry.message.tool_calls
+        is_own = message.role == "assistant" and is_of_family(message, self._model, self._family)
+        if is_own and self._turn_start is not None and is_sent_in_its_turn_only(message):
             self._has_sealed = True
-        is_sealed = bool(opaque) and message.turn == self._turn and message.model == self._model
-        for sent in write(entry if self._read is None else _as_read(entry, self._read), self._call_ids.assign):
-            if is_sealed:
-                sent["thinking_blocks"] = list(opaque)
-                if message.thinking:
-                    sent["reasoning_content"] = message.thinking
-                is_sealed = False
+        for sent in write(entry if self._read is None else _as_read(entry, self._read), self._ids_of(message, is_own)):
+            if is_own:
+                add_provider_fields(sent, message, self._turn, self._first_turn)
+                is_own = False
             self._order.append(sent, self._sent, first=len(self._system))
         for call in calls:
             self._called[legal_name(call.name)] = None
         if self._unanswered or None in entry.results:
             self._note_unanswered(entry)
+
+    def _ids_of(self, message: Message, is_own: bool) -> Callable[[ToolCall], str]:
+        """What assigns the ids of the calls of this message: to its own family those that its provider gave."""
+        if is_own and message.provider is not None and self._takes_own_ids:
+            return lambda call: self._call_ids.assign(call.call_id, own_id(message, call))
+        return lambda call: self._call_ids.assign(call.call_id)
 
     def _note_unanswered(self, entry: MessageWithResults) -> None:
         calls = entry.message.tool_calls
@@ -279,6 +292,19 @@ class WrittenMessages:
             self._called.popitem()
         self._unanswered = set(place.unanswered)
         self._digested, self._digest = place.digested, place.digest.copy()
+
+
+def _first_try(messages: Sequence[Message], turn: int) -> int:
+    """The turn that this one tries again, or the same. A turn begins with a message of its own, unless it tries the
+    turn before it again."""
+    begins_with_message = False
+    for message in reversed(messages):
+        if message.turn < turn:
+            if begins_with_message:
+                break
+            turn = message.turn
+        begins_with_message = message.role == "user"
+    return turn
 
 
 def _as_read(entry: MessageWithResults, read: Read) -> MessageWithResults:

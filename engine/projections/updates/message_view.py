@@ -10,6 +10,9 @@ from ....states.values.messages import Message, ToolCall
 from ....states.values.nesting import DEEPEST, is_nested_deeper
 from ....states.values.value import json_object
 
+_OF_MODELS = {"opaque", "provider"}
+"""What a provider wrote for its models only."""
+
 
 def message_view(message: Message, policy: Policy) -> Message:
     """Return the message as people see it: what a model wrote, and what was delivered, without marked lines.
@@ -23,8 +26,8 @@ def message_view(message: Message, policy: Policy) -> Message:
 
 
 def message_data(message: Message) -> dict[str, Any]:
-    """Return a message as JSON; a field that has its default is left out. `Pure.`"""
-    data = message.model_dump(mode="json", exclude_defaults=True)
+    """Return a message as JSON; a field that has its default is left out, and so is what only models read. `Pure.`"""
+    data = message.model_dump(mode="json", exclude=_OF_MODELS, exclude_defaults=True)
     return data | ({"tool_calls": [call_data(call) for call in message.tool_calls]} if message.tool_calls else {})
 
 

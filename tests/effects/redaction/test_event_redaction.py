@@ -87,7 +87,7 @@ CONTENT = {
     "close_requested": set(),
     "profile_selected": {"profile"},
     "memory_recalled": {"block", "recent", "documents", "left_out"},
-    "llm_response": {"content", "thinking", "opaque", "tool_calls", "finish_reason", "model"},
+    "llm_response": {"content", "thinking", "opaque", "provider", "tool_calls", "finish_reason", "model"},
     "llm_failed": {"sentence"},
     "retry_due": set(),
     "deadline_reached": set(),

@@ -12,7 +12,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from aiohttp import web
@@ -32,7 +32,8 @@ BEGINNINGS = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "gif": b"GIF8", "webp"
 class Exchange:
     """One request, and the connection on which it is answered."""
 
-    def __init__(self, request: web.Request, body: Body, released: asyncio.Event) -> None:
+    def __init__(self, request: web.Request, body: Body, released: asyncio.Event, given: set[str]) -> None:
+        self.given = given
         self.request = request
         self.body = body
         self.released = released
@@ -51,6 +52,8 @@ class Exchange:
     async def send(self, response: web.StreamResponse, choices: list[dict[str, Any]], **fields: Any) -> None:
         """Send one chunk of a streamed answer."""
         chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": self.body["model"]}
+        made = (made for choice in choices for made in choice["delta"].get("tool_calls") or ())
+        self.given.update(str(one["id"]) for one in made if isinstance(one, dict) and one.get("id"))
         await response.write(b"data: " + json.dumps({**chunk, "choices": choices, **fields}).encode() + b"\n\n")
 
     async def finish(self, response: web.StreamResponse, reason: str, usage: dict[str, Any]) -> web.StreamResponse:
@@ -266,10 +269,13 @@ async def _begun(exchange: Exchange, pieces: Iterable[str]) -> web.StreamRespons
 # --- what a provider refuses
 
 
-def violations(body: Body) -> list[str]:
-    """Why providers would refuse this request, rule by rule; empty if none would."""
+def violations(body: Body, given: Collection[str] = ()) -> list[str]:
+    """Why providers would refuse this request, rule by rule; empty if none would. `given` are ids of calls that the
+    server gave itself."""
     messages = body.get("messages") or []
     found = [] if messages else ["messages: must not be empty"]
+    if "mistral" not in body.get("model", ""):  # whose templates refuse also ids that their server gave
+        body = {**body, "given": [*given, *(f"call_{number}" for number in range(10))]}
     for rule in (_roles, _turns, _contents, _parts, _calls_in, _pairs, _tools_of, _encoding):
         found += rule(body, messages)
     return found
@@ -341,10 +347,10 @@ def _is_image(url: str) -> bool:
         return False
 
 
-def _calls_in(_: Body, messages: list[Body]) -> Iterator[str]:
+def _calls_in(body: Body, messages: list[Body]) -> Iterator[str]:
     seen: set[str] = set()
     for call in (call for message in messages for call in message.get("tool_calls") or ()):
-        if not LEGAL_ID.fullmatch(call.get("id") or ""):
+        if not (LEGAL_ID.fullmatch(call.get("id") or "") or call["id"] in body.get("given", ())):
             yield f"call id {call.get('id')!r}: illegal"
         if call["id"] in seen:
             yield f"call id {call['id']!r}: used twice"
@@ -422,6 +428,7 @@ class OpenAiServer:
         self._changed = asyncio.Condition()
         self._released = asyncio.Event()
         self._unexpected = 0
+        self._given: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -462,12 +469,12 @@ class OpenAiServer:
         async with self._changed:
             self.requests.append(body)
             self._changed.notify_all()
-        found = violations(body)
+        found = violations(body, self._given)
         reply = fails(400, "; ".join(found), kind="invalid_request_error") if found else self._script(body)
         self._in_flight += 1
         self.most_at_once = max(self.most_at_once, self._in_flight)
         try:
-            return await reply(Exchange(request, body, self._released))
+            return await reply(Exchange(request, body, self._released, self._given))
         except (asyncio.CancelledError, ConnectionError):
             await asyncio.shield(self._count_disconnect())
             raise
