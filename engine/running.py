@@ -17,6 +17,7 @@ from ..effects.clock import Clock
 from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
+from ..effects.wire.definitions import wire_tools
 from ..states.effects import Effect
 from ..states.errors import EngineClosed, Refused
 from ..states.events import Answer, Opened
@@ -79,6 +80,7 @@ class RunningEngine(ConversationAccess):
         self._source = source
         self._models = models
         self._servers = servers
+        self._tools = tools
         self._clock = clock
         self._settings = settings
         self._loading: asyncio.Task[None] | None = None
@@ -263,17 +265,23 @@ class RunningEngine(ConversationAccess):
                 if signal.getsignal(number) is stop:
                     signal.signal(number, handler)
 
-    async def check(self, *, servers: bool = True) -> None:
+    async def check(self, *, servers: bool = True) -> tuple[str, ...]:
         """Make sure that the models can be asked at all and, unless `servers` is false, that the MCP servers can be
         reached, which are started for that if the engine is not open. Asks no model; the first call loads litellm,
         which takes seconds.
+
+        Returns a sentence for each tool that is not offered although it was given or listed: its definition cannot be
+        written so that providers take it, or there are more tools than a request holds.
 
         Raises `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that
         cannot be reached.
         """
         await asyncio.to_thread(self._models.check)
         if servers:
-            await self._servers.check()
+            left_out = await self._servers.check()
+        else:
+            left_out = self._servers.left_out
+        return (*left_out, *wire_tools(self._tools.definitions()).left_out.values())
 
     def check_home(self) -> None:
         """Raise `EngineElsewhere` unless this is called in the event loop in which the engine was opened, as every

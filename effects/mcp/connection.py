@@ -28,7 +28,7 @@ from ..tools.tool_error import ToolError
 from .call import ConnectionLost, McpCall
 from .elicitation import Asker
 from .listing import list_tools
-from .offered_tools import ServerTool, tools_of
+from .offered_tools import ServerTool, ServerTools, tools_of
 from .reasons import reason_of, refuses_version
 from .server import McpServer
 from .transport import Callbacks, Mode, connected
@@ -61,7 +61,7 @@ class McpConnection:
     """
 
     def __init__(self, name: str, server: McpServer, changed: Callable[[], None]) -> None:
-        self.tools: tuple[ServerTool, ...] = ()
+        self.offered = ServerTools()
         self.failure = "it has not answered yet"
         self.has_been_tried = asyncio.Event()
         self._name = name
@@ -77,6 +77,11 @@ class McpConnection:
         self._askers: set[Asker] = set()
         self._status: int | None = None
         self._noted_unknown_user = False
+
+    @property
+    def tools(self) -> tuple[ServerTool, ...]:
+        """The tools that are offered now."""
+        return self.offered.tools
 
     @property
     def is_connected(self) -> bool:
@@ -192,7 +197,7 @@ class McpConnection:
     async def _offer(self, client: Client, listed: list[mcp_types.Tool]) -> None:
         """Offer the listed tools. Their schemas are checked by a thread, since many take seconds."""
         if listed != self._listed:
-            self.tools = await asyncio.to_thread(tools_of, self._name, self._server, listed, self.call)
+            self.offered = await asyncio.to_thread(tools_of, self._name, self._server, listed, self.call)
             self._listed = listed
             self._changed()
         if self._client is None:
@@ -205,7 +210,7 @@ class McpConnection:
         """Offer nothing, since there is no connection."""
         self._client = None
         if self._listed:
-            self.tools, self._listed = (), []
+            self.offered, self._listed = ServerTools(), []
             self._changed()
 
     async def _follow(self, client: Client) -> None:

@@ -1,7 +1,7 @@
 """Reads the list of tools of a server, page by page.
 
-The SDK refuses a page as a whole if the protocol does not allow one of its tools. So such a tool is removed from the
-message before the SDK reads it, and the others are offered.
+The SDK refuses a page as a whole if the protocol does not allow one of its tools. So the schema of such a tool is
+repaired before the SDK reads the message; a tool that is not allowed even then is removed, and the others are offered.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mcp_types.methods import parse_server_result
 from pydantic import ValidationError
 
 from ..logs import performer_logger
+from ..wire.repairs import repaired
 from .offered_tools import MAX_TOOLS
 
 MAX_PAGES = 100
@@ -62,9 +63,10 @@ class ListingFilter:
                 tool.pop("outputSchema", None)
         if self._is_allowed(page, tools) or not self._is_allowed(page, []):
             return
-        page["tools"] = [tool for tool in tools if self._is_allowed(page, [tool])]
-        if not self._is_told:
-            left_out = len(tools) - len(page["tools"])
+        mended = [tool if self._is_allowed(page, [tool]) else _mended(tool) for tool in tools]
+        page["tools"] = [tool for tool in mended if self._is_allowed(page, [tool])]
+        left_out = len(tools) - len(page["tools"])
+        if left_out and not self._is_told:
             _LOGGER.warning("%s lists tools that the protocol does not allow; %d are left out", self._name, left_out)
             self._is_told = True
 
@@ -76,3 +78,13 @@ class ListingFilter:
         except ValidationError:
             return False
         return True
+
+
+def _mended(tool: Any) -> Any:
+    """The tool with what its server means by its schema."""
+    if not isinstance(tool, dict):
+        return tool
+    try:
+        return {**tool, "inputSchema": repaired(tool.get("inputSchema"))}
+    except RecursionError:
+        return tool

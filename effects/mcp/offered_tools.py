@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import mcp_types
 
@@ -20,6 +20,7 @@ from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
 from ..logs import performer_logger
 from ..tools.tool import Tool
+from ..wire.repairs import repaired
 from .arguments import McpArguments
 from .server import McpServer, McpTool
 
@@ -47,21 +48,31 @@ class ServerTool(Tool[..., Any]):
     names: ClassVar[re.Pattern[str]] = re.compile(rf"[A-Za-z0-9_-]+:[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
 
 
-def tools_of(name: str, server: McpServer, listed: Iterable[mcp_types.Tool], call: Call) -> tuple[ServerTool, ...]:
+class ServerTools(NamedTuple):
+    """The tools that a server offers, and a sentence for each that is left out."""
+
+    tools: tuple[ServerTool, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def tools_of(name: str, server: McpServer, listed: Iterable[mcp_types.Tool], call: Call) -> ServerTools:
     """The tools that the server called `name` offers. A warning in the log tells which are left out."""
     made: dict[str, ServerTool] = {}
+    left_out: list[str] = []
     for one in _enabled(server, listed):
         if len(made) == MAX_TOOLS:
-            _LOGGER.warning("%s has more than %d tools; the others are left out", name, MAX_TOOLS)
+            left_out.append(f"{name} has more than {MAX_TOOLS} tools; the others are left out")
             break
         try:
             tool = _tool_of(name, server, one, call)
         except ConfigurationError as error:
-            _LOGGER.warning("A tool of %s is left out: %s", name, error.sentence)
+            left_out.append(f"A tool of {name} is left out: {error.sentence}")
         else:
             if made.setdefault(tool.name, tool) is not tool:
-                _LOGGER.warning("%s lists the tool %s twice; the second one is left out", name, tool.name)
-    return tuple(made.values())
+                left_out.append(f"{name} lists the tool {tool.name} twice; the second one is left out")
+    for sentence in left_out:
+        _LOGGER.warning("%s", sentence)
+    return ServerTools(tuple(made.values()), tuple(left_out))
 
 
 def _enabled(server: McpServer, listed: Iterable[mcp_types.Tool]) -> Iterator[mcp_types.Tool]:
@@ -79,7 +90,7 @@ def _tool_of(name: str, server: McpServer, listed: mcp_types.Tool, call: Call) -
     return ServerTool(
         name=full_name,
         description=shortened(encodable(listed.description or listed.title or ""), MAX_DESCRIPTION),
-        arguments=McpArguments(shortened(full_name), listed.input_schema, checks_patterns=server.trusted),
+        arguments=McpArguments(shortened(full_name), _schema_of(listed), checks_patterns=server.trusted),
         function=partial(call, listed, server.elicitation and exclusive),
         crash=own.crash or server.crash or _hinted_contract(server, listed),
         approval=approver is not None,
@@ -87,6 +98,14 @@ def _tool_of(name: str, server: McpServer, listed: mcp_types.Tool, call: Call) -
         exclusive=exclusive,
         timeout=own.timeout or server.timeout,
     )
+
+
+def _schema_of(listed: mcp_types.Tool) -> dict[str, Any]:
+    """What the server means by its schema."""
+    try:
+        return repaired(listed.input_schema)
+    except RecursionError:
+        return listed.input_schema
 
 
 def _hinted_contract(server: McpServer, listed: mcp_types.Tool) -> CrashContract:

@@ -87,17 +87,28 @@ class McpServers:
         connections, self._connections = self._connections, {}
         await asyncio.gather(*(connection.close() for connection in connections.values()))
 
-    async def check(self) -> None:
-        """Make sure that each server can be reached. Raises ConfigurationError."""
+    async def check(self) -> tuple[str, ...]:
+        """Make sure that each server can be reached, and return a sentence for each tool that is left out. Raises
+        ConfigurationError."""
         checked = self if self._connections else McpServers(self._servers)
         await checked.open()
         try:
             await checked._tried(max((server.connect_timeout for server in self._servers.values()), default=0))
             for sentence in checked.faults():
                 raise ConfigurationError(sentence)
+            return checked.left_out
         finally:
             if checked is not self:
                 await checked.close()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """A sentence for each listed tool that is not offered."""
+        return tuple(
+            sentence if sentence.endswith(".") else f"{sentence}."
+            for connection in self._connections.values()
+            for sentence in connection.offered.left_out
+        )
 
     def faults(self) -> Iterator[str]:
         """Yield a sentence for each server that is not connected now."""

@@ -27,6 +27,7 @@ from ...states.values.surrogates import encodable
 from ...states.values.value import shortened, unvalidated
 from ..logs import performer_logger
 from ..model.port import ModelCall
+from ..wire.property_names import PropertyNames, property_names_of
 from .arguments.argument_errors import InvalidArguments
 from .arguments.normalization import read_object, storable
 from .builtin.catalogue import BUILT_IN, bare_name, built_in_name, names_of
@@ -85,10 +86,12 @@ class ToolSource(Protocol):
 @dataclass(frozen=True)
 class _Snapshot:
     """The tools as of one version of the sources: by their names, which of them come from sources, as they are offered,
-    and by the names under which providers accept them. `built_in` says which of them are built-in tools, and which."""
+    and by the names under which providers accept them. `built_in` says which of them are built-in tools, and which;
+    `renamed` has those that have properties of other names on the wire."""
 
     version: tuple[int, ...]
     tools: Mapping[str, AnyTool]
+    renamed: Mapping[str, PropertyNames]
     of_sources: frozenset[str]
     definitions: Mapping[str, dict[str, Any]]
     names: Mapping[str, str]
@@ -312,6 +315,8 @@ class ToolRegistry:
             stored = storable(arguments)
             if tool is None:
                 return read_object(stored).text, unknown
+            if (renamed := self._current.renamed.get(tool.name)) is not None:
+                stored = renamed.restored(read_object(stored).text)
             return tool.arguments.under(policy).accepted(stored), None
         except InvalidArguments as invalid:
             return stored, unknown or invalid.sentence
@@ -354,7 +359,8 @@ def _snapshot_of(
     of_sources = frozenset(tools.keys() - given.keys())
     kept = former if len(former) < _MAX_FORMER else {}
     built_in = {name: known for name, tool in tools.items() if (known := built_in_name(tool))}
-    return _Snapshot(version, tools, of_sources, definitions, {**kept, **names}, built_in)
+    renamed = {name: back for name, tool in tools.items() if (back := property_names_of(tool.parameters))}
+    return _Snapshot(version, tools, renamed, of_sources, definitions, {**kept, **names}, built_in)
 
 
 def _tool(given: AnyTool | Callable[..., Any] | str) -> AnyTool:

@@ -157,7 +157,7 @@ class TestChoosing:
             found = results(await conversation.transcript())
 
         assert model.offers[0] == [ECHO]
-        assert found == ["{}", "look is not available here. Available: files:echo."]
+        assert found == ["{}", f"look is not available here. Available: {ECHO}."]
 
     async def test_a_conversation_chooses(self, database: Path, tmp_path: Path) -> None:
         """By name, or all of a server; other conversations have all."""

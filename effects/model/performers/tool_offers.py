@@ -8,11 +8,13 @@ a source of tools changes. Each conversation keeps the offer of its last request
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.policy.roles import Caller
+from ...logs import performer_logger
 from ...tools.builtin.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry
 from ..request.explained_tools import ExplainedTools
@@ -20,8 +22,13 @@ from ..request.kept import Kept
 from ..request.request_builder import OfferedTools
 from ..request.tool_offer import Names, OfferSource, ToolOffer
 
+_LOGGER = performer_logger("turnwise.tools")
+
 KEPT = 256
 """How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""
+
+MAX_TOLD = 20
+"""The most tools of which one warning says why they are left out."""
 
 EXPLAINED = {
     "respond": "respond_to_user",
@@ -40,6 +47,7 @@ class ToolOffers:
     def __init__(self, tools: ToolRegistry) -> None:
         self._tools = tools
         self._offer = lru_cache(KEPT)(self._make_offer)
+        self._told = set[str]()
 
     def offer_for(
         self, effect: RequestLlm, context: Context, turn: int, last: Kept[OfferSource, ToolOffer]
@@ -64,4 +72,15 @@ class ToolOffers:
             speaking=self._tools.names_acting("speech", allowed) if caller.role == "foreground" else (),
             claiming=self._tools.names_acting("work_complete", allowed),
         )
-        return ToolOffer(allowed, caller, OfferedTools(self._tools.definitions(allowed)), explained)
+        offered = OfferedTools(self._tools.definitions(allowed))
+        self._tell(offered.left_out)
+        return ToolOffer(allowed - offered.left_out.keys(), caller, offered, explained)
+
+    def _tell(self, left_out: Mapping[str, str]) -> None:
+        """Log which tools are left out, each once."""
+        new = left_out.keys() - self._told
+        self._told |= new
+        sentences = [sentence for name, sentence in left_out.items() if name in new]
+        if sentences:
+            more = f" So are {len(sentences) - MAX_TOLD} others." if len(sentences) > MAX_TOLD else ""
+            _LOGGER.warning("%s%s", " ".join(sentences[:MAX_TOLD]), more)

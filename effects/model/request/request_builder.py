@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....states.effects import RequestLlm
-from ....states.openai_format.writing import WireMessage, legal_name
+from ....states.openai_format.writing import WireMessage
 from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.mail import escape_tags
 from ....states.values.messages import Message
+from ...wire.definitions import wire_tools
 from ..port import ModelRequest
 from .request_digest import canonical_json
 from .tool_list import list_tools
@@ -44,10 +45,13 @@ def build_request(
 
 class OfferedTools:
     """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message;
-    these are empty without tools. Made once for all requests."""
+    these are empty without tools. `left_out` are the tools that cannot be offered, by name, each with the reason as a
+    sentence. Made once for all requests."""
 
     def __init__(self, definitions: Sequence[WireMessage]) -> None:
-        self.definitions: tuple[WireMessage, ...] = tuple(_escaped(_with_legal_name(one)) for one in definitions)
+        written = wire_tools(definitions)
+        self.definitions: tuple[WireMessage, ...] = tuple(map(_escaped, written.definitions))
+        self.left_out = written.left_out
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
         self.listed = list_tools(self.definitions)
 
@@ -73,10 +77,6 @@ def compose_request(
 def write_system(system: str) -> tuple[WireMessage, ...]:
     """The system message as it is sent; empty if there is none. `Pure.`"""
     return ({"role": "system", "content": system},) if system.strip() else ()
-
-
-def _with_legal_name(tool: dict[str, Any]) -> dict[str, Any]:
-    return {**tool, "function": {**tool["function"], "name": legal_name(tool["function"]["name"])}}
 
 
 def _escaped(value: Any) -> Any:

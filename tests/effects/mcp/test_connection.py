@@ -51,15 +51,17 @@ class TestOpening:
     async def test_tools_that_the_protocol_does_not_allow_are_left_out(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """The other tools of the list are offered. They are told once."""
-        program = Program(tmp_path, ["echo", listed("text", {"type": "string"}), listed("bare", {})])
+        """The other tools of the list are offered, also those whose schemas can be repaired. They are told once."""
+        texts = [listed(name, {"type": "string"}) for name in ("text", "other")]
+        program = Program(tmp_path, ["echo", *texts, listed("bare", {})])
         async with opened(files=program.server()) as registry:
             before = registry.version
+            assert names(registry) == ["files:echo", "files:bare"]
             program.offer("echo", listed("pid", description=3), {"name": "fail"}, listed("refuse"))
             await call(registry, "files:echo")
             await until(lambda: registry.version != before)
 
-            assert names(registry) == ["files:echo", "files:refuse"]
+            assert names(registry) == ["files:echo", "files:fail", "files:refuse"]
 
         assert caplog.messages.count("files lists tools that the protocol does not allow; 2 are left out") == 1
 

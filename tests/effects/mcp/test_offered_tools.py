@@ -27,7 +27,7 @@ async def nothing(*given: Any, **arguments: Any) -> ToolResult:
 def offered(*tools: Listed, server: McpServer = SERVER) -> dict[str, ServerTool]:
     """Return the tools that a server offers which lists these."""
     made = tools_of("files", server, [ListedTool.model_validate(tool) for tool in tools], nothing)
-    return {tool.name: tool for tool in made}
+    return {tool.name: tool for tool in made.tools}
 
 
 class TestOffering:
@@ -92,7 +92,7 @@ class TestLeavingOut:
         ("tool", "reason"),
         [
             (listed("bad", {"type": "string"}), 'must describe an object: its "type" must be "object"'),
-            (listed("bad", {"type": "object", "properties": []}), "is not valid at properties"),
+            (listed("bad", {"type": "object", "properties": {"a": {"minimum": "1"}}}), "is not valid at properties"),
             (listed("bad", {"type": "object", "$ref": "https://example.com/schema"}), "which is not in it"),
             (listed("bad", {"type": "object", "title": "a" * MAX_SCHEMA}), "has more than 100,000 characters"),
             (listed("bad\nname"), "cannot be the name of a tool"),

@@ -17,6 +17,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from turnwise.effects.wire.subschemas import subschemas
+
 Body = dict[str, Any]
 """A request as the server saw it: the parsed JSON."""
 
@@ -399,6 +401,34 @@ def _tools_of(body: Body, messages: list[Body]) -> Iterator[str]:
     if len(set(names)) < len(names):
         yield "tools: a name is used twice"
     yield from (f"tools: illegal name {name!r}" for name in names if not LEGAL_NAME.fullmatch(name))
+    if len(names) > 128:
+        yield "tools: array too long"
+    for name, function in zip(names, (tool["function"] for tool in tools or ()), strict=True):
+        if len(function.get("description", "-").strip()) not in range(1, 1025):
+            yield f"tools: {name}: a description has 1 to 1024 characters"
+        yield from (f"Invalid schema for function '{name}': {fault}" for fault in schema_faults(function["parameters"]))
+
+
+def schema_faults(schema: Body) -> Iterator[str]:
+    """Yield why providers would refuse the schema of a tool: OpenAI and Azure for its structure, Anthropic for the
+    names of its properties."""
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        yield "the top must be an object with properties"
+    if found := {"oneOf", "anyOf", "allOf", "enum", "not", "$ref", "const"} & schema.keys():
+        yield f"{sorted(found)} at the top"
+    for part in subschemas(schema):
+        yield from _part_faults(part)
+
+
+def _part_faults(schema: Body) -> Iterator[str]:
+    types, properties = schema.get("type"), schema.get("properties", {})
+    if "array" in (types if isinstance(types, list) else [types]) and not isinstance(schema.get("items"), dict):
+        yield "array schema missing items"
+    if not isinstance(schema.get("required", []), list):
+        yield "required must be an array"
+    for key, part in properties.items():
+        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key) or not isinstance(part, dict):
+            yield f"illegal property {key!r}"
 
 
 def _encoding(body: Body, _: list[Body]) -> Iterator[str]:

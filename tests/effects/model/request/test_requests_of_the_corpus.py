@@ -27,8 +27,9 @@ from turnwise.states.projections.transcript import Transcript
 
 TESTS = Path(__file__).parents[3]
 KNOWN: dict[str, dict[str, str]] = json.loads((TESTS / "fixtures" / "requests" / "corpus.json").read_text("utf-8"))
+NO_PARAMETERS = {"type": "object", "properties": {}}
 OFFERED = [
-    {"type": "function", "function": {"name": name, "description": f"Call {name}.", "parameters": {"type": "object"}}}
+    {"type": "function", "function": {"name": name, "description": f"Call {name}.", "parameters": NO_PARAMETERS}}
     for name in ("look", "respond_to_user", "talk")
 ]
 

@@ -1,0 +1,3 @@
+"""The definitions of tools as they are sent to models."""
+
+from __future__ import annotations
