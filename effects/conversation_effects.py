@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context as Variables
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -47,7 +49,8 @@ class PerformingDispatcher(Protocol):
 @dataclass(eq=False, slots=True)
 class _DispatchedEffect:
     """An effect that waits for its turn, or that was started, and then has a `task`; and whether somebody has aborted
-    it, or its conversation closes. `aborting` tells its performer to stop."""
+    it, or its conversation closes. `aborting` tells its performer to stop. It runs in the context variables in which it
+    was dispatched, whatever starts it."""
 
     effect: Any
     context: EffectContext
@@ -56,12 +59,13 @@ class _DispatchedEffect:
     aborting: asyncio.Task[None] | None = None
     is_aborted: bool = False
     is_stopping: bool = False
+    variables: Variables = field(default_factory=copy_context)
 
     def begin(self, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_DispatchedEffect], None]) -> None:
         """Start the task. `then` is called when it has ended, also if it was cancelled before it began."""
         self.then = then
-        self.task = asyncio.create_task(performing)
-        self.task.add_done_callback(self._has_ended)
+        self.task = asyncio.get_running_loop().create_task(performing, context=self.variables)
+        self.task.add_done_callback(self._has_ended, context=self.variables)
 
     def _has_ended(self, _: object) -> None:
         self.then(self)

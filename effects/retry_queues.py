@@ -5,6 +5,8 @@ and is tried again, after longer and longer waits. The effects behind it wait, s
 they were asked for. Other queues, and the conversation itself, go on meanwhile. The outbox records which effects have
 arrived; the others are still in it when the process ends.
 
+Each attempt is made in the context variables of whoever asked for its effect, although one task works through a queue.
+
 Another engine over the same store may have taken the steps before, and what they asked for may still be in its queues.
 Then an effect waits until that engine has sent what is earlier, or until it makes no more attempts.
 """
@@ -15,6 +17,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
+from contextvars import Context as Variables
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, takewhile
@@ -79,6 +83,8 @@ class PendingEffect:
     due: datetime | None = None
     begun: int | None = None
     tried: asyncio.Event = field(default_factory=asyncio.Event)
+    variables: Variables = field(default_factory=copy_context)
+    """The context variables in which it was asked for."""
     is_under_way: bool = False
     """An attempt is being made."""
     behind: tuple[tuple[int, int], ...] = ()
@@ -173,18 +179,20 @@ class RetryQueues:
             pending.tried.set()
         queue.insert(place, pending)
         if key not in self._workers:
-            self._workers[key] = asyncio.ensure_future(self._work(key))
+            working = self._work(key, pending.variables)
+            self._workers[key] = asyncio.get_running_loop().create_task(working, context=pending.variables)
         return pending.tried
 
-    async def _work(self, key: _Key) -> None:
+    async def _work(self, key: _Key, variables: Variables) -> None:
+        """Work through a queue, in these context variables."""
         queue = self._queues[key]
         try:
             while queue:
-                await self._try_first(queue)
+                await self._try_first(queue, variables)
         finally:
             self._remove(key, queue)
 
-    async def _try_first(self, queue: deque[PendingEffect]) -> None:
+    async def _try_first(self, queue: deque[PendingEffect], variables: Variables) -> None:
         """Try the first effect of the queue once, when it is due."""
         pending = queue[0]
         if pending.due is not None:
@@ -193,7 +201,7 @@ class RetryQueues:
         if queue[0] is not pending or await self._waits_for_others(queue) or queue[0] is not pending:
             return
         pending.is_under_way = True
-        fault = await (pending.make_attempt() if pending.begun is None else self._try_left(pending, pending.begun))
+        fault = await self._attempt(pending, variables)
         pending.is_under_way = False
         if fault is None:
             self._acknowledge(queue)
@@ -201,6 +209,13 @@ class RetryQueues:
             self._postpone(queue)
         pending.report(fault)
         pending.tried.set()
+
+    async def _attempt(self, pending: PendingEffect, variables: Variables) -> str | None:
+        """Make an attempt in the context variables of its effect, which may be others than these, of the worker."""
+        if pending.variables is not variables:
+            own = self._attempt(pending, pending.variables)
+            return await asyncio.get_running_loop().create_task(own, context=pending.variables)
+        return await (pending.make_attempt() if pending.begun is None else self._try_left(pending, pending.begun))
 
     async def _waits_for_others(self, queue: deque[PendingEffect]) -> bool:
         """Whether another engine has yet to send something before the first effect of this queue. If so, returns after

@@ -315,8 +315,9 @@ class Loop:
         if self._is_closing or self._mailbox.drops_answers:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
-            services, variables = self._services, self._senders.current
-            variables.run(dispatch_in_order, effects, services.dispatcher, self.conversation_id, self.effect_context)
+            dispatcher = self._services.dispatcher
+            for variables, part in self._senders.divide(effects):
+                variables.run(dispatch_in_order, part, dispatcher, self.conversation_id, self.effect_context)
         except (Exception, asyncio.CancelledError):
             # The step is stored. Its effects are asked for again when the conversation is taken over. Nothing here
             # waits, so a CancelledError is the dispatcher's own, and would leave the event in the mailbox.

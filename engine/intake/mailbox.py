@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from ...persistence.errors import StorageFailed
+from ...states.effects import Effect, OutgoingEffect
 from ...states.errors import Refused, TurnwiseError
 from ...states.events import Event, Request
 from ...states.state import State
@@ -301,21 +302,36 @@ def _settle(future: asyncio.Future[bool], result: bool) -> None:
 
 
 class Senders:
-    """Whose context variables the tools of a turn run in: those of the sender of the message that began it.
+    """Whose context variables the effects of a turn run in: those of the sender of the message that began it.
 
     A message that waits in the inbox begins its turn in the step that ends the turn before, in the context of that one.
-    So its variables are kept until then. `current` are those in which the effects of the newest step are dispatched.
+    So its variables are kept until then. `current` are those in which the effects of the newest step are dispatched,
+    except what the turn that ended in it still has to say.
     """
 
-    __slots__ = ("_turn", "_waiting", "current")
+    __slots__ = ("_ending", "_turn", "_waiting", "current")
 
     def __init__(self, turn: int, variables: Variables) -> None:
         self.current = variables
         self._turn = turn
         self._waiting: dict[str, Variables] = {}
+        self._ending: Variables | None = None
+
+    def divide(self, effects: Sequence[Effect]) -> Iterator[tuple[Variables, Sequence[Effect]]]:
+        """Yield the effects of the newest step in their order, each part with its context variables."""
+        if self._ending is not None:
+            last = max((place for place, one in enumerate(effects) if self._is_of_ended(one)), default=-1)
+            yield self._ending, effects[: last + 1]
+            effects = effects[last + 1 :]
+        yield self.current, effects
+
+    def _is_of_ended(self, effect: Effect) -> bool:
+        """Whether the turn that ended in the newest step sends this."""
+        return isinstance(effect, OutgoingEffect) and getattr(effect, "turn", None) != self._turn
 
     def follow(self, event: Event, state: State) -> None:
         """Follow a step: the event that was taken, and the state after it."""
+        self._ending = None
         inbox: tuple[Waiting, ...] = getattr(state, "inbox", ())
         if inbox and isinstance(event, Request) and any(waiting.event_id == event.event_id for waiting in inbox):
             self._waiting[event.event_id] = self.current
@@ -323,6 +339,6 @@ class Senders:
             waits = {waiting.event_id for waiting in inbox}
             entered = [variables for event_id, variables in self._waiting.items() if event_id not in waits]
             if entered and state.book.turn != self._turn:
-                self.current = entered[0]
+                self._ending, self.current = self.current, entered[0]
             self._waiting = {each: variables for each, variables in self._waiting.items() if each in waits}
         self._turn = state.book.turn

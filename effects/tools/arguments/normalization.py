@@ -77,6 +77,8 @@ def normalized(text: str, schema: Schema) -> Normalized:
     """The arguments as the schema wants them, as far as that is certain. Raises InvalidArguments for a text that holds
     no JSON object. What does not fit the schema stays as it is; to find it is up to the check. `Pure.`"""
     written = read_object(text)
+    if _is_plain(written.data, schema):
+        return written
     exact = _exact(written)
     fitted = _Fitting(schema, exact).fit(exact)
     return written if fitted is exact else _rewritten(fitted)
@@ -146,8 +148,11 @@ def _parts(value: Any) -> Iterator[Any]:
 def _with_names_once(text: str, data: dict[str, Any]) -> Normalized:
     """The object in the text, written anew if an object in it has two members of one name. Each member has a colon, so
     the text is only read again where it has more of them than members."""
+    colons = text.count(":")
+    if colons == len(data):
+        return Normalized(text, data)
     members = sum(len(part) for part in _parts(data) if isinstance(part, dict))
-    is_rewritten = text.count(":") > members and _count_members(text) > members
+    is_rewritten = colons > members and _count_members(text) > members
     return _rewritten(data) if is_rewritten else Normalized(text, data)
 
 
@@ -201,6 +206,24 @@ def _number_in(text: str) -> Any:
 
 
 # --- fitting a value to a schema
+
+
+def _is_plain(data: dict[str, Any], schema: Schema) -> bool:
+    """Whether each member is of the one type that its schema names, so that there is nothing to convert, as in most
+    calls. False where that takes a closer look: for arrays, objects and floats."""
+    known = schema.get("properties")
+    if not isinstance(known, dict) or not _COMBINING.isdisjoint(schema):
+        return False
+    for name, value in data.items():
+        described = known.get(name)
+        named = described.get("type") if isinstance(described, dict) else None
+        if not isinstance(named, str) or type(value) is not _PLAIN.get(named):
+            return False
+    return True
+
+
+_PLAIN: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool, "null": type(None)}
+_COMBINING = frozenset(("$ref", "allOf", "anyOf", "oneOf"))
 
 _ALL = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 _TYPES = {name: frozenset((name,)) for name in _ALL} | {"number": frozenset(("number", "integer"))}
