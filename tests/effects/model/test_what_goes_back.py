@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.servers.model_server import (
+    ANTHROPIC,
     Answer,
     Failure,
     ModelServer,
     OpenAi,
+    Thinking,
     answers,
     call,
     fails,
     thinks,
 )
-from turnwise import Engine, LlmFailure, ModelAnswer, ModelCall, Turn, presets, tool
+from turnwise import Engine, LiteLlm, LlmFailure, ModelAnswer, ModelCall, Turn, WaitsForApproval, presets, tool
+from turnwise.engine.projections.updates.message_view import message_data
 from turnwise.states import Policy
 from turnwise.testing import FunctionLlm
 
@@ -200,3 +204,218 @@ def _call_then_fail(**opaque: Any) -> Callable[[Any], Any]:
         )
 
     return answer
+
+
+class Claude:
+    """Answers by a script, and refuses what Anthropic refuses about thinking. `faults` are its refusals."""
+
+    def __init__(self, *script: Answer | Failure) -> None:
+        self.faults: list[str] = []
+        self._script = list(script)
+        self._sealed: dict[str, str] = {}
+
+    def __call__(self, body: Json) -> Answer | Failure:
+        """Answer a request."""
+        if fault := self._fault_of(body):
+            self.faults.append(fault)
+            return fails(400, {"type": "error", "error": {"type": "invalid_request_error", "message": fault}})
+        reply = self._script.pop(0)
+        for piece in reply.pieces if isinstance(reply, Answer) else ():
+            if isinstance(piece, Thinking):
+                self._sealed[piece.signature] = "".join(piece.pieces)
+        return reply
+
+    def _fault_of(self, body: Json) -> str:
+        for block in blocks_in(body):
+            if block["type"] == "thinking" and self._sealed.get(block["signature"]) != block["thinking"]:
+                return "Invalid `signature` in `thinking` block"
+        if body.get("thinking", {}).get("type") != "enabled":
+            return ""
+        for message in reversed(body["messages"]):
+            if message["role"] == "user" and any(block["type"] != "tool_result" for block in message["content"]):
+                break
+            first = message
+        else:
+            return ""
+        begins = first["content"][0]["type"] if message is not body["messages"][-1] else "thinking"
+        return "" if "thinking" in begins else f"Expected `thinking` or `redacted_thinking`, but found `{begins}`."
+
+
+def blocks_in(body: Json) -> list[Json]:
+    """The blocks of the assistant in a request of Anthropic's."""
+    said = (message["content"] for message in body["messages"] if message["role"] == "assistant")
+    return [block for content in said if isinstance(content, list) for block in content]
+
+
+def seals_in(body: Json) -> list[str]:
+    """The signatures in a request of Anthropic's."""
+    return [block["signature"] for block in blocks_in(body) if block["type"] == "thinking"]
+
+
+OSLO = (thinks("Look ", "at Oslo.", signature="S1"), sealed("weather", "toolu_1", {}, city="Oslo"))
+ROME = (thinks("And Rome.", signature="S2"), sealed("weather", "toolu_2", {}, city="Rome"))
+BOOK = (thinks("Book it.", signature="S1"), sealed("book", "toolu_1", {}, city="Oslo"))
+DOWN = fails(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+DENIED = fails(401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}})
+
+
+class TestSealedThinking:
+    """Anthropic wants the sealed thinking of a round back, or a request that asks for none."""
+
+    async def test_every_round_of_a_turn_has_its_own(self) -> None:
+        """And no later turn has any."""
+        claude = Claude(answers(*OSLO), answers(*ROME), answers("Rain."), answers("Bye."))
+        async with ModelServer(claude, ANTHROPIC) as server:
+            turns = await ask(server.llm(**THINKING), "Go", "Thanks")
+
+        assert [turn.reply for turn in turns] == ["Rain.", "Bye."]
+        assert claude.faults == []
+        assert [seals_in(body) for body in server.bodies] == [[], ["S1"], ["S1", "S2"], []]
+
+    async def test_ids_of_calls_go_back(self) -> None:
+        """As they came."""
+        claude = Claude(answers(*OSLO), answers("Rain."))
+        async with ModelServer(claude, ANTHROPIC) as server:
+            await ask(server.llm(**THINKING), "Go")
+
+        assert [block["id"] for block in blocks_in(server.bodies[1]) if block["type"] == "tool_use"] == ["toolu_1"]
+
+    async def test_a_turn_that_is_tried_again_continues_the_one_before(self) -> None:
+        """However often, and a later turn does not."""
+        claude = Claude(answers(*OSLO), DENIED, answers(*ROME), DENIED, answers("Rain."), answers("Bye."))
+        async with (
+            ModelServer(claude, ANTHROPIC) as server,
+            Engine.open("sqlite://", model=server.llm(**THINKING), tools=[weather]) as engine,
+        ):
+            conversation = await engine.create()
+            failed = [await conversation.send("Go"), await conversation.retry()]
+            turn = await conversation.retry()
+            await conversation.send("Thanks")
+
+        assert ([one.status for one in failed], turn.reply) == (["failed", "failed"], "Rain.")
+        assert claude.faults == []
+        assert [seals_in(body) for body in server.bodies[-3:]] == [["S1", "S2"], ["S1", "S2"], []]
+
+    @pytest.mark.parametrize("is_sibling", [False, True])
+    async def test_another_model_makes_a_request_without_thinking(self, is_sibling: bool) -> None:
+        """A sibling too, since a signature belongs to one model."""
+        first, second = Claude(answers(*OSLO), DOWN), Claude(answers("Rain."))
+        name = "anthropic/claude-opus-4-1" if is_sibling else "anthropic/claude-sonnet-4-5"
+        async with ModelServer(first, ANTHROPIC) as one, ModelServer(second, ANTHROPIC) as other:
+            model = one.llm(**THINKING) if is_sibling else FunctionLlm(_call_then_fail())
+            (turn,) = await ask(model, "Go", policy=AT_ONCE, fallback_models=[other.llm(name, **THINKING)])
+
+        assert turn.reply == "Rain."
+        assert second.faults == []
+        assert "thinking" not in other.bodies[0]
+
+    async def test_models_of_one_declared_family_share_it(self) -> None:
+        """Under whatever names an engine has them."""
+        claude = Claude(answers(*OSLO), DOWN, answers("Rain."))
+        async with ModelServer(claude, ANTHROPIC) as server:
+            name = ANTHROPIC.model
+            model, other = (LiteLlm(one, model=name, **_at(server)) for one in ("first", "second"))
+            (turn,) = await ask(model, "Go", policy=AT_ONCE, fallback_models=[other])
+
+        assert turn.reply == "Rain."
+        assert seals_in(server.bodies[-1]) == ["S1"]
+
+    async def test_a_name_that_means_another_model_now_does_not_get_it(self, database: Path) -> None:
+        """The family is stored with the answer."""
+        first = Claude(answers(*BOOK))
+        async with ModelServer(first, ANTHROPIC) as one, ModelServer([answers("Booked.")]) as other:
+            model = LiteLlm("main", model=ANTHROPIC.model, **_at(one))
+            async with Engine.open(database, model=model, tools=[book]) as engine:
+                conversation = await engine.create()
+                waits = await conversation.send("Book")
+            assert isinstance(waits, WaitsForApproval)
+            now = LiteLlm("main", model="openai/test", api_base=other.url, api_key="test")
+            async with Engine.open(database, model=now, tools=[book]) as engine:
+                turn = await (await engine.get(conversation.id)).approve(waits.call_id, True)
+
+        assert turn.reply == "Booked."
+        assert assistant(other.bodies[0])[0].keys() <= {"role", "content", "tool_calls"}
+
+    async def test_an_approval_in_another_process(self, database: Path) -> None:
+        """The round goes on with what was sealed, and the request can be read later as it was sent."""
+        claude = Claude(answers(*BOOK), answers("Booked."))
+        async with ModelServer(claude, ANTHROPIC) as server:
+            async with Engine.open(database, model=server.llm(**THINKING), tools=[book]) as engine:
+                conversation_id = (await engine.create()).id
+                waits = await (await engine.get(conversation_id)).send("Book")
+            assert isinstance(waits, WaitsForApproval)
+            async with Engine.open(database, model=server.llm(**THINKING), tools=[book]) as engine:
+                conversation = await engine.get(conversation_id)
+                turn = await conversation.approve(waits.call_id, True)
+                asked = [step.seq for step in await conversation.steps() if step.requests]
+                views = [await conversation.model_request(seq) for seq in asked]
+
+        assert turn.reply == "Booked."
+        assert claude.faults == []
+        assert seals_in(server.bodies[-1]) == ["S1"]
+        assert [view.is_exact for view in views] == [True, True]
+
+    async def test_a_copy_of_a_turn_that_failed_tries_it_again(self) -> None:
+        """It has what was sealed, too."""
+        claude = Claude(answers(*OSLO), DENIED, answers("Rain."))
+        async with (
+            ModelServer(claude, ANTHROPIC) as server,
+            Engine.open("sqlite://", model=server.llm(**THINKING), tools=[weather]) as engine,
+        ):
+            conversation = await engine.create()
+            await conversation.send("Go")
+            turn = await (await conversation.fork()).retry()
+
+        assert turn.reply == "Rain."
+        assert seals_in(server.bodies[-1]) == ["S1"]
+
+
+class TestWhatIsStored:
+    """What a provider wrote stays with its message in the log, and is shown to nobody."""
+
+    def told(self) -> FunctionLlm:
+        """Return a model that writes fields of its own."""
+        details = [{"type": "reasoning.encrypted", "data": SEAL, "id": "c-1"}]
+        called = ModelCall("c-1", "weather", '{"city": "Oslo"}', opaque={"extra_content": {"google": SEAL}})
+        first = ModelAnswer(
+            thinking="Hm.",
+            tool_calls=(called,),
+            opaque_fields={"reasoning_details": details},
+            thinking_field="reasoning",
+        )
+        script = iter([first])
+        return FunctionLlm(lambda request: next(script, ModelAnswer(content="Rain.")))
+
+    async def test_it_goes_back_after_a_restart(self, database: Path) -> None:
+        """With its call, in a later turn of another process."""
+        async with Engine.open(database, model=self.told(), tools=[weather]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Oslo?")
+        model = FunctionLlm(lambda request: ModelAnswer(content="Bye."))
+        async with Engine.open(database, model=model, tools=[weather]) as engine:
+            await (await engine.get(conversation.id)).send("Well?")
+
+        (message, _) = (one for one in model.requests[-1].messages if one["role"] == "assistant")
+        (made,) = message["tool_calls"]
+        assert message["reasoning"] == "Hm."
+        assert message["reasoning_details"] == [{"type": "reasoning.encrypted", "data": SEAL, "id": "c-1"}]
+        assert (made["id"], made["extra_content"]) == ("c-1", {"google": SEAL})
+
+    async def test_no_state_no_view_and_no_export_has_it(self) -> None:
+        """Only the event has it, and the transcript that follows from it."""
+        async with Engine.open("sqlite://", model=self.told(), tools=[weather]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Oslo?")
+            steps = await conversation.steps()
+            said = await conversation.transcript()
+            exported = await conversation.messages()
+
+        assert sum(SEAL in str(step.event) for step in steps) == 1
+        assert not any(SEAL in str((step.state, step.effects)) for step in steps)
+        assert [SEAL in str(message.provider) for message in said] == [False, True, False, False]
+        assert SEAL not in str(list(map(message_data, said)))
+        assert SEAL not in str(exported)
+
+
+def _at(server: ModelServer) -> Json:
+    return {"api_base": server.url, "api_key": "test", **THINKING}
