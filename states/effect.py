@@ -14,7 +14,8 @@ class Effect(TaggedPart):
 
 
 class PersistingEffect(Effect):
-    """An effect that is carried out by the commit of its step: something enters the transcript."""
+    """An effect that is carried out by the commit of its step: something enters the transcript, or is read differently
+    in it from then on."""
 
 
 class AwaitedEffect(Effect):

@@ -47,11 +47,13 @@ from .events import (
 )
 from .policy.policy import Limits
 from .values.acts import Audience
+from .values.failures import FailureKind
 from .values.messages import Heard, Reminder, Said
 from .values.round import RoundCall
 from .values.turn import EndedStatus
 from .values.part import Part
 from .values.value import Instant, Seconds, Text, members
+from .values.withheld import Suspect
 
 
 class PersistMessage(PersistingEffect):
@@ -76,6 +78,20 @@ class PersistToolResults(PersistingEffect):
 
     type: Literal["persist_tool_results"] = "persist_tool_results"
     results: tuple[SettledCall, ...]
+
+
+class WithholdContent(PersistingEffect):
+    """From now on models are shown a note in place of this part of what was said: `model` has refused a request for its
+    content, by a failure of this kind, and this is what it probably refused.
+
+    What some model has accepted before, and what this model does not take or cannot read, is withheld from this model
+    only; the rest from every model.
+    """
+
+    type: Literal["withhold_content"] = "withhold_content"
+    suspect: Suspect
+    kind: FailureKind
+    model: Text
 
 
 class RequestLlm(AwaitedEffect):
@@ -324,6 +340,7 @@ class NotifyParent(RecordedEffect):
 AnyEffect = Annotated[
     PersistMessage
     | PersistToolResults
+    | WithholdContent
     | RequestLlm
     | ExecuteTool
     | ResumeTool

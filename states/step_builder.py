@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
-from .effects import DeliverToUser, Effect, PersistMessage, PersistToolResults, SettledCall, StartTimer
+from .effects import (
+    DeliverToUser,
+    Effect,
+    PersistMessage,
+    PersistToolResults,
+    SettledCall,
+    StartTimer,
+    WithholdContent,
+)
 from .events import Event, Report
 from .state import Book, InTurn, State, Timer
 from .values.failures import FailureKind
@@ -228,6 +236,10 @@ class StepBuilder(Generic[S_co]):
         else:
             self._persisting.append(make_part(PersistToolResults, {"results": (result,)}))
         self.round = self.round.settle(call_id, failed=error)
+
+    def withhold(self, content: WithholdContent) -> None:
+        """Let models be shown a note in place of this."""
+        self._persisting.append(content)
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
         """Give these calls this text as an error result."""

@@ -35,6 +35,7 @@ from .guards.crashes import (
 )
 from .guards.messages import has_room, is_silent, may_wait, still_waits
 from .guards.people import comes_too_late, declines, is_complete, names_the_call
+from .guards.refusals import may_ask_without_suspect, refuses_words
 from .guards.responses import (
     asks_beside_others, calls_are_cut_off, fails_for_lack_of_room, fills_window, fills_window_again, has_next_model,
     may_retry, must_be_nudged, only_thinks, says_nothing, wants_tools, wants_tools_too_late,
@@ -153,6 +154,8 @@ TABLE: Table = {
         on(LlmResponse, when=work_is_claimed, to=CHECK_WORK, then=llm_requesting.take_text),
         on(LlmResponse, when=must_be_nudged, to=ASK_MODEL, then=llm_requesting.nudge),
         on(LlmResponse, to=END_TURN, then=llm_requesting.end_with_text),
+        on(LlmFailed, when=may_ask_without_suspect, to=LlmRequesting, then=llm_requesting.ask_without_suspect),
+        on(LlmFailed, when=refuses_words, to=GIVE_UP, then=llm_requesting.give_up_words),
         on(LlmFailed, EffectFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
         on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=asking.compact),
         on(LlmFailed, EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),

@@ -106,13 +106,16 @@ LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FA
 
 class LlmFailure(Exception):
     """A request failed. `sentence` is for people, without a payload or a repr. `retry_after` is the wait in seconds
-    that the provider asks for.
+    that the provider asks for. With `of_answer` it was the model's answer that a filter did not let pass, and not the
+    request.
 
     `kind` decides whether the request is tried again; docs/host.md lists the kinds. Raises `ConfigurationError` for any
     other, because it would leave open what is to be done.
     """
 
-    def __init__(self, kind: FailureKind, sentence: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, kind: FailureKind, sentence: str, retry_after: float | None = None, *, of_answer: bool = False
+    ) -> None:
         super().__init__(sentence)
         if kind not in LLM_FAILURES:
             known = ", ".join(LLM_FAILURES)
@@ -121,6 +124,7 @@ class LlmFailure(Exception):
         self.kind: FailureKind = kind
         self.sentence = sentence
         self.retry_after = retry_after
+        self.of_answer = of_answer
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from ..values.failures import FailureKind
 from ..values.messages import ProviderFields, ToolCall, ToolResult, Usage
 from ..values.questions import QuestionSet
 from ..values.value import Block, Text, Value
+from ..values.withheld import Suspect
 from .family import Answer
 
 
@@ -81,12 +82,17 @@ class LlmResponse(Answer):
 
 
 class LlmFailed(Answer):
-    """The model request failed. `retry_after` is the wait in seconds that the provider asked for."""
+    """The model request failed. `retry_after` is the wait in seconds that the provider asked for.
+
+    `held` says of a request that was refused for its content what in it may be what was refused. It is empty for every
+    other failure, and in the events that were stored before anything was withheld.
+    """
 
     type: Literal["llm_failed"] = "llm_failed"
     kind: FailureKind
     sentence: Text
     retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    held: tuple[Suspect, ...] = ()
 
 
 class RetryDue(Answer):

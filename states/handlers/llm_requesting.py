@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from ..context import Context
+from ..effects import WithholdContent
 from ..events import EffectFailed, LlmFailed, LlmResponse
 from ..guards.budgets import is_full
+from ..guards.refusals import first_suspect
 from ..guards.responses import is_nudge_due, may_compact_for
-from ..junctions.asking import compact_up_to, conclude_with, limit_sentence, name_limit, send
+from ..junctions.asking import asked_model, compact_up_to, conclude_with, limit_sentence, name_limit, send
 from ..replies.nudges import due_nudge
 from ..replies.reply_text import text_of_reply
 from ..states import Compacting, LlmRequesting, RetryWaiting
 from ..step_builder import StepBuilder
 from ..values.messages import Made
+from ..values.part import make_part
 from ..values.repeats import fingerprint, is_repeated, remember
 from ..values.revision import KNOWS_WHO_SPEAKS
 from ..values.round import RoundCall
 from ..values.value import later
+from ..values.withheld import Suspect
 
 
 def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -34,6 +38,8 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
         changes["final"] = said
     if has_text or calls:
         changes["empties"] = 0
+    if step.turn.withheld:
+        changes["withheld"] = ()
     if window := policy.repeats.window:
         changes["earlier_calls"] = remember(step.turn.earlier_calls, (), window)
     step.change_turn(**changes)
@@ -165,9 +171,41 @@ def ask_next_model(
     return send(step, event.at, context, attempt=1)
 
 
+def ask_without_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> LlmRequesting:
+    """The model refused the content of the request. The same request is sent with a note in place of what it probably
+    refused."""
+    suspect = _withhold_suspect(step, event, context)
+    step.change_turn(withheld=(*step.turn.withheld, suspect))
+    if suspect == "memory":
+        step.change_turn(memory=None)
+    return send(step, event.at, context, attempt=1)
+
+
+def give_up_words(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> None:
+    """The model refused what people said in this turn, and there is nothing to ask without it. The turn fails, and the
+    next one shows a note in its place."""
+    _withhold_suspect(step, event, context)
+    texts = context.policy.texts
+    reasons = [event.sentence, texts.words_withheld]
+    if "instructions" in event.held:
+        reasons.append(texts.instructions_refused)
+    step.fail(event.kind, " ".join(filter(None, reasons)))
+
+
+def _withhold_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> Suspect:
+    suspect = first_suspect(step.turn, event)
+    assert suspect is not None, "the guard of this row finds a suspect"
+    model = asked_model(step.turn, context)
+    step.withhold(make_part(WithholdContent, {"suspect": suspect, "kind": event.kind, "model": model}))
+    return suspect
+
+
 def give_up(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> None:
     """No attempt and no model is left, or another attempt could not succeed."""
     attempt = step.state.attempt
     if may_compact_for(step, event, context):
         name_limit(step, event, context)
-    step.fail(event.kind, event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}")
+    sentence = event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}"
+    if type(event) is LlmFailed and "instructions" in event.held:
+        sentence = f"{sentence} {context.policy.texts.instructions_refused}".rstrip()
+    step.fail(event.kind, sentence)

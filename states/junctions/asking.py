@@ -61,7 +61,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
         RequestLlm,
         {
             "effect_id": effect_id,
-            "model": models_of(policy, profile)[turn.model].name,
+            "model": asked_model(turn, context),
             "profile": profile,
             "memory": turn.memory,
             "nudge": None if is_plain else _nudge_of(turn, context),
@@ -70,6 +70,11 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
             "at": at,
         },
     )
+
+
+def asked_model(turn: TurnRecord, context: Context) -> str:
+    """The name of the model that this turn asks now. `Pure.`"""
+    return models_of(context.policy, turn.profile)[turn.model].name
 
 
 @asked_again(RequestLlm)

@@ -50,6 +50,8 @@ class Texts(Rules):
         "plain_text_reply",
         "plain_text_fallback",
         "plain_text_thought",
+        "words_withheld",
+        "instructions_refused",
     )
 
     # Results
@@ -222,3 +224,5 @@ class Texts(Rules):
     full: Text = "The conversation does not fit into the model's window, even when it is condensed."
     imported: Text = "This turn was under way elsewhere when the conversation was imported."
     died_too_often: Text = "The program stopped too often in the middle of this turn."
+    words_withheld: Text = "What was said in this turn is not shown to the model any more. Say it in other words."
+    instructions_refused: Text = "As this happens again and again, it may be the instructions that are refused."

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from ..effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
+from ..effects import (
+    CompactHistory,
+    DeliverToUser,
+    PersistMessage,
+    PersistToolResults,
+    SettledCall,
+    WithholdContent,
+)
 from ..events import (
     AgentMessage,
     Event,
     HistoryCompacted,
+    LlmFailed,
     LlmResponse,
     MemoryRecalled,
     MessageWithdrawn,
@@ -37,6 +45,8 @@ from ..values.messages import Heard, Made, Message, Said, ToolCall
 from ..values.part import make_part
 from ..values.round import RoundCall
 from ..values.turn import TurnEnded
+from ..values.withheld import Suspect, Withheld
+from .acceptance import Acceptance, Suspicion
 from .condensed import Condensed
 from .given_messages import given_messages
 from .heard_texts import HeardTexts
@@ -45,8 +55,17 @@ from .stopped_calls import why_stopped
 # The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
 # an instance check of pydantic's models that fails costs many times as much.
 _NOTED = frozenset(
-    (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested)
+    (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested, LlmFailed)
 )
+
+_NEW: frozenset[Suspect] = frozenset({"new_images", "additions", "answers", "words"})
+"""The suspects that came in since the newest answer."""
+
+_TRIED: frozenset[Suspect] = frozenset({"additions", "answers", "earlier"})
+"""The suspects that are innocent if the request is refused without them, too."""
+
+_SUMMARY = -1
+"""Stands for the summary where messages are named by their places."""
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -82,6 +101,7 @@ class Transcript:
     """How many messages were there when the summary was made."""
     _retries: set[int] = field(default_factory=set)
     """The turns that try the turn before them again."""
+    _acceptance: Acceptance = field(default_factory=Acceptance)
 
     # --- reading
 
@@ -124,6 +144,20 @@ class Transcript:
         """What the search to which `memory` refers has found. `Pure.`"""
         return self._heard.found(memory)
 
+    def held(self, model: str, turn: int, shown: Sequence[Message]) -> tuple[Suspect, ...]:
+        """What a request of this turn to this model, which shows these messages, holds of what it may be refused for,
+        in the order of `Suspect`. `Pure.`"""
+        suspicion = self._acceptance.suspicion(model, turn, self.first_try(turn))
+        summary = () if self.condensed is None else (self.condensed.message,)
+        held = tuple(suspicion.held((*summary, *shown), self.messages))
+        return (*held, "instructions") if suspicion.is_repeated else held
+
+    def is_withheld(self, said: Said, model: str) -> bool:
+        """Whether this is a message whose text is withheld from this model. `Pure.`"""
+        place = self._places.get(said)
+        hidden = () if place is None else self.messages[place].withheld
+        return any(one.what == "text" and one.concerns(model) for one in hidden)
+
     def first_try(self, turn: int) -> int:
         """The turn that brought the message which this turn answers. It is another turn if that one failed and was
         tried again. `Pure.`"""
@@ -146,9 +180,7 @@ class Transcript:
 
     def copy(self) -> Transcript:
         """Return a transcript with the same content, which grows on its own. `Pure.`"""
-        copied: Iterator[Any] = (
-            value.copy() if isinstance(value, list | dict | set | HeardTexts) else value for value in _values(self)
-        )
+        copied: Iterator[Any] = (value.copy() if isinstance(value, _GROWING) else value for value in _values(self))
         return Transcript(*copied)
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
@@ -182,6 +214,8 @@ class Transcript:
                 delivered.append(effect.said)
             elif type(effect) is CompactHistory:
                 self._condensing = (effect.up_to, effect.turn)
+            elif type(effect) is WithholdContent:
+                self._withhold(effect, _own_turn(entry))
         return delivered
 
     def _note_event(self, entry: LogEntry) -> None:
@@ -197,9 +231,16 @@ class Transcript:
             case ToolApproval(allowed=True, raw_arguments=str(edited), call_id=call_id):
                 self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
-                self.condense(Condensed(summary, *self._condensing))
+                self.condense(Condensed(summary, *self._condensing, entry.seq))
+            case _:
+                self._note_try(entry)
+
+    def _note_try(self, entry: LogEntry) -> None:
+        match entry.event:
             case RetryRequested():
                 self._retries.add(entry.turn)
+            case LlmFailed(kind="content_filter"):
+                self._acceptance.refuse(_own_turn(entry))
             case _:
                 pass
 
@@ -228,6 +269,7 @@ class Transcript:
         if isinstance(waiting, UserMessage):
             self.taken[message_id] = turn
             fields["images"] = waiting.images
+            fields["withheld"] = self._withheld_images(waiting.images)
         else:
             self.is_verbatim = False
             self.holds_mail = True
@@ -247,6 +289,7 @@ class Transcript:
             fields["provider"] = event.provider
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
+            self._acceptance.accept(event.model, entry.seq)
         return make_part(Message, fields)
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
@@ -257,7 +300,8 @@ class Transcript:
             {
                 "role": "tool",
                 "text": self.words(said),
-                "images": self.images(said),
+                "images": (images := self.images(said)),
+                "withheld": self._withheld_images(images),
                 "tool_call_id": call_id,
                 "error": is_error,
                 "stopped": why_stopped(entry, result) if is_error else None,
@@ -280,6 +324,57 @@ class Transcript:
 
     def _rank(self, result: Message) -> int:
         return self._ranks[result.tool_call_id or ""]
+
+    # --- what models are not shown of it
+
+    def _withhold(self, effect: WithholdContent, turn: int) -> None:
+        """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
+        is shown again."""
+        acceptance = self._acceptance
+        suspicion = acceptance.suspicion(effect.model, turn, self.first_try(turn))
+        self.is_verbatim = False
+        if effect.suspect == "sight":
+            acceptance.sightless[effect.model] = effect.kind
+        elif effect.suspect == "words":
+            self._show_again(suspicion)
+        for place, message in self._candidates(suspicion.newest if effect.suspect in _NEW else 0):
+            for what in suspicion.matters(effect.suspect, message):
+                mark = suspicion.mark(effect.suspect, effect.kind, what)
+                self._put_withheld(place, (*self._withheld_at(place), mark))
+                if effect.suspect in _TRIED:
+                    acceptance.tried.append((place, mark))
+
+    def _candidates(self, since: int) -> Iterator[tuple[int, Message]]:
+        """The messages since this step with their places, the newest first, then the summary."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[place]
+            if message.seq < since:
+                break
+            yield place, message
+        if self.condensed is not None:
+            yield _SUMMARY, self.condensed.message
+
+    def _show_again(self, suspicion: Suspicion) -> None:
+        """Take back what was withheld since the newest answer, except for the images of what people said."""
+        for place, mark in self._acceptance.tried:
+            if place == _SUMMARY or not suspicion.is_said(self.messages[place]):
+                self._put_withheld(place, tuple(one for one in self._withheld_at(place) if one != mark))
+        self._acceptance.tried.clear()
+
+    def _withheld_at(self, place: int) -> tuple[Withheld, ...]:
+        if place != _SUMMARY:
+            return self.messages[place].withheld
+        return () if self.condensed is None else self.condensed.withheld
+
+    def _put_withheld(self, place: int, withheld: tuple[Withheld, ...]) -> None:
+        if place != _SUMMARY:
+            self.messages[place] = self.messages[place].replace(withheld=withheld)
+        elif self.condensed is not None:
+            self.condensed = replace(self.condensed, withheld=withheld)
+
+    def _withheld_images(self, images: tuple[Image, ...]) -> tuple[Withheld, ...]:
+        """What is withheld of a message that enters with these images."""
+        return self._acceptance.withheld_from_the_sightless() if images and self._acceptance.sightless else ()
 
     # --- what the user received of it
 
@@ -334,6 +429,9 @@ class Transcript:
                 if messages[at].turn > turn or (keeps_mail and messages[at].audience == "user")
             }
 
+
+_GROWING = (list, dict, set, HeardTexts, Acceptance)
+"""The types of the fields that grow in place."""
 
 _values = attrgetter(*(each.name for each in fields(Transcript)))
 """Returns the values of all fields of a transcript, in order."""

@@ -17,6 +17,7 @@ from .acts import Act, ActKind, Audience
 from .images import Image, Images
 from .part import Part, TaggedPart
 from .value import Block, Text, Value, json_object
+from .withheld import Withheld
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -210,6 +211,8 @@ class Message(Part):
 
     `parts` are the texts of a given message and, as numbers, the places of its images in `images`, in their order. They
     are empty where the images simply follow the text.
+
+    `withheld` says what of it models are not shown, because a provider refused it.
     """
 
     role: MessageRole
@@ -229,6 +232,7 @@ class Message(Part):
     edited_arguments: str = ""
     deliveries: tuple[Text, ...] = ()
     undelivered: bool = False
+    withheld: tuple[Withheld, ...] = ()
     turn: int = 0
     seq: int = 0
     model: str = ""

@@ -12,6 +12,7 @@ from .failures import FailureKind
 from .messages import Heard, Made, Said, Usage
 from .part import Part
 from .value import Instant, Text
+from .withheld import Suspect
 
 EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
@@ -79,6 +80,9 @@ class TurnRecord(Part):
     fell_back: bool = False
     plain_retries: int = 0
     """`empties` counts empty responses in a row; `fell_back` and `plain_retries` say how the model was asked again."""
+
+    withheld: tuple[Suspect, ...] = ()
+    """What was withheld of the newest request, one after the other, because it was refused for its content."""
 
     condensed: bool = False
     """Whether the history was compacted for the newest request, or for an earlier one after which the window stayed

@@ -20,6 +20,7 @@ from ....states.values.messages import Message
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
+from ..request.wording import text_in_record
 from .dialogue_text import write_dialogue
 from .model_caller import ModelCaller, effect_failed
 from .model_choice import model_for
@@ -64,7 +65,7 @@ class _History:
         earlier, new = transcript.condensed, Condensed("", effect.up_to, effect.turn)
         messages = [message for message in transcript.current if message.seq <= effect.up_to]
         kept = [message for message in messages if not new.covers(message)]
-        return cls(messages, kept, "" if earlier is None else earlier.summary)
+        return cls(messages, kept, "" if earlier is None else text_in_record(earlier.message))
 
     @property
     def is_empty(self) -> bool:

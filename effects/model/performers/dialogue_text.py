@@ -14,6 +14,7 @@ from ....states.policy.texts import Texts
 from ....states.values.mail import escape_tags, text_for_model
 from ....states.values.messages import Message
 from ...passages import NOTE_SIZE, cut_middle, titled
+from ..request.wording import text_in_record
 
 _SHORTEST = 300
 """Bytes that each text in the record keeps at least: a few sentences."""
@@ -63,7 +64,10 @@ def _speaker(message: Message, tools: dict[str, str]) -> str:
 
 
 def _text(message: Message, texts: Texts) -> str:
-    """The text of a message, its images and calls, and a note if it did not reach the user."""
+    """The text of a message, its images and calls, and a note if it did not reach the user. What a provider has refused
+    is left out."""
+    if any(one.what == "text" for one in message.withheld):
+        message = message.replace(text=text_in_record(message), tool_calls=())
     images = [f"[shows {len(message.images)} {'images' if len(message.images) > 1 else 'image'}]"] * bool(
         message.images
     )

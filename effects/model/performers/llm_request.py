@@ -11,9 +11,11 @@ from ....states.events import LlmFailed, LlmResponse
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.replies.delivery_rules import TextRule, text_rule
+from ....states.values.failures import REFUSED_CONTENT
 from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ....states.values.value import unvalidated
+from ....states.values.withheld import Suspect
 from ...clock import Clock
 from ...context import EffectContext, Progress
 from ...effect_keys import mark_of
@@ -22,6 +24,7 @@ from ...logs import performer_logger
 from ...printable import is_blank
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
+from ..request.context_assembly import held_content
 from ..request.fresh_context import with_fresh_context, write_fresh_context
 from ..request.prompt_cache import CachedPrompt, PromptCache
 from ..request.provider_fields import provider_fields_of, storable_blocks
@@ -61,6 +64,7 @@ class LlmRequestPerformer:
                 kind=failure.kind,
                 sentence=sentence_of(failure),
                 retry_after=failure.retry_after,
+                held=await _held(failure, request, effect, context),
             )
         return self._response(effect, request.model, digest, answer, context, offer)
 
@@ -98,6 +102,19 @@ class LlmRequestPerformer:
         # A model may fill fields with lists and dicts, as decoded JSON has them; they are converted here. What cannot
         # be converted fails this performer, under any dispatcher.
         return response if _is_plain(response) else LlmResponse(**vars(response))
+
+
+async def _held(
+    failure: LlmFailure, request: ModelRequest, effect: RequestLlm, context: EffectContext
+) -> tuple[Suspect, ...]:
+    """What the request held of what may have been refused. If it was the answer that was refused, what people said is
+    left alone: another answer to it may pass."""
+    if failure.kind not in REFUSED_CONTENT:
+        return ()
+    held = held_content(effect, context.context, await context.transcript(), context.turn)
+    has_system = request.messages[:1] and request.messages[0]["role"] == "system"
+    left_out = {*(() if has_system else ("instructions",)), *(("words",) if failure.of_answer else ())}
+    return tuple(one for one in held if one not in left_out)
 
 
 def _is_plain(response: LlmResponse) -> bool:

@@ -22,6 +22,7 @@ from ...clock import Clock
 from ...context import EffectContext
 from ...passages import cut_middle, titled
 from ..port import LlmFailure
+from ..request.wording import text_in_record
 from .dialogue_text import write_dialogue
 from .model_caller import ModelCaller, effect_failed, retry_transient
 from .model_choice import model_for
@@ -130,7 +131,7 @@ def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, 
         "claimed": cut_middle(titled(CLAIMED, escape_tags(transcript.words(effect.claim))), room // 12),
     }
     room -= sum(len(part.encode()) for part in parts.values())
-    earlier = "" if transcript.condensed is None else transcript.condensed.summary
+    earlier = "" if transcript.condensed is None else text_in_record(transcript.condensed.message)
     record = write_dialogue(transcript.current, (), earlier, room, context.policy.texts)
     return check.instruction.format(**parts, record=record)
 
@@ -138,7 +139,8 @@ def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, 
 def _asked(turn: int, transcript: Transcript) -> str:
     """The user's messages of this turn, or of the failed turn that this one tries again."""
     messages = of_turn(transcript.messages, transcript.first_try(turn))
-    return "\n\n".join(message.text for message in messages if message.role == "user" and message.text.strip())
+    texts = (text_in_record(message) for message in messages if message.role == "user")
+    return "\n\n".join(text for text in texts if text.strip())
 
 
 def _received(effect: VerifyWork, policy: Policy, transcript: Transcript) -> Iterator[str]:

@@ -9,7 +9,7 @@ the transcript. None of it is stored, so it does not accumulate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
@@ -21,9 +21,10 @@ from ....states.values.acts import Audience
 from ....states.values.mail import escape_tags, text_for_model
 from ....states.values.messages import Heard, Joined, Made, Message
 from ....states.values.revision import KNOWS_WHO_SPEAKS
+from ....states.values.withheld import Suspect
 from .explained_tools import CLAIM_PLACEHOLDER, NO_EXPLAINED_TOOLS, RESPOND_PLACEHOLDER, ExplainedTools
 from .system_message import NOTHING_RECALLED, Recalled, SystemSource, write_system_message
-from .wording import Wording
+from .wording import WITHHELD_MESSAGE, Wording, text_shown
 
 SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
@@ -75,8 +76,19 @@ def assemble_context(
         history=_history(effect, context, transcript, turn, found),
         closing=tuple(_nudge(effect, context, transcript, tools)),
         # Where no message needs other words, none is looked at.
-        wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered),
+        wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered, effect.model),
     )
+
+
+def held_content(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> tuple[Suspect, ...]:
+    """What the request that `effect` asks for holds of what it may be refused for, in the order of `Suspect`.
+    `Pure.`"""
+    found = transcript.found(effect.memory)
+    said = [message for message in _history(effect, context, transcript, turn, found) if message.seq]
+    held = {*transcript.held(effect.model, turn, said)}
+    if found is not None and not effect.plain and (found.block.strip() or found.documents.strip() or found.recent):
+        held.add("memory")
+    return tuple(one for one in get_args(Suspect) if one in held)
 
 
 def _history(
@@ -91,8 +103,8 @@ def _history(
         worded = (message.replace(text=text_for_model(message)) for message in recent)
         return [*worded, *of_turn(transcript.messages, transcript.first_try(turn))]
     if transcript.condensed is not None:
-        summary = Message(role="user", text=f"{SUMMARY_TITLE}\n{escape_tags(transcript.condensed.summary)}")
-        return [summary, *transcript.current]
+        summary = escape_tags(text_shown(transcript.condensed.message, effect.model))
+        return [Message(role="user", text=f"{SUMMARY_TITLE}\n{summary}"), *transcript.current]
     return transcript.messages
 
 
@@ -101,12 +113,15 @@ def _nudge(effect: RequestLlm, context: Context, transcript: Transcript, tools: 
     message of another agent stands between its tags."""
     if effect.nudge is not None:
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
-        yield Message(role="user", text=Joined.text_of(_reminder(part, context, transcript, tools) for part in parts))
+        texts = (_reminder(part, effect.model, context, transcript, tools) for part in parts)
+        yield Message(role="user", text=Joined.text_of(texts))
 
 
-def _reminder(part: Heard | Made, context: Context, transcript: Transcript, tools: ExplainedTools) -> str:
+def _reminder(part: Heard | Made, model: str, context: Context, transcript: Transcript, tools: ExplainedTools) -> str:
     if isinstance(part, Made):
         return name_tools(part.text, context, tools)
+    if transcript.is_withheld(part, model):
+        return WITHHELD_MESSAGE
     origin = transcript.origin(part)
     audience: Audience | None = "user" if origin else None
     return text_for_model(Message(role="user", text=transcript.words(part), origin=origin, audience=audience))
