@@ -25,6 +25,7 @@ from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
 from .request_settings import RequestSettings
+from .sight import Sight
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
 from .usage import read_usage
@@ -51,7 +52,8 @@ class LiteLlm:
     follows from litellm's name, see docs/host.md.
 
     `options` are passed to litellm unchanged: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and
-    so on. `window` is how many tokens one request may hold; models in litellm's list need none. Raises
+    so on. `window` is how many tokens one request may hold; models in litellm's list need none. `takes_images` says
+    whether the model can be shown images; without it, litellm's list or the first refusal tells. Raises
     `ConfigurationError` for an option that an application cannot set.
     """
 
@@ -62,6 +64,7 @@ class LiteLlm:
         model: str | None = None,
         window: int | None = None,
         family: str | None = None,
+        takes_images: bool | None = None,
         **options: Any,
     ) -> None:
         if reserved := sorted(_RESERVED & options.keys()):
@@ -76,6 +79,7 @@ class LiteLlm:
         self._settings = RequestSettings(name)
         self._rounds = ForeignRounds(self.model)
         self._costs = Costs(self.model)
+        self._sight = Sight(self.model, takes_images)
         self._litellm: Any = None
         self._can_be_asked = False
         self._largest: int | None = None
@@ -131,13 +135,20 @@ class LiteLlm:
             if not self._can_be_asked and (fault := self._find_fault()) is not None:
                 raise LlmFailure(*fault)
             self._can_be_asked = True
+            self._sight.check(request)
             answer = await self._ask(request, show)
-            self._largest = max(size_of(request), self._largest or 0)
-            return answer
-        except LlmFailure:
-            raise
         except Exception as error:
-            raise failure_of(error, self.name, self._secrets(), request, self._largest) from None
+            failure = self._failure_of(error, request)
+            self._sight.note_failure(request, failure)
+            raise failure from None
+        self._largest = max(size_of(request), self._largest or 0)
+        self._sight.note_answer(request)
+        return answer
+
+    def _failure_of(self, error: Exception, request: ModelRequest) -> LlmFailure:
+        if isinstance(error, LlmFailure):
+            return error
+        return failure_of(error, self.name, self._secrets(), request, self._largest)
 
     def _find_fault(self) -> tuple[FailureKind, str] | None:
         """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""
@@ -200,7 +211,9 @@ class LiteLlm:
             response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
         usage = read_usage(response, self._costs.cost_of(response, self._litellm))
         if (kind := kind_of_ending(ending, assembler.is_empty and usage.output_tokens <= 1)) is not None:
-            raise make_failure(kind, self.name, f"the answer ended with {ending}")
+            failure = make_failure(kind, self.name, f"the answer ended with {ending}")
+            failure.of_answer = kind == "content_filter"
+            raise failure
         return ModelAnswer(
             content=assembler.text,
             thinking=assembler.thinking,

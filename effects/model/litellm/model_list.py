@@ -30,12 +30,13 @@ PRICES = ("input_cost_per_token", "output_cost_per_token", "tiered_pricing")
 
 @dataclass(frozen=True)
 class ListedModel:
-    """What the list says of a model: its provider, the tokens that a request may hold, if known, and whether the list
-    has its price."""
+    """What the list says of a model: its provider, the tokens that a request may hold, if known, whether the list has
+    its price, and whether it takes images, if the list says so."""
 
     provider: str = ""
     window: int | None = None
     is_priced: bool = False
+    takes_images: bool | None = None
 
 
 UNLISTED = ListedModel()
@@ -91,7 +92,16 @@ def _litellm_list() -> ModelList:
 
 def _listed(entry: Mapping[str, Any]) -> ListedModel:
     is_priced = any(entry.get(member) is not None for member in PRICES)
-    return ListedModel(str(entry.get("litellm_provider") or ""), _window_in(entry), is_priced)
+    provider = str(entry.get("litellm_provider") or "")
+    return ListedModel(provider, _window_in(entry), is_priced, _takes_images(entry))
+
+
+def _takes_images(entry: Mapping[str, Any]) -> bool | None:
+    """Whether the model takes images. An entry that says nothing of it may be that of a model that does."""
+    says, kinds = entry.get("supports_vision"), entry.get("supported_modalities")
+    if isinstance(says, bool):
+        return says
+    return "image" in kinds if isinstance(kinds, list) and kinds else None
 
 
 def _window_in(entry: Mapping[str, Any]) -> int | None:
