@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     from .states.values.messages import Message, Usage
     from .states.values.questions import QuestionOption, UserQuestion
     from .states.values.schedule import Schedule
+    from .states.values.withheld import Withheld
 
 # Where a host has set up no log Python would print warnings at people.
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
@@ -264,6 +265,7 @@ _HOMES = {
     "states.values.messages": ("Message", "Usage"),
     "states.values.questions": ("QuestionOption", "UserQuestion"),
     "states.values.schedule": ("Schedule",),
+    "states.values.withheld": ("Withheld",),
 }
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -296,7 +298,8 @@ __all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate",
 __all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Transfer"]
 __all__ += ["TreeSnapshotUpdate", "TreeUpdate", "Turn", "TurnEndedUpdate"]
 __all__ += ["TurnStatus", "TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]
-__all__ += ["WaitingTurn", "WaitsForAnswer", "WaitsForApproval", "WaitsForResolution", "WebhookChannel", "WorkComplete"]
+__all__ += ["WaitingTurn", "WaitsForAnswer", "WaitsForApproval", "WaitsForResolution", "WebhookChannel", "Withheld"]
+__all__ += ["WorkComplete"]
 __all__ += ["__version__", "presets", "replay", "tool", "tools_of", "update_schema"]
 
 

@@ -37,6 +37,7 @@ from .effects import (
     StartTimer,
     SummarizeTurn,
     VerifyWork,
+    WithholdContent,
 )
 from .errors import (
     ConfigurationError,
@@ -182,6 +183,7 @@ from .values.questions import (
 from .values.round import Round, RoundCall, Running
 from .values.schedule import Schedule
 from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
+from .values.withheld import Matter, Suspect, Withheld
 
 if TYPE_CHECKING:
     from .machine import MACHINE
@@ -214,8 +216,8 @@ __all__ += ["Heard", "HistoryCompacted", "HistoryMessage", "HistoryRole"]
 __all__ += ["Idle", "Image", "InDoubt", "InFlight", "InvalidInput"]
 __all__ += ["Joined"]
 __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]
-__all__ += ["Made", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message", "MessageRole"]
-__all__ += ["MessageWithdrawn", "ModelSettings", "ModelSpec"]
+__all__ += ["Made", "Matter", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message"]
+__all__ += ["MessageRole", "MessageWithdrawn", "ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
 __all__ += ["OpenQuestion", "Opened", "Outcomes", "Owed"]
 __all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
@@ -238,13 +240,14 @@ __all__ += ["RoundCall", "Running"]
 __all__ += ["Said", "SaidPart", "Schedule", "ScheduleChanged", "SelectProfile", "SendToAgent", "SettledCall", "Share"]
 __all__ += ["SpawnSubAgent", "Speech", "SpeechRules", "Spoken", "StartTimer", "State", "Step", "Stopped", "StoreError"]
 __all__ += ["SubAgentAsked", "SubAgentFinished", "SubAgentRules", "SubAgentTask", "SubAgents", "SummarizeTurn"]
-__all__ += ["Summarizing"]
+__all__ += ["Summarizing", "Suspect"]
 __all__ += ["Texts", "Timer", "ToolAborted", "ToolApproval", "ToolCall", "ToolComplete", "ToolExecuting"]
 __all__ += ["ToolInterrupted", "ToolReconciled", "ToolResult", "ToolsChanged", "Transcript", "Transfer", "TurnEnded"]
 __all__ += ["TurnRecord", "TurnSummarized", "TurnwiseError"]
 __all__ += ["UnknownConversation", "Usage", "UserCancel", "UserMessage", "UserQuestion", "UserQuestionResponse"]
 __all__ += ["VerifyWork", "Verifying"]
-__all__ += ["Waiting", "WakeUp", "WhenBusy", "WorkComplete", "WorkVerified"]
+__all__ += ["Waiting", "WakeUp", "WhenBusy", "Withheld", "WithholdContent", "WorkComplete"]
+__all__ += ["WorkVerified"]
 __all__ += ["begin"]
 __all__ += ["models_of"]
 __all__ += ["named_models", "next_events"]

@@ -19,6 +19,7 @@ from ..states.step import Step
 from ..states.values.messages import Message
 from .ledgers.effects import EffectLedger
 from .ledgers.messages import MessageLedger
+from .ledgers.refusals import RefusalLedger
 from .ledgers.speech import SpeechLedger
 from .ledgers.spending import SpendingLedger
 from .ledgers.sub_agents import SubAgentLedger
@@ -36,6 +37,7 @@ class History:
         self.effects = EffectLedger()
         self.spending = SpendingLedger()
         self.messages = MessageLedger()
+        self.refusals = RefusalLedger()
         self.speech = SpeechLedger()
         self.sub_agents = SubAgentLedger()
         self.allowed: set[str] = set()
@@ -97,6 +99,7 @@ class History:
         self.said.add(entry)
         self.effects.add(event, step)
         self.messages.add(event, step)
+        self.refusals.add(event, step)
         self.spending.add(event, step, self.effects, self.context)
         self.speech.add(event, step, self.effects, self.messages, self.context)
         self.sub_agents.add(event, step, self.effects)

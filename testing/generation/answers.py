@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from ...states.events import (
     Answer,
@@ -22,7 +22,9 @@ from ...states.events import (
     TurnSummarized,
     WorkVerified,
 )
+from ...states.values.failures import REFUSED_CONTENT
 from ...states.values.round import RoundCall
+from ...states.values.withheld import Suspect
 from .calls import result_of, some_calls
 from .chance import Chance
 from .from_types import from_type
@@ -70,11 +72,24 @@ def _response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: Roun
     }
 
 
+_HELD: tuple[tuple[Suspect, ...], ...] = (
+    get_args(Suspect),
+    ("words",),
+    ("sight", "new_images", "images", "additions", "words"),
+    ("answers", "memory", "earlier", "words"),
+    ("earlier", "instructions"),
+    (),
+)
+"""What a request may hold that is refused for its content: the last is what events say that older versions stored."""
+
+
 def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    kind = vocabulary.model_failure(chance)
     return {
-        "kind": vocabulary.model_failure(chance),
+        "kind": kind,
         "sentence": vocabulary.text(chance, "It failed."),
         "retry_after": vocabulary.retry_after(chance),
+        "held": _HELD[effect_id % len(_HELD)] if kind in REFUSED_CONTENT else (),
     }
 
 

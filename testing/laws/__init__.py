@@ -13,6 +13,7 @@ from ..history import History, histories
 from ..law import Law, LawBroken
 from ..observation import Observation
 from ..report import tell
+from .refusals import withholds_what_was_refused
 from .rounds import (
     hands_on_answers_exactly,
     pairs_calls_with_results,
@@ -76,6 +77,7 @@ __all__ = [
     "unpaired",
     "waits_for_something",
     "wakes_by_its_schedule",
+    "withholds_what_was_refused",
 ]
 
 LAWS: tuple[Law, ...] = (
@@ -105,6 +107,7 @@ LAWS: tuple[Law, ...] = (
     keeps_tools_of_turns,
     wakes_by_its_schedule,
     stays_with_its_profile,
+    withholds_what_was_refused,
 )
 """All laws: those that have a number in its order, then the others."""
 
