@@ -16,19 +16,25 @@ from ..step_builder import StepBuilder
 from ..values.failures import FailureKind
 from ..values.turn import TurnRecord
 from ..values.withheld import Suspect
+from .responses import has_next_model, may_retry
 
 ORDER: Mapping[FailureKind, tuple[Suspect, ...]] = {
     "unsupported_content": ("sight", "new_images", "images"),
     "unreadable_content": ("new_images", "images"),
     "content_filter": ("additions", "answers", "memory", "earlier", "words"),
+    "invalid_request": ("new_images", "images", "additions", "answers", "earlier"),
+    "server_error": ("new_images", "images"),
 }
-"""What is suspected when a request is refused for its content, in this order."""
+"""What is suspected when a request is refused for its content, or fails for a reason that may be its content, in this
+order."""
 
 
 def may_ask_without_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> bool:
     """The request was refused for its content, and something may be what was refused that the model can be asked
-    without: anything but what people said in this turn."""
-    return first_suspect(step.turn, event) not in (None, "words")
+    without: anything but what people said in this turn. What can pass by itself is waited for first."""
+    if first_suspect(step.turn, event) in (None, "words"):
+        return False
+    return not (may_retry(step, event, context) or has_next_model(step, event, context))
 
 
 def refuses_words(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> bool:

@@ -39,6 +39,7 @@ from ..events import (
 from ..log import LogEntry
 from ..step import Step
 from ..values.acts import Speech, with_indexes
+from ..values.failures import REFUSED_CONTENT, UNEXPLAINED
 from ..values.images import Image
 from ..values.mail import imitates_mail
 from ..values.messages import Heard, Made, Message, Said, ToolCall
@@ -152,6 +153,11 @@ class Transcript:
         held = tuple(suspicion.held((*summary, *shown), self.messages))
         return (*held, "instructions") if suspicion.is_repeated else held
 
+    def is_refused_again(self, turn: int) -> bool:
+        """Whether a turn before this one was refused, and no model has answered since. `Pure.`"""
+        refused = self._acceptance.refused
+        return refused is not None and refused < turn
+
     def is_withheld(self, said: Said, model: str) -> bool:
         """Whether this is a message whose text is withheld from this model. `Pure.`"""
         place = self._places.get(said)
@@ -239,8 +245,10 @@ class Transcript:
         match entry.event:
             case RetryRequested():
                 self._retries.add(entry.turn)
-            case LlmFailed(kind="content_filter"):
+            case LlmFailed(kind=kind) if kind in REFUSED_CONTENT or kind in UNEXPLAINED:
                 self._acceptance.refuse(_own_turn(entry))
+                if entry.ended is not None and kind in UNEXPLAINED:
+                    self._show_again([one for one in self._acceptance.tried if one[1].kind in UNEXPLAINED])
             case _:
                 pass
 
@@ -329,19 +337,19 @@ class Transcript:
 
     def _withhold(self, effect: WithholdContent, turn: int) -> None:
         """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
-        is shown again."""
+        is shown again, except for images of what they said."""
         acceptance = self._acceptance
         suspicion = acceptance.suspicion(effect.model, turn, self.first_try(turn))
         self.is_verbatim = False
         if effect.suspect == "sight":
             acceptance.sightless[effect.model] = effect.kind
         elif effect.suspect == "words":
-            self._show_again(suspicion)
+            self._show_again([one for one in acceptance.tried if not self._is_said(one, suspicion)])
         for place, message in self._candidates(suspicion.newest if effect.suspect in _NEW else 0):
             for what in suspicion.matters(effect.suspect, message):
                 mark = suspicion.mark(effect.suspect, effect.kind, what)
                 self._put_withheld(place, (*self._withheld_at(place), mark))
-                if effect.suspect in _TRIED:
+                if effect.suspect in _TRIED or effect.kind in UNEXPLAINED:
                     acceptance.tried.append((place, mark))
 
     def _candidates(self, since: int) -> Iterator[tuple[int, Message]]:
@@ -354,12 +362,14 @@ class Transcript:
         if self.condensed is not None:
             yield _SUMMARY, self.condensed.message
 
-    def _show_again(self, suspicion: Suspicion) -> None:
-        """Take back what was withheld since the newest answer, except for the images of what people said."""
-        for place, mark in self._acceptance.tried:
-            if place == _SUMMARY or not suspicion.is_said(self.messages[place]):
-                self._put_withheld(place, tuple(one for one in self._withheld_at(place) if one != mark))
+    def _show_again(self, tried: Sequence[tuple[int, Withheld]]) -> None:
+        """Take back that this was withheld: the model refused the request without it, too."""
+        for place, mark in tried:
+            self._put_withheld(place, tuple(one for one in self._withheld_at(place) if one != mark))
         self._acceptance.tried.clear()
+
+    def _is_said(self, tried: tuple[int, Withheld], suspicion: Suspicion) -> bool:
+        return tried[0] != _SUMMARY and suspicion.is_said(self.messages[tried[0]])
 
     def _withheld_at(self, place: int) -> tuple[Withheld, ...]:
         if place != _SUMMARY:

@@ -38,6 +38,9 @@ REFUSED_CONTENT: frozenset[FailureKind] = frozenset({"content_filter", "unsuppor
 content of a kind that the model does not take, such as an image for a model without eyes, and content of a kind that it
 takes but that cannot be read, such as an image that was cut off."""
 
+UNEXPLAINED: frozenset[FailureKind] = frozenset({"invalid_request", "server_error"})
+"""Kinds in which a provider may refuse content without saying so, in words that nobody has listed."""
+
 TRANSIENT: frozenset[FailureKind] = frozenset(
     {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
 )

@@ -22,7 +22,7 @@ from ...states.events import (
     TurnSummarized,
     WorkVerified,
 )
-from ...states.values.failures import REFUSED_CONTENT
+from ...states.guards.refusals import ORDER
 from ...states.values.round import RoundCall
 from ...states.values.withheld import Suspect
 from .calls import result_of, some_calls
@@ -89,7 +89,7 @@ def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call:
         "kind": kind,
         "sentence": vocabulary.text(chance, "It failed."),
         "retry_after": vocabulary.retry_after(chance),
-        "held": _HELD[effect_id % len(_HELD)] if kind in REFUSED_CONTENT else (),
+        "held": _HELD[effect_id % len(_HELD)] if kind in ORDER else (),
     }
 
 

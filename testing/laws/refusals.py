@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...states.effects import RequestLlm, WithholdContent
 from ...states.events import LlmFailed
+from ...states.guards.refusals import ORDER
 from ...states.states import LlmRequesting
 from ...states.values.failures import REFUSED_CONTENT
 from ...states.values.messages import Message
@@ -20,10 +21,12 @@ def withholds_what_was_refused(history: History) -> None:
         return
     withheld = [effect.suspect for effect in newest.effects if isinstance(effect, WithholdContent)]
     asks = any(isinstance(effect, RequestLlm) for effect in newest.effects)
-    refused = isinstance(newest.event, LlmFailed) and newest.event.kind in REFUSED_CONTENT
+    kind = newest.event.kind if isinstance(newest.event, LlmFailed) else None
+    refused = kind in ORDER
     require(len(withheld) <= (1 if refused else 0), "something is withheld that was not refused", history)
-    if refused and asks and newest.step.ended is None:
+    if refused and asks and newest.step.ended is None and kind in REFUSED_CONTENT:
         require(len(withheld) == 1, "a refused request is sent again as it was", history)
+    if withheld and newest.step.ended is None:
         tried = newest.before.turn.withheld if isinstance(newest.before, LlmRequesting) else ()
         require(withheld[0] not in tried, "the same is withheld twice for one answer", history)
     if asks and history.refusals.refused:

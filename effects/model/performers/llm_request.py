@@ -11,7 +11,7 @@ from ....states.events import LlmFailed, LlmResponse
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.replies.delivery_rules import TextRule, text_rule
-from ....states.values.failures import REFUSED_CONTENT
+from ....states.values.failures import REFUSED_CONTENT, UNEXPLAINED
 from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ....states.values.value import unvalidated
@@ -107,11 +107,11 @@ class LlmRequestPerformer:
 async def _held(
     failure: LlmFailure, request: ModelRequest, effect: RequestLlm, context: EffectContext
 ) -> tuple[Suspect, ...]:
-    """What the request held of what may have been refused. If it was the answer that was refused, what people said is
-    left alone: another answer to it may pass."""
-    if failure.kind not in REFUSED_CONTENT:
+    """What the request held of what may have been the reason of this failure. If it was the answer that was refused,
+    what people said is left alone: another answer to it may pass."""
+    if failure.kind not in REFUSED_CONTENT and failure.kind not in UNEXPLAINED:
         return ()
-    held = held_content(effect, context.context, await context.transcript(), context.turn)
+    held = held_content(effect, context.context, await context.transcript(), context.turn, failure.kind)
     has_system = request.messages[:1] and request.messages[0]["role"] == "system"
     left_out = {*(() if has_system else ("instructions",)), *(("words",) if failure.of_answer else ())}
     return tuple(one for one in held if one not in left_out)

@@ -18,6 +18,7 @@ from ....states.policy.policy import Recent
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.acts import Audience
+from ....states.values.failures import UNEXPLAINED, FailureKind
 from ....states.values.mail import escape_tags, text_for_model
 from ....states.values.messages import Heard, Joined, Made, Message
 from ....states.values.revision import KNOWS_WHO_SPEAKS
@@ -80,14 +81,22 @@ def assemble_context(
     )
 
 
-def held_content(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> tuple[Suspect, ...]:
-    """What the request that `effect` asks for holds of what it may be refused for, in the order of `Suspect`.
-    `Pure.`"""
+def held_content(
+    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, kind: FailureKind
+) -> tuple[Suspect, ...]:
+    """What the request that `effect` asks for holds of what may be the reason of a failure of this kind, in the order
+    of `Suspect`.
+
+    A failure whose reason nobody knows makes only new images suspicious, and if the provider reported an error of its
+    own, nothing at all; until the next turn fails like that. `Pure.`
+    """
     found = transcript.found(effect.memory)
     said = [message for message in _history(effect, context, transcript, turn, found) if message.seq]
     held = {*transcript.held(effect.model, turn, said)}
     if found is not None and not effect.plain and (found.block.strip() or found.documents.strip() or found.recent):
         held.add("memory")
+    if kind in UNEXPLAINED and not transcript.is_refused_again(turn):
+        held &= {"new_images"} if kind == "invalid_request" else set()
     return tuple(one for one in get_args(Suspect) if one in held)
 
 
