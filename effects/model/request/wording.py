@@ -63,7 +63,9 @@ def without_withheld(message: Message, model: str) -> Message:
         calls = tuple(call.replace(raw_arguments="{}") for call in message.tool_calls)
         places = tuple(range(len(message.images))) if message.parts else ()
         parts = (note, *places) if message.parts else ()
-        shown = message.replace(text=note, parts=parts, tool_calls=calls, thinking="", opaque=())
+        shown = message.replace(
+            text=note, parts=parts, tool_calls=calls, edited_arguments="", thinking="", opaque=(), provider=None
+        )
     if "images" in reasons and message.images:
         shown = _without_images(shown, reasons["images"])
     return shown
