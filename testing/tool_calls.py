@@ -64,7 +64,7 @@ def _fits(tool: AnyTool, text: str) -> bool:
     from ..effects.tools.arguments.argument_errors import InvalidArguments
 
     try:
-        tool.arguments.accepted(text)
+        tool.arguments.check(text)
     except InvalidArguments:
         return False
     return True

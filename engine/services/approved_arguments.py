@@ -43,7 +43,7 @@ class ApprovedArguments:
 def _fault_of(tool: AnyTool, text: str, policy: Policy) -> str | None:
     """Why a call with these arguments, JSON text, could not run; None if it could."""
     try:
-        tool.arguments.under(policy).accepted(text)
+        tool.arguments.under(policy).check(text)
     except InvalidArguments as invalid:
         return invalid.reason
     except KeyboardInterrupt:

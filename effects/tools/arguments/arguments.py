@@ -38,6 +38,10 @@ class Arguments(ABC):
         """The arguments as read under this policy. Only those of speaking tools depend on it."""
         return self
 
+    def check(self, text: str) -> None:
+        """Raise InvalidArguments if a call with these arguments could not run."""
+        self.accepted(text)
+
     def accepted(self, text: str) -> str:
         """The arguments as a call runs with them, the text of a JSON object. Raises InvalidArguments if no call could
         run with them."""

@@ -50,8 +50,7 @@ check, since schemas may come from outside: parts that refer to each other doubl
 _MAX_DEPTH = 60
 """How deeply arrays and objects lie in each other that are fitted. Chosen so that Python's own limit is not reached."""
 
-_TOO_DEEP = f"{NOT_AN_OBJECT}: it is nested too deeply"
-_TOO_LARGE = f"{NOT_AN_OBJECT}: it holds a number that is too large"
+_TOO_MUCH = "it is nested too deeply, or holds a number that is too large"
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+\\?"?', re.DOTALL)
@@ -126,11 +125,11 @@ def _explain(error: ValueError) -> str:
 
 def _rewritten(data: dict[str, Any]) -> Normalized:
     """The object written anew. Raises InvalidArguments if it cannot be read again."""
-    text = json.dumps(data, ensure_ascii=False)
     try:
+        text = json.dumps(data, ensure_ascii=False)
         return Normalized(text, from_json(text, allow_inf_nan=False))
-    except ValueError:
-        raise InvalidArguments(_TOO_DEEP) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, or texts that were nested in each other
+        raise InvalidArguments(f"{NOT_AN_OBJECT}: {_TOO_MUCH}") from None
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -158,8 +157,17 @@ def _with_names_once(text: str, data: dict[str, Any]) -> Normalized:
 
 def _count_members(text: str) -> int:
     written: list[int] = []
-    json.loads(text, object_pairs_hook=lambda pairs: written.append(len(pairs)))
+    _loads(text, object_pairs_hook=lambda pairs: written.append(len(pairs)))
     return sum(written)
+
+
+def _loads(text: str, **hooks: Any) -> Any:
+    """What the JSON text holds, read once more by Python, which calls these hooks. Raises InvalidArguments for what
+    Python does not read."""
+    try:
+        return json.loads(text, **hooks)
+    except (ValueError, RecursionError):
+        raise InvalidArguments(f"{NOT_AN_OBJECT}: {_TOO_MUCH}") from None
 
 
 # --- numbers
@@ -175,14 +183,14 @@ def _exact(written: Normalized) -> Any:
     """The same object, in which the floats know the integers as which they were written. Raises InvalidArguments for a
     number that no float can hold."""
     if any(type(part) is float and abs(part) >= _EXACT for part in _parts(written.data)):
-        return json.loads(written.text, parse_float=_read_float)
+        return _loads(written.text, parse_float=_read_float)
     return written.data
 
 
 def _read_float(literal: str) -> float:
     value = float(literal)
     if value in (float("inf"), float("-inf")):
-        raise InvalidArguments(_TOO_LARGE)
+        raise InvalidArguments(f"{NOT_AN_OBJECT}: it holds a number that is too large")
     if abs(value) < _EXACT:
         return value
     exact = Decimal(literal)
