@@ -24,6 +24,8 @@ logger = performer_logger("turnwise.model")
 NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """The signature of a call that has none (Google, "Thought signatures", frequently asked questions)."""
 
+_REASONING = "reasoning_content"
+
 BLANK_REASONING = " "
 """The shortest reasoning that counts as one."""
 
@@ -51,6 +53,7 @@ class ForeignRounds:
         self._model = model
         maker = maker_of(model)
         self._needs = {Need.NOTHING if maker is None else maker.need}
+        self._learned: set[Need] = set()
         self._refused: set[str] = set()
         self._kept_out = _KEPT_OUT.get(model.partition("/")[0], frozenset())
 
@@ -58,12 +61,10 @@ class ForeignRounds:
         """Return what `send` returns for these arguments of litellm, which are made for each try, because litellm
         changes them. Raises what it raises, unless the request can be sent in a form that the model may take."""
         while True:
-            fitting = self._fit(arguments())
-            sent = _fields_in(fitting["messages"])
             try:
-                return await send(**fitting)
+                return await send(**self._fit(arguments()))
             except Exception as error:
-                if not self._learn(error, sent):
+                if kind_of(error) != "invalid_request" or not self._learn(str(error), self._fit(arguments())):
                     raise
 
     def _fit(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -71,8 +72,8 @@ class ForeignRounds:
         for member in _members_with_fields(messages) if self._refused else ():
             for name in self._refused & member.keys():
                 del member[name]
-        if Need.REASONING in self._needs:
-            _add_reasoning(messages, self._refused)
+        if Need.REASONING in self._needs and _REASONING not in self._refused:
+            _add_reasoning(messages, is_told_twice=Need.REASONING in self._learned)
         if Need.SIGNATURE in self._needs and "extra_content" not in self._refused:
             _add_signatures(messages)
         if Need.THINKING_OFF in self._needs and not _begins_with_thinking(messages):
@@ -82,22 +83,29 @@ class ForeignRounds:
             return {**arguments, "extra_body": body}
         return arguments
 
-    def _learn(self, error: Exception, sent: frozenset[str]) -> bool:
-        """Note what a refusal says of a request in which these fields went back, and return whether the request will
-        have another form."""
-        if kind_of(error) != "invalid_request":
-            return False
-        said = str(error)
+    def _learn(self, said: str, arguments: dict[str, Any]) -> bool:
+        """Note what the refusal of a request with these arguments says, and return whether the request will have
+        another form."""
+        messages = arguments["messages"]
         for need, pattern in _REFUSALS:
-            if need not in self._needs and pattern.search(said):
+            if need not in self._learned and pattern.search(said) and _may_lack(need, messages):
                 self._needs.add(need)
+                self._learned.add(need)
                 logger.warning("The model %s refuses calls of others as they are (%s).", self._model, need.value)
                 return True
-        named = {name for name in sent - self._refused if re.search(rf"\b{re.escape(name)}\b", said)}
+        sent = _fields_in(messages) - self._refused
+        named = {name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)}
         if named:
             self._refused |= named
             logger.warning("The model %s does not take back %s.", self._model, ", ".join(sorted(named)))
         return bool(named)
+
+
+def _may_lack(need: Need, messages: Sequence[dict[str, Any]]) -> bool:
+    """Whether a round among these messages has not what is needed."""
+    if need is Need.REASONING:
+        return not all(message.get(_REASONING) for message in _with_calls(messages))
+    return any(True for _ in _with_calls(messages))
 
 
 def _fields_in(messages: Sequence[dict[str, Any]]) -> frozenset[str]:
@@ -117,14 +125,14 @@ def _with_calls(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return (message for message in messages if message["role"] == "assistant" and message.get("tool_calls"))
 
 
-def _add_reasoning(messages: Sequence[dict[str, Any]], refused: set[str]) -> None:
-    name = "reasoning_content"
-    if name in refused:
-        return
+def _add_reasoning(messages: Sequence[dict[str, Any]], is_told_twice: bool) -> None:
+    """Add reasoning where there is none; `is_told_twice` says to repeat it where it stands under another name."""
     for message in _with_calls(messages):
-        if not message.get(name):
-            told = (message[other] for other in THOUGHTS if isinstance(message.get(other), str))
-            message[name] = next((text for text in told if text), BLANK_REASONING)
+        if message.get(_REASONING):
+            continue
+        told = [message[name] for name in THOUGHTS if isinstance(message.get(name), str) and message[name]]
+        if is_told_twice or not told:
+            message[_REASONING] = told[0] if told else BLANK_REASONING
 
 
 def _add_signatures(messages: Sequence[dict[str, Any]]) -> None:
