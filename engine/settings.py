@@ -93,7 +93,11 @@ class Settings(BaseSettings):
     """Seconds that one call of the embedding function may take; then the search goes by keywords alone."""
 
     llm_chat_timeout_sec: Deadline = 120.0
-    """Seconds that one model request may take as a whole, however slowly its pieces come."""
+    """Seconds that a model may be silent, before its answer and between two pieces of it; what a server sends to keep
+    the connection open is no piece."""
+
+    llm_chat_whole_timeout_sec: Deadline = 1800.0
+    """Seconds that one model request may take as a whole, however steadily its pieces come."""
 
     llm_profile_select_model: str | None = Field(default=None, min_length=1)
     """The model that chooses the profile; None stands for the first model of the conversation."""

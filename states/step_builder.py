@@ -20,7 +20,7 @@ from .effects import (
     StartTimer,
     WithholdContent,
 )
-from .events import Event, Report
+from .events import Event, LlmFailed, Report, UserCancel
 from .state import Book, InTurn, State, Timer
 from .values.failures import FailureKind
 from .values.inbox import Owed, Waiting, first_batch
@@ -31,6 +31,10 @@ from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
+
+
+UNFINISHED = (LlmFailed, UserCancel)
+"""The events that end an answer before it is complete. What it took is counted before anything else is decided."""
 
 
 class StepBuilder(Generic[S_co]):
@@ -78,12 +82,12 @@ class StepBuilder(Generic[S_co]):
         resumes: int = fields.get("resumes", 0)
         self.resumes = resumes if resumes and isinstance(event, Report) else 0
         self.withdrawn: tuple[str, ...] = ()
-        turn = fields.get("turn")
-        if type(turn) is TurnRecord:
+        if type(turn := fields.get("turn")) is TurnRecord:
             self.turn: TurnRecord = turn
             """The turn under way. Without one, a read of this raises AttributeError."""
-        round_ = fields.get("round")
-        if round_ is not None:
+            if type(event) in UNFINISHED:
+                self.spend(event.usage)  # type: ignore[attr-defined]
+        if (round_ := fields.get("round")) is not None:
             self.round: Round = round_
             """The round under way. Between rounds, a read of this raises AttributeError."""
         self._first_text: Heard | None = None

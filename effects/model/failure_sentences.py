@@ -6,8 +6,9 @@ A provider's own error message may quote the prompt, so it is written to the log
 from __future__ import annotations
 
 from ...states.values.failures import FailureKind
+from ...states.values.messages import Usage
 from ..logs import performer_logger
-from .port import LlmFailure
+from .port import NOTHING_SPENT, LlmFailure
 
 logger = performer_logger("turnwise.model")
 
@@ -33,10 +34,13 @@ LONGEST_DETAIL = 500
 """Characters of a provider's error message that are logged. The message may quote the whole prompt."""
 
 
-def make_failure(kind: FailureKind, model: str, detail: str, retry_after: float | None = None) -> LlmFailure:
+def make_failure(
+    kind: FailureKind, model: str, detail: str, retry_after: float | None = None, usage: Usage = NOTHING_SPENT
+) -> LlmFailure:
     """Return a failure of this kind with its sentence, and log `detail` as a warning.
 
-    `detail` must hold no secrets. `retry_after` is the wait in seconds that the provider asks for.
+    `detail` must hold no secrets. `retry_after` is the wait in seconds that the provider asks for, and `usage` what was
+    spent.
     """
     logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:LONGEST_DETAIL])
-    return LlmFailure(kind, SENTENCES[kind], retry_after)
+    return LlmFailure(kind, SENTENCES[kind], retry_after, usage)

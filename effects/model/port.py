@@ -5,7 +5,7 @@ Any object with `complete` is a model: litellm's, a test double, a client of the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -40,6 +40,19 @@ class ModelRequest:
     purpose: Purpose = "converse"
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS
+
+    @property
+    def size(self) -> int:
+        """The characters of text in the messages, arguments of calls among them. `Pure.`"""
+        return sum(map(len, _texts_in(self.messages)))
+
+
+def _texts_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for message in messages:
+        content = message.get("content")
+        parts = content if isinstance(content, list) else ({"text": content},)
+        yield from (text for part in parts if isinstance(text := part.get("text"), str))
+        yield from (call["function"]["arguments"] for call in message.get("tool_calls") or ())
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,8 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of a streamed answer, which is shown before the rest has arrived."""
+    """A piece of a streamed answer, which is shown before the rest has arrived. An empty one is not shown; it says that
+    the answer goes on, with a piece of a call for example."""
 
     text: str
     kind: Literal["text", "thinking"] = "text"
@@ -104,17 +118,26 @@ LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FA
 """The kinds of failure in which a model request can end."""
 
 
+NOTHING_SPENT = Usage()
+
+
 class LlmFailure(Exception):
     """A request failed. `sentence` is for people, without a payload or a repr. `retry_after` is the wait in seconds
-    that the provider asks for. With `of_answer` it was the model's answer that a filter did not let pass, and not the
-    request.
+    that the provider asks for, and `usage` what was spent before the answer broke off; a request that was refused costs
+    nothing. With `of_answer` it was the model's answer that a filter did not let pass, and not the request.
 
     `kind` decides whether the request is tried again; docs/host.md lists the kinds. Raises `ConfigurationError` for any
     other, because it would leave open what is to be done.
     """
 
     def __init__(
-        self, kind: FailureKind, sentence: str, retry_after: float | None = None, *, of_answer: bool = False
+        self,
+        kind: FailureKind,
+        sentence: str,
+        retry_after: float | None = None,
+        usage: Usage = NOTHING_SPENT,
+        *,
+        of_answer: bool = False,
     ) -> None:
         super().__init__(sentence)
         if kind not in LLM_FAILURES:
@@ -124,6 +147,7 @@ class LlmFailure(Exception):
         self.kind: FailureKind = kind
         self.sentence = sentence
         self.retry_after = retry_after
+        self.usage = usage
         self.of_answer = of_answer
 
 
@@ -140,6 +164,10 @@ class Llm(Protocol):
     It may have a `family`, the name of the models that can read what this one writes for itself, such as sealed
     thinking. The default follows from its name.
 
+    It may have `estimate(request, written)`, which returns about what it has cost when so many characters of the answer
+    have come. It is asked for the usage of an answer that is cut off. Without it the tokens are estimated without a
+    cost.
+
     It may have `ready`, a coroutine function without arguments that returns when the model can take requests, after it
     has loaded a library for example. It is awaited before each request, and the deadline of the request begins when it
     has returned. Raises `LlmFailure`. An engine calls it when it opens, too, so that the first request waits less.
@@ -152,6 +180,23 @@ class Llm(Protocol):
         `CancelledError` pass.
         """
         ...
+
+
+CHARACTERS_PER_TOKEN = 4
+"""For estimates. English has 4.4 bytes a token in OpenAI's encoding, other languages have fewer."""
+
+
+def estimated_usage(model: Llm, request: ModelRequest, written: int) -> Usage:
+    """About what a request has cost when so many characters of its answer have come."""
+    if callable(estimate := getattr(model, "estimate", None)):
+        usage: Usage = estimate(request, written)
+        return usage
+    return Usage(input_tokens=tokens_of(request.size), output_tokens=tokens_of(written), estimated=True)
+
+
+def tokens_of(characters: int) -> int:
+    """About how many tokens so many characters are. `Pure.`"""
+    return -(-characters // CHARACTERS_PER_TOKEN)
 
 
 def ready_of(model: Llm) -> Callable[[], Awaitable[None]] | None:

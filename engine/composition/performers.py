@@ -72,11 +72,11 @@ def build_performers(
     """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them. The first that
     asks a model in a turn waits as long as that cannot be asked at all."""
 
-    def caller(deadline: float) -> ModelCaller:
-        asking = ModelCaller(models.find, deadline)
+    def caller(silence: float, whole: float | None = None) -> ModelCaller:
+        asking = ModelCaller(models.find, silence, whole)
         return asking if tracing is None else tracing.asking(asking)
 
-    asking = caller(settings.llm_chat_timeout_sec)
+    asking = caller(settings.llm_chat_timeout_sec, settings.llm_chat_whole_timeout_sec)
     performers: dict[type[Effect], Performer] = {
         SelectProfile: ProfileSelectionPerformer(
             caller(settings.llm_profile_select_timeout_sec), clock, memory.recent, settings.llm_profile_select_model

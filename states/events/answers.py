@@ -82,7 +82,8 @@ class LlmResponse(Answer):
 
 
 class LlmFailed(Answer):
-    """The model request failed. `retry_after` is the wait in seconds that the provider asked for.
+    """The model request failed. `retry_after` is the wait in seconds that the provider asked for, and `usage` what was
+    spent before the answer broke off.
 
     `held` says of a request that was refused for its content what in it may be what was refused. It is empty for every
     other failure, and in the events that were stored before anything was withheld.
@@ -93,6 +94,7 @@ class LlmFailed(Answer):
     sentence: Text
     retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     held: tuple[Suspect, ...] = ()
+    usage: Usage = Usage()
 
 
 class RetryDue(Answer):

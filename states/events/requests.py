@@ -15,6 +15,7 @@ from ..values.acts import Audience
 from ..values.details import Metadata, Owner, Title
 from ..values.history import HistoryMessage
 from ..values.images import Images
+from ..values.messages import Usage
 from ..values.questions import Annotation, Answers, answers_as_json
 from ..values.revision import CURRENT_REVISION, FIRST_REVISION, Revision
 from ..values.schedule import Schedule
@@ -219,11 +220,12 @@ class ToolApproval(Request):
 
 class UserCancel(Request):
     """A person stops the turn. `turn` and `call_id`, if given, must be the turn under way and the call that waits for a
-    person."""
+    person. `usage` is what was spent on the answers that were under way and end with the turn."""
 
     type: Literal["user_cancel"] = "user_cancel"
     turn: int | None = None
     call_id: Text | None = None
+    usage: Usage = Usage()
 
 
 class RetryRequested(Request):

@@ -13,7 +13,7 @@ from ..states import LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.failures import TRANSIENT
 from ..values.turn import TurnRecord
-from .budgets import budget_is_spent, is_full, spends_budget
+from .budgets import budget_is_spent, is_full, limit_used_up, spends_budget
 
 
 def calls_are_cut_off(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -80,12 +80,22 @@ def may_be_prompted_again(step: StepBuilder[State], event: Event, context: Conte
 
 def may_retry(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
     """The failure is transient, and this model has attempts left."""
-    return event.kind in TRANSIENT and _wait(step, event, context) is not None
+    transient = event.kind in TRANSIENT and _wait(step, event, context) is not None
+    return transient and not uses_up_budget(step, event, context)
 
 
 def has_next_model(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
     """The failure is transient, and the policy names another model."""
-    return event.kind in TRANSIENT and step.turn.model + 1 < len(models_of(context.policy, step.turn.profile))
+    others = step.turn.model + 1 < len(models_of(context.policy, step.turn.profile))
+    return event.kind in TRANSIENT and others and not uses_up_budget(step, event, context)
+
+
+def uses_up_budget(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """Whether nothing is left of the turn's tokens, money or time after an answer that broke off and was paid for.
+    `Pure.`"""
+    if isinstance(event, EffectFailed) or not event.usage.is_anything:
+        return False
+    return limit_used_up(context.policy.limits, step.turn, event, step.turn.spent) is not None
 
 
 def fails_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:

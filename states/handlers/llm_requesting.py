@@ -7,7 +7,7 @@ from ..effects import WithholdContent
 from ..events import EffectFailed, LlmFailed, LlmResponse
 from ..guards.budgets import is_full
 from ..guards.refusals import first_suspect
-from ..guards.responses import is_nudge_due, may_compact_for
+from ..guards.responses import is_nudge_due, may_compact_for, uses_up_budget
 from ..junctions.asking import asked_model, compact_up_to, conclude_with, limit_sentence, name_limit, send
 from ..replies.nudges import due_nudge
 from ..replies.reply_text import text_of_reply
@@ -203,7 +203,7 @@ def _withhold_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, contex
 def give_up(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> None:
     """No attempt and no model is left, or another attempt could not succeed."""
     attempt = step.state.attempt
-    if may_compact_for(step, event, context):
+    if may_compact_for(step, event, context) or uses_up_budget(step, event, context):
         name_limit(step, event, context)
     sentence = event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}"
     if type(event) is LlmFailed and "instructions" in event.held:

@@ -99,7 +99,8 @@ class Usage(Value):
     """What a request cost: tokens in and out, and money in US dollars where the price is known.
 
     `cached_tokens` are those of the input that the provider read from its cache, and `reasoning_tokens` those of the
-    output that the model spent on thinking; both are 0 where the provider does not say.
+    output that the model spent on thinking; both are 0 where the provider does not say. `estimated` says that the
+    provider has not told all of it, as of an answer that broke off, so that a part is what it must have been about.
     """
 
     # A price that is no number is not known, and the answer that it belongs to counts all the same.
@@ -110,6 +111,7 @@ class Usage(Value):
     cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     cached_tokens: int = Field(default=0, ge=0)
     reasoning_tokens: int = Field(default=0, ge=0)
+    estimated: bool = False
 
     @property
     def tokens(self) -> int:
@@ -131,6 +133,7 @@ class Usage(Value):
             cost=cost,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            estimated=self.estimated or other.estimated,
         )
 
 

@@ -43,6 +43,7 @@ SETTINGS = {
     "llm_tools_timeout_sec": Written("0.5", "= 0.5", 0.5, 10.0),
     "llm_embed_timeout_sec": Written("0.5", "= 0.5", 0.5, 10.0),
     "llm_chat_timeout_sec": Written("0.5", "= 0.5", 0.5, 120.0),
+    "llm_chat_whole_timeout_sec": Written("60", "= 60", 60.0, 1800.0),
     "llm_profile_select_model": Written("small", '= "small"', "small", None),
     "llm_tools_model": Written("small", '= "small"', "small", None),
     "memory_enrichment_max_results": Written("3", "= 3", 3, 10),

@@ -11,9 +11,8 @@ of a request that is too long: nothing else about it is new.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pkgutil import resolve_name
-from typing import Any
 
 from ....states.values.failures import FailureKind
 from ..failure_sentences import make_failure
@@ -154,13 +153,13 @@ def failure_of(
 ) -> LlmFailure:
     """The failure that an error of litellm stands for. The error message is logged without any of the `secrets`.
 
-    `request` is what was sent, and `largest` the size (`size_of`) of the largest request that this model has accepted;
+    `request` is what was sent, and `largest` the size of the largest request that this model has accepted;
     None if it has accepted none.
     """
     refusal = refusal_of(error)
     kind = kind_of(error, request is not None and holds_media(request))
     if kind == "invalid_request" and request is not None and gives_no_reason(refusal):
-        kind = "context_window" if size_of(request) > (FIRST_BOUND if largest is None else largest) else kind
+        kind = "context_window" if request.size > (FIRST_BOUND if largest is None else largest) else kind
     return make_failure(kind, model, redact(f"{type(error).__name__}: {error}", secrets), retry_after(refusal, kind))
 
 
@@ -177,24 +176,11 @@ def kind_of_ending(finish_reason: str, is_empty: bool) -> FailureKind | None:
     return "context_window" if is_empty and reason in _FULL else _ENDINGS.get(reason)
 
 
-def size_of(request: ModelRequest) -> int:
-    """The characters of text in a request, without its tools. `Pure.`"""
-    return sum(map(len, _texts_in(request.messages)))
-
-
 def holds_media(request: ModelRequest) -> bool:
     """Whether a request holds anything but text: an image, a sound or a file. `Pure.`"""
     contents = (message.get("content") for message in request.messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     return any(isinstance(part, dict) and part.get("type", "text") != "text" for part in parts)
-
-
-def _texts_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for message in messages:
-        content = message.get("content")
-        parts = content if isinstance(content, list) else ({"text": content},)
-        yield from (text for part in parts if isinstance(text := part.get("text"), str))
-        yield from (call["function"]["arguments"] for call in message.get("tool_calls") or ())
 
 
 @functools.cache

@@ -14,11 +14,12 @@ from typing import Any
 
 from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
+from ....states.values.messages import Usage
 from ..failure_sentences import make_failure
 from ..families import family_named
-from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
+from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
 from .costs import Costs
-from .error_kinds import failure_of, kind_of_ending, size_of
+from .error_kinds import failure_of, kind_of_ending
 from .foreign_rounds import ForeignRounds
 from .json_copy import copy_json
 from .loading import begin_loading, load_litellm
@@ -28,7 +29,7 @@ from .request_settings import RequestSettings
 from .sight import Sight
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
-from .usage import read_usage
+from .usage import Tokens, estimated_tokens, tokens_in
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
 
@@ -78,7 +79,7 @@ class LiteLlm:
         self._options = options
         self._settings = RequestSettings(name)
         self._rounds = ForeignRounds(self.model)
-        self._costs = Costs(self.model)
+        self._costs = Costs(self.model, options)
         self._sight = Sight(self.model, takes_images)
         self._litellm: Any = None
         self._can_be_asked = False
@@ -141,9 +142,17 @@ class LiteLlm:
             failure = self._failure_of(error, request)
             self._sight.note_failure(request, failure)
             raise failure from None
-        self._largest = max(size_of(request), self._largest or 0)
+        self._largest = max(request.size, self._largest or 0)
         self._sight.note_answer(request)
         return answer
+
+    def estimate(self, request: ModelRequest, written: int) -> Usage:
+        """About what a request has cost when so many characters of its answer have come. Needs litellm to be
+        loaded."""
+        return self._priced(estimated_tokens(request, written), estimated=True)
+
+    def _priced(self, tokens: Tokens, *, estimated: bool = False) -> Usage:
+        return tokens.usage(self._costs.cost_of(tokens, self._litellm), estimated=estimated)
 
     def _failure_of(self, error: Exception, request: ModelRequest) -> LlmFailure:
         if isinstance(error, LlmFailure):
@@ -173,6 +182,16 @@ class LiteLlm:
         if chunks.is_readable:  # some providers send nothing before the stream is read, and only litellm can read it
             stream.completion_stream = chunks
         assembler = StreamAssembler(show)
+        try:
+            return await self._read(stream, chunks, assembler, request)
+        except Exception as error:
+            failure = self._failure_of(error, request)
+            failure.usage = self._spent_on_part(assembler, request)
+            raise failure from None
+
+    async def _read(
+        self, stream: Any, chunks: NormalizedChunks, assembler: StreamAssembler, request: ModelRequest
+    ) -> ModelAnswer:
         try:
             async for chunk in stream:
                 assembler.add(chunk)
@@ -209,7 +228,8 @@ class LiteLlm:
         response = assembler.chunk_with_usage
         if response is None:  # nobody has counted the tokens; litellm estimates how many they are
             response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
-        usage = read_usage(response, self._costs.cost_of(response, self._litellm))
+        tokens = tokens_in(getattr(response, "usage", None))
+        usage = self._priced(tokens, estimated=assembler.chunk_with_usage is None)
         if (kind := kind_of_ending(ending, assembler.is_empty and usage.output_tokens <= 1)) is not None:
             failure = make_failure(kind, self.name, f"the answer ended with {ending}")
             failure.of_answer = kind == "content_filter"
@@ -223,6 +243,14 @@ class LiteLlm:
             usage=usage,
             model=request.model,
         )
+
+    def _spent_on_part(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:
+        """What was spent on an answer that broke off: as told, else about what the part takes that has come."""
+        if assembler.chunk_with_usage is not None:
+            return self._priced(tokens_in(assembler.chunk_with_usage.usage))
+        if assembler.is_empty:
+            return NOTHING_SPENT
+        return self.estimate(request, len(assembler.text) + len(assembler.thinking))
 
     def _secrets(self) -> list[str]:
         return [

@@ -65,6 +65,7 @@ class LlmRequestPerformer:
                 sentence=sentence_of(failure),
                 retry_after=failure.retry_after,
                 held=await _held(failure, request, effect, context),
+                usage=failure.usage,
             )
         return self._response(effect, request.model, digest, answer, context, offer)
 

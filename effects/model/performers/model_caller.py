@@ -1,4 +1,9 @@
-"""Asks a model within a deadline, and turns a failure into an answer. All performers that need a model use it."""
+"""Asks a model within its deadlines, and turns a failure into an answer. All performers that need a model use it.
+
+There are two deadlines. A model that says nothing for a while has hung, and a request of it must end soon. A model that
+goes on writing is at work, slowly perhaps, and what it has written so far is worth waiting for; its deadline is long.
+Only a piece of the answer counts as one: what a server sends to keep a connection open says nothing of the model.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,14 @@ from typing import TypeVar
 from ....states.events import EffectFailed
 from ....states.policy.policy import Retry
 from ....states.values.failures import TRANSIENT
+from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ....states.values.value import later, shortened
 from ...clock import Clock
 from ..failure_sentences import make_failure
 from ..families import family_of
-from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token, ready_of
-from .time_limit import TimeLimit
+from ..port import NOTHING_SPENT, Llm, LlmFailure, ModelAnswer, ModelRequest, Token, estimated_usage, ready_of
+from .time_limit import LimitedWork, TimeLimit
 
 T = TypeVar("T")
 
@@ -36,43 +42,99 @@ litellm, so that it ends only what hangs."""
 class ModelCaller:
     """Asks the models of an engine. `find` returns the model of a name.
 
-    `deadline` is how many seconds one request may take as a whole, however slowly the pieces of its answer come. It
-    begins when the model is ready: what a model loads before its first request is not what the deadline is for.
+    `silence` is how many seconds a model may say nothing, before its answer and within it, and `whole` how many one
+    request may take in all, however steadily its pieces come; without it as many as `silence`. They begin when the
+    model is ready: what a model loads before its first request is not what the deadlines are for.
     """
 
-    def __init__(self, find: Callable[[str], Llm], deadline: float) -> None:
+    def __init__(self, find: Callable[[str], Llm], silence: float, whole: float | None = None) -> None:
         self._find = find
-        self._limit = TimeLimit(deadline)
+        self._silence = TimeLimit(silence)
+        self._whole = TimeLimit(silence if whole is None else whole)
         self._loading = TimeLimit(LONGEST_LOADING)
+        self._running: dict[str, list[_Answering]] = {}
+        """The answers under way, by conversation."""
+
+    def spent_on(self, conversation_id: str) -> Usage:
+        """About what has been spent on the answers of this conversation that are under way."""
+        running = self._running.get(conversation_id, ())
+        return sum((answering.usage() for answering in running), NOTHING_SPENT)
 
     def family_of(self, name: str) -> str:
         """The family of the model of this name."""
         return family_of(self._find(name))
 
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
-        """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at the
-        deadline."""
+        """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at a deadline."""
         model = self._find(request.model)
         if (ready := ready_of(model)) is not None:
             with _failing_after(self._loading, request.model, "not ready"):
                 await ready()
-        with _failing_after(self._limit, request.model, "no answer"):
-            answer = await model.complete(request, show)
+        answer = await self._answer(model, request, show)
         if not isinstance(answer, ModelAnswer):
             raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
         if len(answer.tool_calls) > MAX_CALLS:
             raise make_failure("malformed_response", request.model, f"it makes more than {MAX_CALLS:,} calls at once")
         return answer
 
+    async def _answer(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        answering = _Answering(model, request, show)
+        running = self._running.setdefault(request.conversation_id, [])
+        running.append(answering)
+        try:
+            with (
+                _failing_after(self._whole, request.model, "no whole answer", answering.usage),
+                _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
+            ):
+                answering.silence = silence
+                return await model.complete(request, answering.hear)
+        finally:
+            running.remove(answering)
+            if not running:
+                self._running.pop(request.conversation_id, None)
+
+
+class _Answering:
+    """An answer that is under way: how much of it has come, and what that may have cost."""
+
+    __slots__ = ("_has_begun", "_model", "_request", "_show", "_written", "silence")
+
+    def __init__(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> None:
+        self._model = model
+        self._request = request
+        self._show = show
+        self._written = 0
+        self._has_begun = False
+        self.silence: LimitedWork | None = None
+
+    def hear(self, token: Token) -> None:
+        """Show a piece of the answer, and go on waiting for the next."""
+        self._has_begun = True
+        if self.silence is not None:
+            self.silence.restart()
+        if token.text:
+            self._written += len(token.text)
+            self._show(token)
+
+    def usage(self) -> Usage:
+        """About what has been spent so far; nothing if no piece has come, for then the model may not have begun."""
+        return estimated_usage(self._model, self._request, self._written) if self._has_begun else NOTHING_SPENT
+
+
+def _nothing() -> Usage:
+    return NOTHING_SPENT
+
 
 @contextmanager
-def _failing_after(limit: TimeLimit, model: str, what: str) -> Iterator[None]:
-    """Return a context that raises `LlmFailure` at the limit."""
+def _failing_after(
+    limit: TimeLimit, model: str, what: str, spent: Callable[[], Usage] = _nothing
+) -> Iterator[LimitedWork]:
+    """Return a context that raises `LlmFailure` at the limit, with what was spent until then."""
     try:
-        with limit.apply():
-            yield
+        with limit.apply() as work:
+            yield work
     except TimeoutError:
-        raise make_failure("timeout", model, f"{what} within {limit.seconds:g} s") from None
+        raise make_failure("timeout", model, f"{what} within {limit.seconds:g} s", usage=spent()) from None
 
 
 def sentence_of(failure: LlmFailure, introduction: str = "") -> str:

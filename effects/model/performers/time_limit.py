@@ -1,7 +1,8 @@
 """Limits how long each of many pieces of work may take, where the limit is the same for all.
 
 `asyncio.timeout` sets a timer for each of them. Those that have the same limit run out of time in the order in which
-they began, so one timer is enough: for the one that began first.
+they began, so one timer is enough: for the one that began first. Work that shows that it goes on begins again, at the
+end of this order, so a limit of silence costs as little as one of the whole.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ class TimeLimit:
             self._timer.cancel()
             self._timer = None
 
+    def restart(self, work: LimitedWork) -> None:
+        """Note that this work has begun again. The timer stays as it is; when it fires it is set for what is next."""
+        del self._running[work]
+        work.due = asyncio.get_running_loop().time() + self.seconds
+        self._running[work] = None
+
     def _expire(self) -> None:
         """Cancel the work whose time has run out, and set the timer for the one that is next."""
         self._timer = None
@@ -60,18 +67,24 @@ class LimitedWork:
         self._limit = limit
         self._is_expired = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> LimitedWork:
         task = asyncio.current_task()
         assert task is not None, "only the work of a task can be cancelled"
         self._task = task
         self._cancels = task.cancelling()
         self.due = asyncio.get_running_loop().time() + self._limit.seconds
         self._limit.add(self)
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         self._limit.remove(self)
         if self._is_expired and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+    def restart(self) -> None:
+        """Count its time from now on, because it goes on. Nothing happens if it has run out."""
+        if not self._is_expired:
+            self._limit.restart(self)
 
     def cancel(self) -> None:
         """Cancel the task, because its time has run out."""

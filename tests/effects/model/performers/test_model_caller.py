@@ -12,7 +12,7 @@ from turnwise.testing import FunctionLlm, call, calls
 async def asked(count: int) -> int:
     """How many calls an answer with so many calls has."""
     model = FunctionLlm(lambda request: calls(*[call("find")] * count))
-    answer = await ModelCaller(lambda name: model, deadline=60).ask(ModelRequest(model="any", messages=()))
+    answer = await ModelCaller(lambda name: model, silence=60).ask(ModelRequest(model="any", messages=()))
     return len(answer.tool_calls)
 
 

@@ -67,6 +67,43 @@ class TestWorkThatTakesTooLong:
                 raise KeyError("no")
 
 
+class TestWorkThatGoesOn:
+    """It says so, and its time is counted from then on."""
+
+    async def test_it_may_take_longer_than_the_limit(self) -> None:
+        """As long as each of its pauses is shorter."""
+        limit = TimeLimit(LIMIT * 3)
+
+        with limit.apply() as work:
+            for _ in range(6):
+                await asyncio.sleep(LIMIT)
+                work.restart()
+
+    async def test_it_runs_out_after_the_last_piece(self) -> None:
+        """And those that have the same limit run out in the order of their last pieces."""
+        limit, ended = TimeLimit(LIMIT), []
+
+        async def hang_after(pieces: int) -> None:
+            with pytest.raises(TimeoutError), limit.apply() as work:
+                for _ in range(pieces):
+                    await asyncio.sleep(LIMIT / 3)
+                    work.restart()
+                await hang()
+            ended.append(pieces)
+
+        await asyncio.gather(hang_after(6), hang_after(0), hang_after(3))
+
+        assert ended == [0, 3, 6]
+
+    async def test_a_piece_that_comes_too_late_changes_nothing(self) -> None:
+        """The time is over."""
+        with pytest.raises(TimeoutError), TimeLimit(LIMIT).apply() as work:
+            try:
+                await hang()
+            finally:
+                work.restart()
+
+
 class TestACancelFromElsewhere:
     """It stays a cancel."""
 
