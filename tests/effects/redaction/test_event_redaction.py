@@ -57,7 +57,7 @@ from turnwise.states.events import (
 )
 from turnwise.states.values.acts import SubAgentTask
 from turnwise.states.values.history import HistoryMessage
-from turnwise.states.values.messages import ToolCall, ToolResult
+from turnwise.states.values.messages import ProviderFields, ToolCall, ToolResult
 from turnwise.states.values.questions import Annotation
 from turnwise.states.values.schedule import Schedule
 
@@ -357,6 +357,18 @@ def test_sealed_blocks_with_a_secret_are_dropped(redaction: Redaction) -> None:
 
     assert redacted_event(LlmResponse(effect_id=1, at=AT, opaque=blocks), redaction).opaque == ()
     assert redacted_event(LlmResponse(effect_id=1, at=AT, opaque=harmless), redaction).opaque == harmless
+
+
+def test_what_a_provider_wrote_for_itself_is_whole_or_not_there(redaction: Redaction) -> None:
+    """Fields of the message, those of each call, and the ids of calls."""
+    calls = {"call_1_0": {"note": MAIL}, "call_1_1": {"seal": "EqQBCkYI" * 20}}
+    made = (ToolCall(call_id="call_1_0", name="a", provider_id=MAIL), ToolCall(call_id="call_1_1", name="a"))
+    fields = ProviderFields(family=MAIL, message={"details": [{"text": MAIL}]}, calls=calls)
+
+    redacted = redacted_event(LlmResponse(effect_id=1, at=AT, tool_calls=made, provider=fields), redaction)
+
+    assert redacted.provider == ProviderFields(family=MAIL, calls={"call_1_1": calls["call_1_1"]})
+    assert [one.provider_id for one in redacted.tool_calls] == ["", ""]
 
 
 class TestImages:
