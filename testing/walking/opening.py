@@ -45,7 +45,9 @@ def generator_of(seed: int) -> tuple[Chance, Vocabulary]:
     few = chance.sample(TOOLS, chance.pick((1, 2, 3, 6)))  # so that the same tools meet again
     tools = [tool for tool in TOOLS if tool.name in theme.tools] or few
     policy = partial(plain_policy, **theme.rules)
-    return chance, replace(PLAIN, tool=one_of(*tools), policy=policy, revision=always(theme.revision))
+    failure = one_of("timeout", "timeout", "content_filter", "context_window")
+    words = replace(PLAIN, tool=one_of(*tools), policy=policy, revision=always(theme.revision), model_failure=failure)
+    return chance, words
 
 
 def opening_of(seed: int) -> Opened:

@@ -92,6 +92,12 @@ class LiteLlm:
         return listed_model(self.model).window if self._window is None else self._window
 
     @property
+    def takes_images(self) -> bool | None:
+        """Whether the model takes images: as the application says, as litellm's list says, or as it has shown. None if
+        that is not known. Does not import litellm."""
+        return self._sight.takes_images
+
+    @property
     def is_priced(self) -> bool:
         """Whether it is known what a request costs: from litellm's list, or because a price is given as an option.
         Does not import litellm."""
