@@ -8,6 +8,7 @@ from typing import Any
 
 from ...states.events import Opened
 from ...states.policy.policy import Questions, Recovery, SubAgentRules
+from ...states.values.failures import FailureKind
 from ...states.values.revision import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT
 from ..generation.chance import Chance, Seeded
 from ..generation.policies import plain_policy
@@ -37,6 +38,8 @@ _THEMES = (
     Theme({"sub_agents": _ASK_USER, "questions": Questions(cancel="resume")}, ("spawn", "ask")),
 )
 
+_FAILURES: tuple[FailureKind, ...] = ("timeout", "timeout", "content_filter", "context_window")
+
 
 def generator_of(seed: int) -> tuple[Chance, Vocabulary]:
     """What the events of the walk of this seed are generated from. The same seed gives the same events for the same
@@ -45,9 +48,8 @@ def generator_of(seed: int) -> tuple[Chance, Vocabulary]:
     few = chance.sample(TOOLS, chance.pick((1, 2, 3, 6)))  # so that the same tools meet again
     tools = [tool for tool in TOOLS if tool.name in theme.tools] or few
     policy = partial(plain_policy, **theme.rules)
-    failure = one_of("timeout", "timeout", "content_filter", "context_window")
-    words = replace(PLAIN, tool=one_of(*tools), policy=policy, revision=always(theme.revision), model_failure=failure)
-    return chance, words
+    words = replace(PLAIN, tool=one_of(*tools), policy=policy, revision=always(theme.revision))
+    return chance, replace(words, model_failure=one_of(*_FAILURES))
 
 
 def opening_of(seed: int) -> Opened:
