@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
+from ..states.values.messages import Usage
 from .choices.choices import Choices, GivenTools
 from .choices.given_history import GivenMessages
 from .choices.offered_tools import OfferedTool, offered_tools
@@ -55,6 +56,10 @@ class ConversationAccess(Homebound):
     @abstractmethod
     def check_may_write(self) -> None:
         """Raise `Refused` with `read_only` if the engine was opened for reading only."""
+
+    @abstractmethod
+    def spent_on(self, conversation_id: str) -> Usage:
+        """Return about what has been spent on the answers of this conversation that are under way here."""
 
     @abstractmethod
     def now(self) -> datetime:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 from ..effects.clock import Clock
 from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
+from ..effects.model.performers.model_caller import RunningAnswers
 from ..effects.tools.registry import ToolRegistry
 from ..effects.wire.definitions import wire_tools
 from ..states.effects import Effect
 from ..states.errors import EngineClosed, Refused
 from ..states.events import Answer, Opened
 from ..states.policy.policy import Policy
+from ..states.values.messages import Usage
 from .access import ConversationAccess
 from .agents.agents import EngineAgents
 from .answering import AnswerIntake
@@ -92,6 +94,7 @@ class RunningEngine(ConversationAccess):
         self._registry = ConversationRegistry(self._load, self._go_on)
         self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
         self._waiting = waiting = WaitingTurns(lambda *turn: self._choices.find_fault_in_turn(*turn), clock)
+        self._answering = RunningAnswers()
         self._performers = build_performers(
             models,
             tools,
@@ -103,6 +106,7 @@ class RunningEngine(ConversationAccess):
             agents,
             performers,
             waiting,
+            self._answering,
             tracing,
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
@@ -385,6 +389,10 @@ class RunningEngine(ConversationAccess):
     async def refresh(self, conversation_id: str) -> None:
         """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
         await (await self._registry.read(checked_id(conversation_id))).catch_up()
+
+    def spent_on(self, conversation_id: str) -> Usage:
+        """Return about what has been spent on the answers of this conversation that are under way here."""
+        return self._answering.spent_on(conversation_id)
 
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""

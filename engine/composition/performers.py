@@ -13,7 +13,7 @@ from ...effects.dispatcher import InProcessDispatcher, Performer
 from ...effects.location.locator import Locator, location_source
 from ...effects.model.performers.compaction import CompactionPerformer
 from ...effects.model.performers.llm_request import LlmRequestPerformer
-from ...effects.model.performers.model_caller import ModelCaller
+from ...effects.model.performers.model_caller import ModelCaller, RunningAnswers
 from ...effects.model.performers.profile_selection import ProfileSelectionPerformer
 from ...effects.model.performers.summary import SummaryPerformer
 from ...effects.model.performers.verification import VerificationPerformer
@@ -67,13 +67,14 @@ def build_performers(
     agents: EngineAgents,
     given: Performers,
     waiting: WaitingTurns,
+    answering: RunningAnswers,
     tracing: Tracing | None = None,
 ) -> Performers:
     """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them. The first that
     asks a model in a turn waits as long as that cannot be asked at all."""
 
     def caller(silence: float, whole: float | None = None) -> ModelCaller:
-        asking = ModelCaller(models.find, silence, whole)
+        asking = ModelCaller(models.find, silence, whole, answering)
         return asking if tracing is None else tracing.asking(asking)
 
     asking = caller(settings.llm_chat_timeout_sec, settings.llm_chat_whole_timeout_sec)

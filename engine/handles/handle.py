@@ -24,7 +24,7 @@ from ...states.events import (
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
 from ...states.states import AnyState, AwaitingApproval, Cancelling, InDoubt
-from ...states.values.messages import Approver
+from ...states.values.messages import Approver, Usage
 from ..choices.choices import Choices
 from ..lifetime import Homebound
 from ..loop import Loop
@@ -73,6 +73,10 @@ class HandleHost(Protocol):
 
     def check_home(self) -> None:
         """Raise `EngineElsewhere` unless this is called where the engine was opened."""
+        ...
+
+    def spent_on(self, conversation_id: str) -> Usage:
+        """Return about what has been spent on the answers of this conversation that are under way here."""
         ...
 
     def check_may_write(self) -> None:

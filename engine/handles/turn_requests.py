@@ -194,11 +194,12 @@ class TurnRequests(Handle):
         as long as it has the conversation in memory, so after a restart only `turn` protects a later turn from a
         repeated cancel.
         """
-        filled = {"turn"} if turn is None else set()
+        filled = {"usage"} if turn is not None else {"turn", "usage"}
         if turn is None:
             async with self._sending:
                 pass  # a message that this handle is just sending is taken first: the cancel is meant for its turn
-        handled = await self._request(UserCancel, request_id, filled, turn=turn)
+        usage = self._host.spent_on(self.id)
+        handled = await self._request(UserCancel, request_id, filled, turn=turn, usage=usage)
         if wait:
             await self._stopped(handled)
         return Cancelled(no_op=handled.is_no_op)

@@ -122,3 +122,23 @@ class TestSilence:
             turn = await conversation.send("Hi")
 
         assert turn.reply == "Whole."
+
+
+class TestAnAnswerThatIsCancelled:
+    """What has come of it has been paid for."""
+
+    async def test_it_counts_for_its_turn_and_for_the_conversation(self) -> None:
+        """Estimated, because its provider had not told yet."""
+        async with conversing(answers("Half an ans", Pause(5))) as conversation:
+            shown = conversation.stream("Hi")
+            async for update in shown:
+                if update.type == "token":
+                    break
+            await conversation.cancel()
+            total = await conversation.usage()
+            turn = (await conversation.turns())[-1]
+
+        assert turn.usage == total
+        assert (total.output_tokens, total.estimated) == (3, True)
+        assert total.cost is not None
+        assert total.cost > 0

@@ -44,21 +44,22 @@ class ModelCaller:
 
     `silence` is how many seconds a model may say nothing, before its answer and within it, and `whole` how many one
     request may take in all, however steadily its pieces come; without it as many as `silence`. They begin when the
-    model is ready: what a model loads before its first request is not what the deadlines are for.
+    model is ready: what a model loads before its first request is not what the deadlines are for. The answers under way
+    are noted in `running`.
     """
 
-    def __init__(self, find: Callable[[str], Llm], silence: float, whole: float | None = None) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], Llm],
+        silence: float,
+        whole: float | None = None,
+        running: RunningAnswers | None = None,
+    ) -> None:
         self._find = find
         self._silence = TimeLimit(silence)
         self._whole = TimeLimit(silence if whole is None else whole)
         self._loading = TimeLimit(LONGEST_LOADING)
-        self._running: dict[str, list[_Answering]] = {}
-        """The answers under way, by conversation."""
-
-    def spent_on(self, conversation_id: str) -> Usage:
-        """About what has been spent on the answers of this conversation that are under way."""
-        running = self._running.get(conversation_id, ())
-        return sum((answering.usage() for answering in running), NOTHING_SPENT)
+        self._running = RunningAnswers() if running is None else running
 
     def family_of(self, name: str) -> str:
         """The family of the model of this name."""
@@ -79,19 +80,36 @@ class ModelCaller:
 
     async def _answer(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         answering = _Answering(model, request, show)
-        running = self._running.setdefault(request.conversation_id, [])
+        with (
+            self._running.noted(request.conversation_id, answering),
+            _failing_after(self._whole, request.model, "no whole answer", answering.usage),
+            _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
+        ):
+            answering.silence = silence
+            return await model.complete(request, answering.hear)
+
+
+class RunningAnswers:
+    """The answers under way of all conversations of an engine."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[_Answering]] = {}
+
+    @contextmanager
+    def noted(self, conversation_id: str, answering: _Answering) -> Iterator[None]:
+        """Return a context in which this answer of the conversation is under way."""
+        running = self._of.setdefault(conversation_id, [])
         running.append(answering)
         try:
-            with (
-                _failing_after(self._whole, request.model, "no whole answer", answering.usage),
-                _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
-            ):
-                answering.silence = silence
-                return await model.complete(request, answering.hear)
+            yield
         finally:
             running.remove(answering)
             if not running:
-                self._running.pop(request.conversation_id, None)
+                self._of.pop(conversation_id, None)
+
+    def spent_on(self, conversation_id: str) -> Usage:
+        """About what has been spent on the answers of this conversation."""
+        return sum((answering.usage() for answering in self._of.get(conversation_id, ())), NOTHING_SPENT)
 
 
 class _Answering:
