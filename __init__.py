@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .effects.location.ip_lookup import IpLookup
     from .effects.location.location import Location, LocationSource
     from .effects.mcp.server import McpCrashContract, McpServer, McpTool
+    from .effects.model.litellm.dialect import Dialect
     from .effects.model.litellm.llm import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
     from .effects.model.rewording import Rewording
@@ -155,6 +156,7 @@ _HOMES = {
     "effects.location.ip_lookup": ("IpLookup",),
     "effects.location.location": ("Location", "LocationSource"),
     "effects.mcp.server": ("McpCrashContract", "McpServer", "McpTool"),
+    "effects.model.litellm.dialect": ("Dialect",),
     "effects.model.litellm.llm": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Purpose", "Token"),
     "effects.model.rewording": ("Rewording",),
@@ -277,7 +279,7 @@ __all__ += ["ConfigurationError"]
 __all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "ConversationOpenedUpdate"]
 __all__ += ["ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
-__all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
+__all__ += ["Dialect", "Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "EffectLinks", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineElsewhere"]
 __all__ += ["EngineNotOpen", "ErrorDetail"]
 __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", "IpLookup"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...effects.clock import Clock
@@ -138,6 +138,12 @@ class Models:
             else:
                 return None
         return faults[0] if faults else None
+
+    def refused_tools(self) -> Iterator[str]:
+        """Yield a sentence for each tool without which a model is asked, because its server has refused it."""
+        for name, model in self.by_name.items():
+            for tool in model.refused_tools if isinstance(model, LiteLlm) else ():
+                yield f"The tool {tool} is left out for the model {shortened(name, MAX_QUOTED)}, which refuses it."
 
     def check(self) -> None:
         """Raise `ConfigurationError` for a model that cannot be asked."""

@@ -1,8 +1,8 @@
 """A model of any of a hundred providers, asked through litellm.
 
 litellm translates between the providers' protocols; everything else is decided by the machine. So litellm has one job
-here: one request, one answer or one typed failure. It never retries, except for a request that was refused because of
-its settings, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the
+here: one request, one answer or one typed failure. It never retries, except for a request in a form that the server
+refused, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the
 first request, or earlier: an engine begins with it when it opens. No deadline of a request includes it.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ....states.errors import ConfigurationError
@@ -19,13 +20,14 @@ from ..failure_sentences import make_failure
 from ..families import family_named
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
 from .costs import Costs
+from .dialect import ALL, Dialect, LearnedDialect
 from .error_kinds import failure_of, kind_of_ending
 from .foreign_rounds import ForeignRounds
 from .json_copy import copy_json
 from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
-from .request_settings import RequestSettings
+from .request_traits import Arguments
 from .sight import Sight
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
@@ -39,6 +41,8 @@ _FIXED: dict[str, Any] = {
     "num_retries": 0,
     "max_retries": 0,
 }
+_COPIED = frozenset({"messages", "tools", "stream_options"})
+
 _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
 """The arguments of litellm that an application cannot set: the machine decides what is asked and what is retried."""
 
@@ -51,6 +55,8 @@ class LiteLlm:
 
     `family` names the models that can read what this one writes for itself, such as sealed thinking; by default it
     follows from litellm's name, see docs/host.md.
+
+    `dialect` says what the server takes of the protocol, where that is known beforehand; what it refuses is learned.
 
     `options` are passed to litellm unchanged: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and
     so on. `window` is how many tokens one request may hold; models in litellm's list need none. `takes_images` says
@@ -66,6 +72,7 @@ class LiteLlm:
         window: int | None = None,
         family: str | None = None,
         takes_images: bool | None = None,
+        dialect: Dialect = ALL,
         **options: Any,
     ) -> None:
         if reserved := sorted(_RESERVED & options.keys()):
@@ -77,7 +84,7 @@ class LiteLlm:
         self.family = family or family_named(self.model)
         self._window = window
         self._options = options
-        self._settings = RequestSettings(name)
+        self._dialect = LearnedDialect(name, dialect)
         self._rounds = ForeignRounds(self.model)
         self._costs = Costs(self.model, options)
         self._sight = Sight(self.model, takes_images)
@@ -106,6 +113,17 @@ class LiteLlm:
     def warm(self) -> None:
         """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
         self._litellm = load_litellm()
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What the server does not take, as far as it is known, so that requests are sent without: `streams`, `seed`,
+        `the tool find`."""
+        return self._dialect.refused
+
+    @property
+    def refused_tools(self) -> tuple[str, ...]:
+        """The names of the tools that the server does not take, as the model sees them."""
+        return self._dialect.refused_tools
 
     @property
     def can_be_asked(self) -> bool:
@@ -178,12 +196,18 @@ class LiteLlm:
         return None
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        stream = await self._settings.send(
-            request.settings,
-            lambda settings: self._rounds.send(
-                lambda: {**self._arguments(request), **settings}, self._litellm.acompletion
-            ),
+        shown = _Shown(show)
+        return await self._dialect.ask(
+            self._arguments(request),
+            lambda arguments: self._attempt(arguments, request, shown),
+            lambda: shown.has_shown,
         )
+
+    async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Send the request once, in one form."""
+        stream = await self._rounds.send(lambda: _own_copy(arguments), self._litellm.acompletion)
+        if not arguments["stream"]:
+            return self._whole_answer(stream, request, show)
         chunks = NormalizedChunks(stream.completion_stream)
         if chunks.is_readable:  # some providers send nothing before the stream is read, and only litellm can read it
             stream.completion_stream = chunks
@@ -211,16 +235,23 @@ class LiteLlm:
             raise make_failure(kind, self.name, "the stream ended without a finish reason")
         return self._answer(assembler, request, stream.received_finish_reason)
 
-    def _arguments(self, request: ModelRequest) -> dict[str, Any]:
-        # What litellm gets is copied, because it changes messages and tools in place for some providers.
+    def _whole_answer(self, response: Any, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """The answer of a server that sends no streams."""
+        converting = import_module("litellm.llms.base_llm.base_model_iterator")
+        assembler = StreamAssembler(show)
+        assembler.add(converting.convert_model_response_to_streaming(response))
+        return self._answer(assembler, request, assembler.finish_reason or "stop")
+
+    def _arguments(self, request: ModelRequest) -> Arguments:
         arguments = {
             **self._options,
             "model": self.model,
-            "messages": copy_json(request.messages),
-            **copy_json(_FIXED),
+            "messages": request.messages,
+            **_FIXED,
+            **request.settings.model_dump(exclude_none=True),
         }
         if request.tools:
-            arguments["tools"] = copy_json(request.tools)
+            arguments["tools"] = request.tools
             if request.tool_choice == "none" and self._takes_tool_choice():
                 arguments["tool_choice"] = "none"
         return arguments
@@ -264,3 +295,20 @@ class LiteLlm:
             for name, value in self._options.items()
             if isinstance(value, str) and value.strip() and any(word in name for word in _SECRET_OPTIONS)
         ]
+
+
+class _Shown:
+    """Shows tokens, and knows whether there was one."""
+
+    def __init__(self, show: Callable[[Token], None]) -> None:
+        self.has_shown = False
+        self._show = show
+
+    def __call__(self, token: Token) -> None:
+        self.has_shown = True
+        self._show(token)
+
+
+def _own_copy(arguments: Arguments) -> Arguments:
+    """The arguments with lists and dicts of their own: litellm changes them in place for some providers."""
+    return {name: copy_json(value) if name in _COPIED else value for name, value in arguments.items()}

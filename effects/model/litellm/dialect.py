@@ -1,0 +1,220 @@
+"""What one server takes of OpenAI's protocol, as far as it is known: set by hand, or learned from its refusals.
+
+A request that was refused had no effect. So where the refusal names something that can be left out or written
+otherwise, the request is sent again in that form, at once and within the same attempt. The form is kept only if the
+server took it; from then on requests have it from the beginning, and a warning has told so once. What a refusal does
+not name is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, TypeVar
+
+from ....states.errors import ConfigurationError
+from ....states.values.failures import FailureKind
+from ....states.values.value import MAX_QUOTED, shortened
+from ...logs import performer_logger
+from ..port import LlmFailure
+from .error_kinds import kind_of
+from .refusals import Refusal, refusal_of
+from .refused_tools import fewer_tools, named_tool, refused_schemas, too_many_tools, without_tool
+from .request_traits import (
+    BY_NAME,
+    PARAMETERS,
+    SHAPES,
+    Arguments,
+    Trait,
+    named_fields,
+    named_parameters,
+    without_anywhere,
+)
+
+logger = performer_logger("turnwise.model")
+
+T = TypeVar("T")
+
+MAX_CHANGES = 12
+"""The most forms that are tried for one request. A server that refuses more than that is not one that can be asked."""
+
+_REFUSING: frozenset[FailureKind] = frozenset(
+    {"invalid_request", "server_error", "unsupported_content", "unknown_model"}
+)
+"""The kinds of failure in which servers say that they do not take a form of a request. Templates of open models fail as
+errors of the server; what no endpoint takes may be told as not found."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a server takes, for `LiteLlm(…, dialect=Dialect(…))`, where it is known beforehand.
+
+    Everything is taken by default. What is not is found out by the server's refusals, too, at the price of a refused
+    request each. Raises `ConfigurationError` for values of other types.
+
+    - `stream`: answers that stream. Without them the text of an answer is shown when it is complete.
+    - `stream_options`: the option by which a stream tells the usage.
+    - `tool_choice_none`: tools that are listed although none may be called.
+    - `null_content`: messages of the assistant with calls and no text. Otherwise their text is empty.
+    - `empty_content`: messages without text. Otherwise they get one.
+    - `text_parts`: text as a list of parts.
+    - `repeated_roles`: two messages of one role in a row, and a conversation that the assistant begins.
+    - `user_after_tool`: a user's message directly behind the result of a tool.
+    - `assistant_last`: a message of the assistant at the end of a request.
+    - `system_role`: system messages. With `"developer"` they have that role, with `"user"` their text stands in front
+      of the user's first message.
+    - `max_tokens`: the name of the parameter for the length of an answer.
+    - `named_results`: whether each result must have the name of its tool.
+    - `without`: names of parameters, and of fields of messages, that are left out.
+    - `without_tools`: names of tools that are left out.
+    - `most_tools`: how many tools a request may hold.
+    """
+
+    stream: bool = True
+    stream_options: bool = True
+    tool_choice_none: bool = True
+    null_content: bool = True
+    empty_content: bool = True
+    text_parts: bool = True
+    repeated_roles: bool = True
+    user_after_tool: bool = True
+    assistant_last: bool = True
+    system_role: Literal["system", "developer", "user"] = "system"
+    max_tokens: Literal["max_tokens", "max_completion_tokens"] | None = None
+    named_results: bool = False
+    without: Collection[str] = ()
+    without_tools: Collection[str] = ()
+    most_tools: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check = _CHECKS.get(field.name, _is_flag)
+            if not check(getattr(self, field.name)):
+                given = shortened(repr(getattr(self, field.name)), MAX_QUOTED)
+                raise ConfigurationError(f"The {field.name} of a Dialect cannot be {given}.")
+
+    def traits(self) -> Iterator[Trait]:
+        """Yield what the server does not take."""
+        for name in _FLAGS:
+            if not getattr(self, name):
+                yield BY_NAME[name]
+        if self.named_results:
+            yield BY_NAME["unnamed_results"]
+        if self.system_role != "system":
+            yield BY_NAME["system_role" if self.system_role == "user" else "plain_system"]
+        if self.max_tokens is not None:
+            other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+            yield BY_NAME[other[self.max_tokens]]
+        for name in self.without:
+            yield without_anywhere(name)
+        yield from map(without_tool, self.without_tools)
+        if self.most_tools is not None:
+            yield fewer_tools(self.most_tools)
+
+
+_FLAGS = (
+    *("stream", "stream_options", "tool_choice_none", "null_content", "empty_content", "text_parts", "repeated_roles"),
+    *("user_after_tool", "assistant_last"),
+)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
+
+
+_CHECKS: dict[str, Callable[[object], bool]] = {
+    "system_role": lambda value: value in ("system", "developer", "user"),
+    "max_tokens": lambda value: value in (None, "max_tokens", "max_completion_tokens"),
+    "without": _are_names,
+    "without_tools": _are_names,
+    "most_tools": lambda value: value is None or (type(value) is int and value > 0),
+}
+
+ALL = Dialect()
+"""The dialect of a server that takes everything."""
+
+
+class LearnedDialect:
+    """What is known of the server of one model, by the model's name: what was set by hand, and what it refused."""
+
+    def __init__(self, model: str, given: Dialect = ALL) -> None:
+        if not isinstance(given, Dialect):
+            raise ConfigurationError("The dialect of a LiteLlm must be a Dialect.")
+        self._model = model
+        self._known: tuple[Trait, ...] = tuple(given.traits())
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What the server does not take, in the words of the warnings."""
+        return tuple(trait.told for trait in self._known)
+
+    @property
+    def refused_tools(self) -> tuple[str, ...]:
+        """The names, on the wire, of the tools that the server does not take."""
+        return tuple(trait.tool for trait in self._known if trait.tool)
+
+    async def ask(
+        self, arguments: Arguments, send: Callable[[Arguments], Awaitable[T]], has_shown: Callable[[], bool]
+    ) -> T:
+        """Return what `send` returns for the request in a form that the server takes. Raises what it raises for any
+        other reason, and once `has_shown` says that a part of an answer was shown."""
+        known = self._known
+        for trait in known:
+            arguments = trait.rewrite(arguments)
+        while True:
+            try:
+                answer = await send(arguments)
+            except Exception as error:
+                is_over = has_shown() or len(known) - len(self._known) >= MAX_CHANGES
+                found = None if is_over else _help(error, arguments, known)
+                if found is None:
+                    raise
+                known, arguments = (*known, found), found.rewrite(arguments)
+            else:
+                self._learn(known)
+                return answer
+
+    def _learn(self, known: tuple[Trait, ...]) -> None:
+        """Remember what the server does not take, now that it took a request without it."""
+        names = {trait.name for trait in self._known}
+        new = [trait for trait in known if trait.name not in names]
+        if new:
+            told = ", ".join(trait.told for trait in new)
+            logger.warning("The model %s does not take %s, so its requests are sent without.", self._model, told)
+            self._known = (*self._known, *new)
+
+
+def _help(error: Exception, arguments: Arguments, known: tuple[Trait, ...]) -> Trait | None:
+    """What is to be changed of a request that was refused with this error; None if it names nothing that can be."""
+    kind = error.kind if isinstance(error, LlmFailure) else getattr(error, "kind", None) or kind_of(error)
+    text = _text_of(error)
+    names = {trait.name for trait in known}
+    for trait in _named_in(text, arguments, kind):
+        if trait.name not in names and trait.rewrite(arguments) is not arguments:
+            return trait
+    return None
+
+
+def _text_of(error: Exception) -> str:
+    """What the server said, also in the middle of a stream."""
+    body = getattr(error, "error", None)
+    return (refusal_of(error) if body is None else Refusal.of_body(body)).text
+
+
+def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Trait]:
+    """Yield what a refusal of this kind names, the narrower first."""
+    if kind not in _REFUSING:
+        yield from refused_schemas(text, arguments) if kind in ("internal", "network") else ()
+        return
+    yield from named_tool(text, arguments)
+    yield from too_many_tools(text, arguments)
+    yield from (trait for trait in PARAMETERS if trait.is_named(text))
+    if kind != "server_error":
+        yield from named_parameters(text, arguments)
+        yield from named_fields(text, arguments)
+    yield from (trait for trait in SHAPES if trait.is_named(text))
+    yield from refused_schemas(text, arguments)
