@@ -93,23 +93,24 @@ class Dialect:
                 given = shortened(repr(getattr(self, field.name)), MAX_QUOTED)
                 raise ConfigurationError(f"The {field.name} of a Dialect cannot be {given}.")
 
-    def traits(self) -> Iterator[Trait]:
-        """Yield what the server does not take."""
-        for name in _FLAGS:
-            if not getattr(self, name):
-                yield BY_NAME[name]
-        if self.named_results:
-            yield BY_NAME["unnamed_results"]
-        if self.system_role != "system":
-            yield BY_NAME["system_role" if self.system_role == "user" else "plain_system"]
-        if self.max_tokens is not None:
-            other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-            yield BY_NAME[other[self.max_tokens]]
-        for name in self.without:
-            yield without_anywhere(name)
-        yield from map(without_tool, self.without_tools)
-        if self.most_tools is not None:
-            yield fewer_tools(self.most_tools)
+
+def traits_of(dialect: Dialect) -> Iterator[Trait]:
+    """Yield what a server with this dialect does not take. `Pure.`"""
+    for name in _FLAGS:
+        if not getattr(dialect, name):
+            yield BY_NAME[name]
+    if dialect.named_results:
+        yield BY_NAME["unnamed_results"]
+    if dialect.system_role != "system":
+        yield BY_NAME["system_role" if dialect.system_role == "user" else "plain_system"]
+    if dialect.max_tokens is not None:
+        other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+        yield BY_NAME[other[dialect.max_tokens]]
+    for name in dialect.without:
+        yield without_anywhere(name)
+    yield from map(without_tool, dialect.without_tools)
+    if dialect.most_tools is not None:
+        yield fewer_tools(dialect.most_tools)
 
 
 _FLAGS = (
@@ -145,7 +146,7 @@ class LearnedDialect:
         if not isinstance(given, Dialect):
             raise ConfigurationError("The dialect of a LiteLlm must be a Dialect.")
         self._model = model
-        self._known: tuple[Trait, ...] = tuple(given.traits())
+        self._known: tuple[Trait, ...] = tuple(traits_of(given))
 
     @property
     def refused(self) -> tuple[str, ...]:
