@@ -125,17 +125,18 @@ _STATUSES: dict[int, FailureKind] = {
 """HTTP statuses with a kind of their own. The other 4xx are `invalid_request`, the other 5xx `server_error`."""
 
 _ENDINGS: dict[str, FailureKind] = {
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "refusal": "content_filter",
-    "sensitive": "content_filter",
-    "safety": "content_filter",
-    "guardrail_intervened": "content_filter",
-    "error": "server_error",
-    "insufficient_system_resource": "server_error",
+    **dict.fromkeys(
+        ("content_filter", "content_filtered", "refusal", "sensitive", "guardrail_intervened"), "content_filter"
+    ),
+    **dict.fromkeys(
+        ("safety", "image_safety", "prohibited_content", "blocklist", "spii", "recitation"), "content_filter"
+    ),
+    **dict.fromkeys(("malformed_function_call", "unexpected_tool_call", "too_many_tool_calls"), "malformed_response"),
+    **dict.fromkeys(("error", "server_error", "insufficient_system_resource", "abort"), "server_error"),
     "network_error": "network",
 }
-"""Finish reasons that say that an answer failed: of OpenAI, Anthropic, Zhipu, Gemini, Bedrock, OpenRouter, DeepSeek."""
+"""Finish reasons that say that an answer failed: of OpenAI, Anthropic, Zhipu, Gemini, Bedrock, OpenRouter, DeepSeek and
+SGLang."""
 
 _FULL = frozenset({"model_context_window_exceeded", "context_length_exceeded", "length", "max_tokens"})
 """Finish reasons that, without any output, say that the request left no room for an answer."""

@@ -9,8 +9,8 @@ first request, or earlier: an engine begins with it when it opens. No deadline o
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from ....states.errors import ConfigurationError
@@ -19,18 +19,21 @@ from ....states.values.messages import Usage
 from ..failure_sentences import make_failure
 from ..families import family_named
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
+from .answer_reader import AnswerReader
 from .costs import Costs
 from .dialect import ALL, Dialect, LearnedDialect
-from .error_kinds import failure_of, kind_of_ending
+from .error_kinds import failure_of, failure_of_refusal, kind_of_ending
 from .foreign_rounds import ForeignRounds
 from .json_copy import copy_json
 from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
+from .redaction import redact
+from .refusals import Refusal
 from .request_traits import Arguments
 from .sight import Sight
-from .stream_assembler import StreamAssembler
-from .stream_chunks import NormalizedChunks
+from .stream_assembler import BrokenAnswer, StreamAssembler
+from .stream_chunks import translated
 from .usage import Tokens, estimated_tokens, tokens_in
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
@@ -181,6 +184,8 @@ class LiteLlm:
     def _failure_of(self, error: Exception, request: ModelRequest) -> LlmFailure:
         if isinstance(error, LlmFailure):
             return error
+        if isinstance(error, BrokenAnswer):
+            return self._failure_of_answer(error)
         return failure_of(error, self.name, self._secrets(), request, self._largest)
 
     def _find_fault(self) -> tuple[FailureKind, str] | None:
@@ -206,41 +211,32 @@ class LiteLlm:
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, in one form."""
         stream = await self._rounds.send(lambda: _own_copy(arguments), self._litellm.acompletion)
-        if not arguments["stream"]:
-            return self._whole_answer(stream, request, show)
-        chunks = NormalizedChunks(stream.completion_stream)
-        if chunks.is_readable:  # some providers send nothing before the stream is read, and only litellm can read it
-            stream.completion_stream = chunks
-        assembler = StreamAssembler(show)
+        assembler = StreamAssembler(show, {tool["function"]["name"] for tool in request.tools})
         try:
-            return await self._read(stream, chunks, assembler, request)
+            if not arguments["stream"]:
+                return self._whole_answer(stream, assembler, request)
+            reader = AnswerReader(stream, assembler, self._litellm)
+            await reader.read()
+            return self._answer(assembler, reader.response, request)
         except Exception as error:
             failure = self._failure_of(error, request)
             failure.usage = self._spent_on_part(assembler, request)
             raise failure from None
 
-    async def _read(
-        self, stream: Any, chunks: NormalizedChunks, assembler: StreamAssembler, request: ModelRequest
-    ) -> ModelAnswer:
-        try:
-            async for chunk in stream:
-                assembler.add(chunk)
-        finally:
-            await stream.aclose()
-        if chunks.is_malformed:
-            raise make_failure("malformed_response", self.name, "a piece of the stream does not follow the protocol")
-        # Where the provider sent no finish reason litellm makes one up; this attribute holds what was received.
-        if stream.received_finish_reason is None:
-            kind: FailureKind = "malformed_response" if assembler.is_empty else "network"
-            raise make_failure(kind, self.name, "the stream ended without a finish reason")
-        return self._answer(assembler, request, stream.received_finish_reason)
+    def _failure_of_answer(self, broken: BrokenAnswer) -> LlmFailure:
+        if broken.error is None:
+            failure = make_failure(broken.kind, self.name, broken.detail)
+            failure.of_answer = broken.kind == "content_filter"
+            return failure
+        said = redact(json.dumps(broken.error, ensure_ascii=False, default=str), self._secrets())
+        return failure_of_refusal(Refusal.of_body(said), self.name)
 
-    def _whole_answer(self, response: Any, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+    def _whole_answer(self, response: Any, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
         """The answer of a server that sends no streams."""
-        converting = import_module("litellm.llms.base_llm.base_model_iterator")
-        assembler = StreamAssembler(show)
-        assembler.add(converting.convert_model_response_to_streaming(response))
-        return self._answer(assembler, request, assembler.finish_reason or "stop")
+        assembler.add(translated(response))
+        assembler.check(is_marked=True)
+        assembler.close()
+        return self._answer(assembler, response, request)
 
     def _arguments(self, request: ModelRequest) -> Arguments:
         arguments = {
@@ -261,30 +257,29 @@ class LiteLlm:
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 
-    def _answer(self, assembler: StreamAssembler, request: ModelRequest, ending: str) -> ModelAnswer:
-        response = assembler.chunk_with_usage
-        if response is None:  # nobody has counted the tokens; litellm estimates how many they are
-            response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
-        tokens = tokens_in(getattr(response, "usage", None))
-        usage = self._priced(tokens, estimated=assembler.chunk_with_usage is None)
+    def _answer(self, assembler: StreamAssembler, response: Any, request: ModelRequest) -> ModelAnswer:
+        # Where nobody has counted the tokens, litellm estimates how many they are.
+        tokens = tokens_in(assembler.usage or getattr(response, "usage", None))
+        usage = self._priced(tokens, estimated=not assembler.usage)
+        ending = assembler.finish_reason or ""
         if (kind := kind_of_ending(ending, assembler.is_empty and usage.output_tokens <= 1)) is not None:
-            failure = make_failure(kind, self.name, f"the answer ended with {ending}")
-            failure.of_answer = kind == "content_filter"
-            raise failure
+            raise BrokenAnswer(kind, f"the answer ended with {ending}")
         return ModelAnswer(
             content=assembler.text,
             thinking=assembler.thinking,
             opaque=assembler.thinking_blocks(),
             tool_calls=assembler.tool_calls(),
-            finish_reason=assembler.finish_reason or "stop",
+            finish_reason=assembler.usual_finish_reason,
             usage=usage,
             model=request.model,
+            opaque_fields=assembler.opaque_fields,
+            thinking_field=assembler.thinking_field or "reasoning_content",
         )
 
     def _spent_on_part(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:
         """What was spent on an answer that broke off: as told, else about what the part takes that has come."""
-        if assembler.chunk_with_usage is not None:
-            return self._priced(tokens_in(assembler.chunk_with_usage.usage))
+        if assembler.usage:
+            return self._priced(tokens_in(assembler.usage))
         if assembler.is_empty:
             return NOTHING_SPENT
         return self.estimate(request, len(assembler.text) + len(assembler.thinking))

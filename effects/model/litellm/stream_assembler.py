@@ -2,110 +2,330 @@
 
 litellm has a function for that, `stream_chunk_builder`. It is not reliable where exactness matters: it loses calls
 without an id, merges calls that a provider sends under the same index, and repeats the text of a sealed thinking block,
-which the provider then refuses. It also takes a millisecond, and litellm has called it already when the stream has
-ended: the last chunk has the usage that it found.
+which the provider then refuses. Its stream drops what it does not expect, and takes its own marks for the provider's.
+
+A chunk here is plain data in the shape of OpenAI's chat completions, as servers write them: the text may be a list of
+parts, the thinking may stand under another name, a finish reason may come on every chunk or on none, an error may stand
+in place of a choice, the usage may be anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
+from ....states.values.failures import FailureKind
 from ....states.values.surrogates import encodable
+from ..answer_content import THOUGHTS, UnreadableContent, read_content, read_thinking
 from ..port import ModelCall, Token
+from .error_kinds import kind_of_ending
+from .opaque_fields import merged
+from .stream_calls import AmbiguousCalls, Fragment, assemble_calls, is_object
+
+
+class BrokenAnswer(Exception):
+    """A stream has no answer that can be used. `error` is what the provider sent in place of one, if that is why."""
+
+    def __init__(self, kind: FailureKind, detail: str, error: Any = None) -> None:
+        super().__init__(detail)
+        self.kind: FailureKind = kind
+        self.detail = detail
+        self.error = error
+
+
+class MalformedChunk(BrokenAnswer):
+    """A chunk does not follow the protocol."""
+
+    def __init__(self) -> None:
+        super().__init__("malformed_response", "a piece of the stream does not follow the protocol")
+
+
+_ENDINGS = {
+    **{reason: reason for reason in ("stop", "length", "tool_calls")},
+    **dict.fromkeys(("max_tokens", "max_output_tokens", "token_limit"), "length"),
+    **dict.fromkeys(("tool_use", "tool_call", "function_call"), "tool_calls"),
+}
+"""Finish reasons in OpenAI's words, in lower case. Any other one says that the answer has ended."""
+
+_KINDS: tuple[Literal["text", "thinking"], ...] = ("text", "thinking")
+
+_KNOWN = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "thinking_blocks", "name", "audio", "images"}
+    | {"annotations", "citations", "search_results", "token_ids", "stop_reason", "logprobs", "obfuscation", "padding"}
+    | set(THOUGHTS)
+)
+"""The fields of a delta that do not go back to their provider as they are."""
+
+_KNOWN_OF_CALL = frozenset({"index", "id", "type", "function"})
+
+_ERRORS = ("error", "detail", "message", "error_msg", "error_message")
+"""Where an error stands in a chunk that has no choices; `error` also where it has."""
 
 
 class StreamAssembler:
-    """The part of an answer that has arrived so far; `show` is called with each piece of its text.
+    """The part of an answer that has arrived so far; `show` is called with each piece of its text. `names` are those of
+    the tools that the model was offered.
 
-    `chunks` are litellm's chunks; `is_empty` says that none of them held text or a call. `finish_reason` is the last
-    one that they had, and `chunk_with_usage` the last one that told the usage; both are None if there was none.
+    `is_empty` says that no text, thinking or call has come. `finish_reason` is the last one that came, as it was
+    written, or None; `error` is what came in place of an answer. `usage` has what was told of it, in the names of the
+    provider.
     """
 
-    def __init__(self, show: Callable[[Token], None]) -> None:
-        self.chunks: list[Any] = []
+    def __init__(self, show: Callable[[Token], None], names: Collection[str] = ()) -> None:
         self.is_empty = True
+        self.is_whole = False
         self.finish_reason: str | None = None
-        self.chunk_with_usage: Any = None
+        self.error: Any = None
+        self.usage: dict[str, Any] = {}
+        self.opaque_fields: dict[str, Any] = {}
+        self.thinking_field = ""
+        self._failed: FailureKind | None = None
         self._show = show
-        self._texts: list[str] = []
-        self._thoughts: list[str] = []
-        self._calls: list[_PartialCall] = []
-        self._newest_at: dict[int, _PartialCall] = {}
+        self._names = names
+        self._pieces: dict[str, list[str]] = {"text": [], "thinking": []}
+        self._held = {"text": "", "thinking": ""}
+        self._fragments: list[Fragment] = []
+        self._deltas = 0
+        self._choice: object = None
         self._thinking = _ThinkingBlocks()
 
-    def add(self, chunk: Any) -> None:
-        """Add the next chunk, and show its text."""
-        self.chunks.append(chunk)
-        if _fields_of(chunk).get("usage") is not None:
-            self.chunk_with_usage = chunk
-        for choice in chunk.choices[:1]:
-            fields = _fields_of(choice)
-            self.finish_reason = fields.get("finish_reason") or self.finish_reason
-            self._add_delta(_fields_of(fields["delta"]))
+    def add(self, chunk: Mapping[str, Any]) -> bool:
+        """Add the next chunk, and show its text. Return whether it held a part of the answer. Raises
+        `MalformedChunk`."""
+        self._add_usage(chunk.get("usage") or _usage_elsewhere(chunk))
+        choices = chunk.get("choices")
+        if (error := _error_in(chunk)) is not None:
+            self.error = error
+            return False
+        if choices is None:
+            return False
+        if not isinstance(choices, list):
+            raise MalformedChunk
+        came = False
+        for choice in choices:
+            came |= self._add_choice(choice)
+        return came
 
-    def _add_delta(self, delta: Mapping[str, Any]) -> None:
-        if thought := delta.get("reasoning_content"):
-            self._thoughts.append(thought)
-            self._show_text(thought, "thinking")
-        if text := delta.get("content"):
-            self._texts.append(text)
-            self._show_text(text, "text")
-        for block in delta.get("thinking_blocks") or ():
-            self._thinking.add(block)
-        for fragment in delta.get("tool_calls") or ():
-            self.is_empty = False
-            self._call_of(fragment).add(fragment)
+    def close(self) -> None:
+        """Show what was held back: half a character whose other half has not come."""
+        for kind in _KINDS:
+            if held := self._held[kind]:
+                self._held[kind] = ""
+                self._show(Token(encodable(held), kind))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a finish reason has come, and an answer before it, unless it says that there is none."""
+        return self._failed is not None or (bool(self.finish_reason) and not self.is_empty)
+
+    def check(self, *, is_marked: bool) -> None:
+        """Raise `BrokenAnswer` if this is no complete answer. `is_marked` says that the server has marked the end of
+        the stream."""
+        if self.error is not None:
+            raise BrokenAnswer("server_error", "the stream holds an error", self.error)
+        if self._failed is not None:
+            raise BrokenAnswer(self._failed, f"the finish reason is {self.finish_reason}")
+        if not self.finish_reason and (self.is_empty or not (is_marked or self.is_whole)):
+            kind: FailureKind = "malformed_response" if self.is_empty else "network"
+            raise BrokenAnswer(kind, "the stream ended without a finish reason")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the answer was stopped before it was complete."""
+        return self.usual_finish_reason == "length"
 
     @property
     def text(self) -> str:
         """The text of the answer."""
-        return "".join(self._texts)
+        return encodable("".join(self._pieces["text"]))
 
     @property
     def thinking(self) -> str:
         """The thinking of the model, as far as it was told."""
-        return "".join(self._thoughts)
+        return encodable("".join(self._pieces["thinking"]))
 
     def tool_calls(self) -> tuple[ModelCall, ...]:
-        """The calls, in the order in which they began."""
-        return tuple(ModelCall(call.id, call.name, call.arguments or "{}") for call in self._calls)
+        """The calls, in the order in which they began. Raises `BrokenAnswer` if they cannot be told apart, or if an
+        answer without a finish reason may have been stopped before their arguments were complete."""
+        try:
+            calls = assemble_calls(self._fragments, self._names, is_cut=self.is_cut)
+        except AmbiguousCalls as error:
+            raise BrokenAnswer("malformed_response", str(error)) from None
+        if not self.finish_reason and not all(is_object(call.arguments) for call in calls):
+            raise BrokenAnswer("malformed_response", "the arguments of a call are not complete")
+        return tuple(call if call.arguments else replace(call, arguments="{}") for call in calls)
+
+    @property
+    def usual_finish_reason(self) -> str:
+        """The finish reason in OpenAI's words."""
+        return _ENDINGS.get((self.finish_reason or "").lower(), "stop")
 
     def thinking_blocks(self) -> tuple[dict[str, Any], ...]:
         """The sealed thinking blocks, in the form in which their provider wants them back."""
         return tuple(self._thinking.blocks)
 
-    def _show_text(self, text: str, kind: Literal["text", "thinking"]) -> None:
+    # --- the parts of a chunk
+
+    def _add_choice(self, choice: Any) -> bool:
+        if not isinstance(choice, Mapping):
+            raise MalformedChunk
+        number = choice.get("index") or 0
+        if self._choice is None:
+            self._choice = number
+        if number != self._choice:
+            return False  # another answer to the same request
+        self._add_usage(choice.get("usage"))
+        self.error = choice.get("error") or self.error
+        self._add_reasons(choice)
+        return self._add_delta(self._delta_of(choice))
+
+    def _delta_of(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The delta; or the message of a whole answer, or the text of an old completion."""
+        delta = choice.get("delta")
+        if not delta and self.is_empty and (message := choice.get("message")):
+            delta, self.is_whole = message, True
+        if not delta:
+            return {"content": choice.get("text")}
+        if not isinstance(delta, Mapping):
+            raise MalformedChunk
+        return delta
+
+    def _add_reasons(self, choice: Mapping[str, Any]) -> None:
+        reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
+        if isinstance(reason, str) and reason:
+            self.finish_reason = reason
+        for word in (native, reason):
+            if isinstance(word, str) and (kind := kind_of_ending(word, is_empty=False)) is not None:
+                self._failed = kind
+
+    def _add_delta(self, delta: Mapping[str, Any]) -> bool:
+        self._deltas += 1
+        came = self._add_thinking(delta)
+        if content := delta.get("content"):
+            came |= self._add_content(content)
+        if len(delta) > 1 or not content:
+            came |= self._add_rarer_fields(delta)
+        return came
+
+    def _add_rarer_fields(self, delta: Mapping[str, Any]) -> bool:
+        came = isinstance(refusal := delta.get("refusal"), str) and bool(refusal) and self._add_content(refusal)
+        if blocks := delta.get("thinking_blocks"):
+            self._thinking.add(blocks)
+            self.is_empty = False
+        calls = delta.get("tool_calls")
+        if calls is None and isinstance(call := delta.get("function_call"), Mapping) and call:
+            calls = [{"function": call}]
+        if calls:
+            self._add_calls(calls)
+            came = True
+        if opaque := {name: value for name, value in delta.items() if name not in _KNOWN and value is not None}:
+            self.opaque_fields = merged(self.opaque_fields, opaque)
+        return came
+
+    def _add_thinking(self, delta: Mapping[str, Any]) -> bool:
+        if delta.keys().isdisjoint(THOUGHTS):
+            return False
+        thinking = read_thinking(delta)
+        if thinking and not self.thinking_field:
+            self.thinking_field = next(name for name in THOUGHTS if read_thinking({name: delta.get(name)}))
+        return self._add_text(thinking, "thinking")
+
+    def _add_content(self, content: Any) -> bool:
+        if isinstance(content, str):
+            return self._add_text(content, "text")
+        try:
+            text, thinking = read_content(content)
+        except (UnreadableContent, RecursionError):
+            raise MalformedChunk from None
+        return self._add_text(thinking, "thinking") | self._add_text(text, "text")
+
+    def _add_text(self, text: str, kind: Literal["text", "thinking"]) -> bool:
+        if not text:
+            return False
         self.is_empty = False
-        self._show(Token(encodable(text), kind))
+        self._pieces[kind].append(text)
+        shown = self._held[kind] + text
+        # Half a character waits for the other half.
+        self._held[kind] = shown[-1] if "\ud800" <= shown[-1] <= "\udbff" else ""
+        if shown := shown[:-1] if self._held[kind] else shown:
+            self._show(Token(encodable(shown), kind))
+        return True
 
-    def _call_of(self, fragment: Any) -> _PartialCall:
-        call = self._newest_at.get(fragment.index)
-        if call is None or (fragment.id and call.id and fragment.id != call.id):
-            call = self._newest_at[fragment.index] = _PartialCall()
-            self._calls.append(call)
-        return call
+    def _add_calls(self, calls: Any) -> None:
+        if not isinstance(calls, list):
+            raise MalformedChunk
+        self.is_empty = False
+        self._fragments += [_fragment(call, self._deltas) for call in calls]
+
+    def _add_usage(self, usage: Any) -> None:
+        if isinstance(usage, Mapping):
+            self.usage = _told_of(self.usage, usage)
 
 
-def _fields_of(value: Any) -> Mapping[str, Any]:
-    """The fields of an object of litellm. Most of them are extra fields, which pydantic finds as attributes only after
-    it has looked everywhere else; a stream of 21 chunks spent 0.2 ms on that."""
-    return {**vars(value), **(value.model_extra or {})}
+def _fragment(call: Any, delta: int) -> Fragment:
+    """The fragment of a call. Raises `MalformedChunk`."""
+    if not isinstance(call, Mapping):
+        raise MalformedChunk
+    function = call.get("function") or {}
+    if not isinstance(function, Mapping):
+        raise MalformedChunk
+    name, call_id = function.get("name") or "", call.get("id") or ""
+    if not isinstance(name, str) or not isinstance(call_id, str | int):
+        raise MalformedChunk
+    opaque = {name: value for name, value in call.items() if name not in _KNOWN_OF_CALL and value is not None}
+    return Fragment(delta, _index_of(call), str(call_id), name, _arguments_in(function), opaque)
 
 
-class _PartialCall:
-    """The part of a call that has arrived so far."""
+def _arguments_in(function: Mapping[str, Any]) -> str:
+    arguments = function.get("arguments")
+    if isinstance(arguments, Mapping):
+        return json.dumps(arguments, ensure_ascii=False)
+    if not isinstance(arguments, str | None):
+        raise MalformedChunk
+    return arguments or ""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments = ""
 
-    def add(self, fragment: Any) -> None:
-        self.id = self.id or fragment.id or ""
-        if fragment.function is not None:
-            self.name = self.name or fragment.function.name or ""
-            self.arguments += fragment.function.arguments or ""
+def _index_of(call: Mapping[str, Any]) -> int | None:
+    index = call.get("index")
+    if isinstance(index, str) and index.isdecimal():
+        return int(index)
+    if isinstance(index, bool) or not isinstance(index, int | float):
+        return None
+    return int(index)
+
+
+def _error_in(chunk: Mapping[str, Any]) -> Any:
+    """What stands in place of an answer, if anything does."""
+    if error := chunk.get("error"):
+        return error
+    if chunk.get("choices"):
+        return None
+    if chunk.get("object") == "error":
+        return chunk
+    response = chunk.get("base_resp")
+    if isinstance(response, Mapping) and response.get("status_code"):
+        return response
+    return None if "choices" in chunk else next((chunk for name in _ERRORS if chunk.get(name)), None)
+
+
+def _usage_elsewhere(chunk: Mapping[str, Any]) -> Any:
+    """The usage where a server does not write it as a field of the chunk."""
+    groq = chunk.get("x_groq")
+    return groq.get("usage") if isinstance(groq, Mapping) else chunk.get("usageMetadata")
+
+
+def _told_of(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """The usage with what a later chunk tells of it. Nulls and zeros take nothing back."""
+    told = dict(before)
+    for name, value in usage.items():
+        earlier = told.get(name)
+        if isinstance(value, Mapping) and isinstance(earlier, Mapping):
+            told[name] = _told_of(earlier, value)
+        elif value or name not in told:
+            told[name] = value
+    return told
 
 
 class _ThinkingBlocks:
@@ -115,7 +335,14 @@ class _ThinkingBlocks:
         self.blocks: list[dict[str, Any]] = []
         self._text = ""
 
-    def add(self, piece: dict[str, Any]) -> None:
+    def add(self, pieces: Any) -> None:
+        """Add these pieces. Raises `MalformedChunk`."""
+        for piece in pieces if isinstance(pieces, list) else [None]:
+            if not isinstance(piece, Mapping):
+                raise MalformedChunk
+            self._add_piece(piece)
+
+    def _add_piece(self, piece: Mapping[str, Any]) -> None:
         if piece.get("type") != "thinking":
             self.blocks.append(dict(piece))
         elif not piece.get("signature"):

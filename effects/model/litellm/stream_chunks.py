@@ -1,97 +1,276 @@
-"""Normalizes the chunks of a provider's stream before litellm reads them.
+"""Reads the chunks of a provider's stream as plain data in the shape of OpenAI's chat completions.
 
-Some providers extend OpenAI's protocol: the text of a chunk may be a list of parts, its thinking may stand in a field
-of another name, and the arguments of a call may be an object instead of JSON text. litellm silently drops what it does
-not expect, and the answer would be empty. So each chunk is read here first. Known variants are rewritten in the usual
-form. A chunk that cannot be read is remembered, so that the request fails instead of returning an empty answer.
+A server that speaks OpenAI's protocol, or says so, is read from its bytes: litellm and the client libraries below it
+drop what they do not expect. They do not tell whether a stream was complete, take no whole answer where a stream was
+asked for, and end at a comment, a mark or a line end that is unusual. The first event shows whether the server speaks
+that protocol. If it speaks another, litellm's translator of that provider reads the lines, and what it makes of them is
+read here.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..answer_content import THOUGHTS, UnreadableContent, read_content, read_thinking
+from .stream_assembler import MalformedChunk
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_FIELD = re.compile(r"(data|event|id|retry)(?::|$) ?")
+
+_REASONS: tuple[tuple[str | int, ...], ...] = (
+    ("candidates", 0, "finishReason"),
+    ("delta", "stop_reason"),
+    ("done_reason",),
+)
+"""Where the protocols of Gemini, Anthropic and Ollama write the finish reason."""
+
+LONGEST_PAGE = 2**26
+"""Characters of a body that is no stream that are kept. A longer one is no answer."""
+
+Chunk = Mapping[str, Any]
 
 
-class MalformedChunk(Exception):
-    """A chunk does not follow the protocol."""
+class Untranslatable(Exception):
+    """A chunk is no data: only litellm can read the stream, from this chunk on."""
+
+    def __init__(self, chunk: Any) -> None:
+        super().__init__("a chunk is no data")
+        self.chunk = chunk
 
 
-class NormalizedChunks:
-    """An async iterator over the chunks of a provider's stream, in the usual form. It takes the place of that stream.
-
-    `is_readable` says whether the source is a stream of chunks at all. `is_malformed` is set when a chunk could not be
-    read; litellm gets an empty chunk in its place.
-    """
+class ChunkReader:
+    """The chunks of one stream of litellm, read from its `source`. `is_done` says that the server has marked the end
+    of the stream."""
 
     def __init__(self, source: Any) -> None:
-        self._source = source
-        self.is_readable = isinstance(source, AsyncIterator)
-        self.is_malformed = False
-        self._chunks: AsyncIterator[Any] | None = None
+        self.source = source
+        self.is_done = False
+        self._first_lines: list[str] | None = None
+        self._reason: str | None = None
+        self._has_candidates = False
 
-    def __aiter__(self) -> NormalizedChunks:
-        if self._chunks is None:
-            self._chunks = aiter(self._source)
-        return self
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """The chunks as they come. Raises `MalformedChunk`, `Untranslatable`, and what the source raises."""
+        lines = _lines_of(self.source)
+        if lines is not None:
+            async for event in self._events(lines):
+                yield event
+            if self._first_lines is None:
+                return
+            self.source.streaming_response = self._watched(self._first_lines, lines)
+        async for chunk in self.source:
+            if chunk is not None:  # a line that holds nothing
+                yield self._with_reason(translated(chunk))
 
-    async def __anext__(self) -> Any:
-        assert self._chunks is not None, "aiter() is called before anext()"
-        chunk = await anext(self._chunks)
-        for choice in getattr(chunk, "choices", None) or ():
-            try:
-                _normalize(getattr(choice, "delta", None))
-            except MalformedChunk:
-                self.is_malformed = True
-                choice.delta = None
-        return chunk
+    async def _watched(self, first: Iterable[str], rest: AsyncIterator[str]) -> AsyncIterator[str]:
+        """The lines, for litellm's translator; the finish reasons in them are remembered."""
+        events = Events()
+        for line in first:
+            self._watch(events, line)
+            yield line
+        async for line in rest:
+            self._watch(events, line)
+            yield line
 
-    def __getattr__(self, name: str) -> Any:
-        # Streams are closed in different ways; litellm looks for the methods of the source.
-        return getattr(self._source, name)
+    def _watch(self, events: Events, line: str) -> None:
+        for event in events.add(line):
+            self._reason = next(filter(None, (_found(event, path) for path in _REASONS)), self._reason)
+            self._has_candidates = self._has_candidates or "candidates" in event
+
+    def _with_reason(self, chunk: Chunk) -> Chunk:
+        """The chunk with the finish reason that the server wrote. litellm words it anew, and marks each candidate of
+        Gemini's as finished."""
+        choices = chunk.get("choices")
+        if not choices or not (self._reason or self._has_candidates):
+            return chunk
+        reason, self._reason = self._reason, None
+        return {**chunk, "choices": [{**choice, "finish_reason": reason} for choice in choices]}
+
+    async def _events(self, lines: AsyncIterator[str]) -> AsyncIterator[Chunk]:
+        """The events of a server that speaks OpenAI's protocol. If the first one shows that it speaks another, there
+        are none, and `_first_lines` are those that were read."""
+        events, first_lines = Events(), []
+        has_translator = hasattr(self.source, "streaming_response")
+        async for line in lines:
+            if has_translator:
+                first_lines.append(line)
+            for event in events.add(line):
+                if has_translator and not _is_openai(event):
+                    self._first_lines = first_lines
+                    return
+                has_translator = False
+                yield event
+            if events.is_done:
+                self.is_done = True
+                return
+        for event in events.end():
+            yield event
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        close = getattr(self.source, "aclose", None) or getattr(self.source, "close", None)
+        if close is not None and (closing := close()) is not None:
+            await closing
 
 
-def _normalize(delta: Any) -> None:
-    """Rewrite content as text, thinking as `reasoning_content` and arguments as JSON, in place. Raises
-    `MalformedChunk`."""
-    thinking = _take_thinking(getattr(delta, "model_extra", None) or {})
-    content = getattr(delta, "content", None)
-    if content is not None and not isinstance(content, str):
+class Events:
+    """The JSON objects in the lines of a stream of server-sent events. Lines of JSON without a stream around them, and
+    a body that is one object, are read too. `is_done` says that the mark of the end has come."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._data: list[str] = []
+        self._name = ""
+        self._page: list[str] = []
+        self._length = 0
+
+    def add(self, line: str) -> Iterator[Chunk]:
+        """Add a line, without its end. Raises `MalformedChunk` for an event that is no JSON."""
+        if not line:
+            yield from self._dispatch(is_over=True)
+        elif field := _FIELD.match(line):
+            if field[1] == "data":
+                self._data.append(line[field.end() :])
+                yield from self._dispatch(is_over=False)
+            elif field[1] == "event":
+                self._name = line[field.end() :].strip()
+        elif not line.startswith(":"):
+            yield from self._add_to_page(line)
+
+    def end(self) -> Iterator[Chunk]:
+        """What the end of the stream completes."""
+        if self._page:
+            yield from _objects_in(_parsed("\n".join(self._page)))
+        elif self._data:
+            yield from self._dispatch(is_over=False)
+
+    def _dispatch(self, *, is_over: bool) -> Iterator[Chunk]:
+        """Each line of data that is JSON is an event: some servers leave out the blank line between two of them."""
+        text = "\n".join(self._data).strip()
+        if not text:
+            self._data.clear()
+            return
+        if text.upper() in ("[DONE]", "DONE"):
+            self.is_done = True
+            return
+        value = _parsed(text)
+        if value is None and not is_over:
+            return
+        self._data.clear()
+        name, self._name = self._name, ""
+        if value is None:
+            raise MalformedChunk
+        for found in _objects_in(value):
+            yield {"error": found} if name == "error" and "error" not in found else found
+
+    def _add_to_page(self, line: str) -> Iterator[Chunk]:
+        if not self._page and (value := _parsed(line)) is not None:
+            yield from _objects_in(value)
+            return
+        self._length += len(line)
+        if self._length > LONGEST_PAGE:
+            raise MalformedChunk
+        self._page.append(line)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _objects_in(value: Any) -> Iterator[Chunk]:
+    for found in value if isinstance(value, list) else [value]:
+        if isinstance(found, Mapping):
+            yield found
+
+
+def _found(value: Any, path: Iterable[str | int]) -> Any:
+    """The value at the end of a path of names and places; None if there is none."""
+    for step in path:
         try:
-            text, thought = read_content(content)
-        except (UnreadableContent, RecursionError):
-            raise MalformedChunk from None
-        delta.content, thinking = text, f"{thinking}{thought}"
-    if thinking:
-        delta.reasoning_content = thinking
-    for call in _list_of(getattr(delta, "tool_calls", None)):
-        _normalize_call(call)
-
-
-def _take_thinking(fields: dict[str, Any]) -> str:
-    """Take the thinking out of the fields that are no part of OpenAI's protocol, with whatever else has such a name:
-    litellm expects a text there."""
-    thinking = read_thinking(fields)
-    for name in THOUGHTS:
-        fields.pop(name, None)
-    return thinking
-
-
-def _normalize_call(call: Any) -> None:
-    function = getattr(call, "function", None)
-    if function is None or not hasattr(function, "arguments"):
-        raise MalformedChunk
-    if isinstance(function.arguments, Mapping):
-        function.arguments = json.dumps(function.arguments, ensure_ascii=False)
-    if not isinstance(function.arguments, str | None) or not isinstance(getattr(function, "name", None), str | None):
-        raise MalformedChunk
-
-
-def _list_of(value: object) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise MalformedChunk
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
     return value
+
+
+def _is_openai(event: Chunk) -> bool:
+    kind = event.get("object")
+    return "choices" in event or "error" in event or (isinstance(kind, str) and kind.startswith("chat.completion"))
+
+
+# --- lines
+
+
+def _lines_of(source: Any) -> AsyncIterator[str] | None:
+    """The lines that a source of litellm would read, if they can be had."""
+    response: Any = getattr(source, "response", None) or getattr(source, "http_response", None)
+    if hasattr(response, "aiter_bytes"):
+        return _lines_in(response.aiter_bytes())
+    lines = getattr(source, "streaming_response", None)
+    return aiter(lines) if isinstance(lines, AsyncIterator) else None
+
+
+async def _lines_in(content: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The lines of a body, without their ends, and without a mark of the byte order in front."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    rest = ""
+    async for part in content:
+        rest += decoder.decode(part)
+        if "\n" not in rest and "\r" not in rest:
+            continue
+        whole, end = (rest[:-1], "\r") if rest.endswith("\r") else (rest, "")
+        *lines, rest = _LINE_END.split(whole)
+        rest += end
+        for line in lines:
+            yield line
+    for line in _LINE_END.split(rest + decoder.decode(b"", final=True)):
+        yield line
+
+
+# --- what litellm has translated
+
+
+def translated(chunk: Any) -> Chunk:
+    """A chunk of litellm as plain data. Raises `Untranslatable`. `Pure.`"""
+    if isinstance(chunk, Mapping) and "is_finished" in chunk:
+        return _of_generic(chunk)
+    if isinstance(chunk, Mapping):
+        return chunk
+    if hasattr(chunk, "choices"):
+        plain: Chunk = _plain(chunk)
+        return plain
+    raise Untranslatable(chunk)
+
+
+def _of_generic(chunk: Mapping[str, Any]) -> Chunk:
+    """litellm's other shape of a chunk: one text, or one fragment of a call."""
+    call = chunk.get("tool_use")
+    delta = {"content": chunk.get("text"), "tool_calls": None if call is None else [_plain(call)]}
+    fields = chunk.get("provider_specific_fields")
+    if isinstance(fields, Mapping) and fields:
+        delta["provider_specific_fields"] = fields
+    reason = chunk.get("finish_reason") if chunk["is_finished"] else None
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": _plain(chunk.get("usage"))}
+
+
+def _plain(value: Any) -> Any:
+    """The fields of an object of litellm or a client library. Most of them are extra fields, which pydantic finds as
+    attributes only after it has looked everywhere else."""
+    match value:
+        case str() | int() | float() | None:
+            return value
+        case Mapping():
+            return {name: _plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _ if hasattr(value, "__dict__"):
+            fields = {**vars(value), **(getattr(value, "model_extra", None) or {})}
+            return {name: _plain(item) for name, item in fields.items() if not name.startswith("_")}
+        case _:
+            return value
