@@ -214,7 +214,8 @@ def _call(group: Sequence[Fragment], name: str, arguments: str) -> ModelCall:
 
 
 def _name_of(group: Sequence[Fragment], names: Collection[str]) -> str:
-    """The name that was repeated, cut, or repeated with each piece; that of an offered tool if one of these is."""
+    """The name that was cut, repeated, or repeated with each piece; that of an offered tool if one of these is. Empty
+    if two names of tools would make one."""
     told = [fragment.name for fragment in group if fragment.name.strip()]
     if len(told) < 2:
         return told[0].strip() if told else ""
@@ -222,7 +223,9 @@ def _name_of(group: Sequence[Fragment], names: Collection[str]) -> str:
     readings = ["".join(told).strip(), "".join(stripped)]
     if all(later.startswith(earlier) for earlier, later in pairwise(stripped)):
         readings.insert(0, stripped[-1])
-    return next((name for name in readings if name in names), readings[0])
+    if found := next((name for name in readings if name in names), ""):
+        return found
+    return readings[0] if not any(name in names for name in stripped) else ""
 
 
 def _arguments_of(group: Sequence[Fragment]) -> str | None:
@@ -230,35 +233,37 @@ def _arguments_of(group: Sequence[Fragment]) -> str | None:
     text = _text_of(group)
     if not text or is_object(text):
         return text
-    told = [fragment for fragment in group if fragment.arguments.strip()]
-    first = next((place for place, fragment in enumerate(told) if not _is_placeholder(fragment)), 0)
-    if any(fragment.name.strip() for fragment in told[1 : first + 1]):
+    first = next((place for place, fragment in enumerate(group) if not _is_placeholder(fragment)), 0)
+    has_placeholder = any(fragment.arguments.strip() for fragment in group[:first])
+    if has_placeholder and any(fragment.name.strip() for fragment in group[1 : first + 1]):
         return None
-    if first and is_object(text := _text_of(told[first:])):
+    if has_placeholder and is_object(text := _text_of(group[first:])):
         return text
-    return _cumulative(told[first:]) or _told_again(told[first:])
+    if any(fragment.name.strip() and not fragment.arguments.strip() for fragment in group[1:]):
+        return None  # the head of another call
+    return _cumulative(group[first:]) or _told_again(group[first:])
 
 
-def _cumulative(told: Sequence[Fragment]) -> str | None:
+def _cumulative(group: Sequence[Fragment]) -> str | None:
     """The last piece, if each one repeats those before it."""
-    pieces = [fragment.arguments for fragment in told]
+    pieces = [fragment.arguments for fragment in group if fragment.arguments.strip()]
     repeat = all(later.startswith(earlier) for earlier, later in pairwise(pieces))
     return pieces[-1] if repeat and not is_object(pieces[0]) and is_object(pieces[-1]) else None
 
 
-def _told_again(told: Sequence[Fragment]) -> str | None:
+def _told_again(group: Sequence[Fragment]) -> str | None:
     """What the pieces before the last say, if that says all of it again."""
-    before, last = told[:-1], told[-1].arguments
-    if not before or not is_object(last) or not _repeats(before, told[-1:]):
+    *before, last = group
+    if not before or not is_object(last.arguments) or not _repeats(before, [last]):
         return None
     text = _text_of(before)
     earlier = text if is_object(text) else _cumulative(before)
-    return earlier if earlier and _is_same(earlier, last) else None
+    return earlier if earlier and _is_same(earlier, last.arguments) else None
 
 
 def _is_placeholder(fragment: Fragment) -> bool:
-    """Whether this is what some servers write before they begin with the arguments."""
-    return fragment.arguments.strip() in ("{}", "null", '""')
+    """Whether this is what some servers write before they begin with the arguments, if they write anything."""
+    return fragment.arguments.strip() in ("", "{}", "null", '""')
 
 
 def _text_of(group: Sequence[Fragment]) -> str:
@@ -308,6 +313,9 @@ def _without_repeats(fragments: Sequence[Fragment], names: Collection[str], call
         return calls
     if not all(is_object(fragment.arguments) for fragment in last):
         return calls
-    earlier = _read(before, names, is_cut=False)
+    try:
+        earlier = _read(before, names, is_cut=False)
+    except AmbiguousCalls:
+        return calls
     again = [(fragment.name.strip(), _value(fragment.arguments)) for fragment in last]
     return earlier if again == [(call.name, _value(call.arguments)) for call in earlier] else calls
