@@ -54,11 +54,13 @@ class AnswerReader:
             async for chunk in self._stream:
                 self._look_at(chunk)
         except Exception:
-            if self._fault is not None:
-                raise self._fault from None
-            raise
+            if self._fault is None:
+                raise
         finally:
             await self._stream.aclose()
+        if self._fault is not None:
+            self._fault.__context__ = None  # litellm's own error about it
+            raise self._fault
         if self._is_passed_on:
             self._assembler.finish_reason = self._stream.received_finish_reason
             self._assembler.check(is_marked=False)
