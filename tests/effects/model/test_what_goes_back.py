@@ -128,6 +128,16 @@ class TestReasoning:
         assert turn.reply == "It rains."
         assert len(second.requests) == (2 if "unheard" in model else 1)
 
+    @pytest.mark.parametrize("wanted", ["reasoning", "reasoning_content"])
+    async def test_a_model_that_names_it_otherwise_gets_it_under_that_name(self, wanted: str) -> None:
+        """And under the usual one too, if the provider says so."""
+        dialect = OpenAi("openai/gpt-oss", lambda text: {"reasoning": text})
+        async with ModelServer(self.needs_reasoning(wanted), dialect) as server:
+            (turn,) = await ask(server.llm(), "Oslo?")
+
+        assert turn.reply == "It rains."
+        assert assistant(server.bodies[-1])[0][wanted] == "Look it up."
+
     async def test_a_field_that_the_provider_refuses_is_left_out_from_then_on(self) -> None:
         """A request without it is sent in the same turn, and the next one does not have it."""
 
