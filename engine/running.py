@@ -275,7 +275,8 @@ class RunningEngine(ConversationAccess):
         which takes seconds.
 
         Returns a sentence for each tool that is not offered although it was given or listed: its definition cannot be
-        written so that providers take it, there are more tools than a request holds, or a model has refused it.
+        written so that providers take it, or a model has refused it. Where the engine has more tools than a request
+        holds, a sentence names those that are left out if a conversation is offered all of them.
 
         Raises `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that
         cannot be reached.
@@ -285,7 +286,7 @@ class RunningEngine(ConversationAccess):
             left_out = await self._servers.check()
         else:
             left_out = self._servers.left_out
-        cannot_be_sent = wire_tools(self._tools.definitions()).left_out.values()
+        cannot_be_sent = wire_tools(self._tools.definitions(), " if all are offered together").left_out.values()
         return (*left_out, *cannot_be_sent, *self._models.refused_tools())
 
     def check_home(self) -> None:

@@ -32,9 +32,10 @@ class WireTools:
     left_out: dict[str, str]
 
 
-def wire_tools(definitions: Iterable[Definition]) -> WireTools:
+def wire_tools(definitions: Iterable[Definition], condition: str = "") -> WireTools:
     """These tools as they are sent, in the same order. Of too many, those are left out that stand last at the servers
-    with the most tools; tools of no server are kept first. `Pure.`"""
+    with the most tools; tools of no server are kept first. `condition` says of
+    these when they are left out, where that is not always so. `Pure.`"""
     left_out: dict[str, str] = {}
     written: dict[str, Definition] = {}
     for definition in definitions:
@@ -45,7 +46,7 @@ def wire_tools(definitions: Iterable[Definition]) -> WireTools:
             left_out[name] = f"The tool {_quoted(name)} is left out: its schema cannot be written for a model."
     kept = _kept(list(written))
     for name in written.keys() - kept:
-        left_out[name] = f"The tool {_quoted(name)} is left out: a request holds at most {MAX_TOOLS} tools."
+        left_out[name] = f"The tool {_quoted(name)} is left out{condition}: a request holds at most {MAX_TOOLS} tools."
     order = {name: left_out[name] for name in (*written, *left_out) if name in left_out}
     return WireTools(tuple(one for name, one in written.items() if name in kept), order)
 

@@ -51,11 +51,12 @@ def with_object_at_top(schema: Schema) -> Schema:
     is_plain = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
     if is_plain and not any(keyword in schema for keyword in MERGED):
         return schema
-    merged = _object_of(schema, schema, ())
+    objects = _Objects(schema)
+    merged = objects.said_by(schema)
     # What an object has that is closed stands beside that word, whatever its alternatives say.
     is_closed, own = schema.get("additionalProperties") is False, schema.get("properties", {})
     required = [name for name in merged.required if name in own or not is_closed]
-    text = "\n\n".join(filter(None, (str(schema.get("description", "")), _hint(schema))))
+    text = "\n\n".join(filter(None, (str(schema.get("description", "")), _hint(objects))))
     return {
         "type": "object",
         "properties": {name: one for name, one in merged.properties.items() if name in own or not is_closed},
@@ -65,18 +66,30 @@ def with_object_at_top(schema: Schema) -> Schema:
     }
 
 
-def _object_of(root: Schema, schema: Any, above: tuple[int, ...]) -> _Object:
-    """What a schema in `root` says of an object. `above` are the schemas in which it stands, one of which it may be."""
-    if not isinstance(schema, dict) or id(schema) in above:
-        return _Object()
-    above = (*above, id(schema))
-    properties = schema.get("properties", {})
-    said = _Object(properties if isinstance(properties, dict) else {}, tuple(schema.get("required", ())))
-    parts = [*schema.get("allOf", ()), resolve(root, schema.get("$ref"))]
-    said = reduce(_Object.and_also, (_object_of(root, part, above) for part in parts), said)
-    for alternatives in _alternatives(root, schema):
-        said = said.and_also(reduce(_Object.or_else, (_object_of(root, one, above) for one in alternatives)))
-    return said
+class _Objects:
+    """What the schemas in `root` say of an object, each found out once however many ways lead to it."""
+
+    def __init__(self, root: Schema) -> None:
+        self.root = root
+        self._known: dict[int, _Object] = {}
+
+    def said_by(self, schema: Any) -> _Object:
+        """What a schema says. One that stands in itself adds nothing there."""
+        if not isinstance(schema, dict):
+            return _Object()
+        if id(schema) not in self._known:
+            self._known[id(schema)] = _Object()
+            self._known[id(schema)] = self._find(schema)
+        return self._known[id(schema)]
+
+    def _find(self, schema: Schema) -> _Object:
+        properties = schema.get("properties", {})
+        said = _Object(properties if isinstance(properties, dict) else {}, tuple(schema.get("required", ())))
+        parts = [*schema.get("allOf", ()), resolve(self.root, schema.get("$ref"))]
+        said = reduce(_Object.and_also, map(self.said_by, parts), said)
+        for alternatives in _alternatives(self.root, schema):
+            said = said.and_also(reduce(_Object.or_else, map(self.said_by, alternatives)))
+        return said
 
 
 def _alternatives(root: Schema, schema: Schema) -> Iterator[list[Any]]:
@@ -131,16 +144,15 @@ def _parts_of(schema: Any, keyword: str) -> list[Any]:
     return schema[keyword] if is_combination else [schema]
 
 
-def _hint(schema: Schema) -> str:
+def _hint(objects: _Objects) -> str:
     """The text that says what belongs together; empty if there are no alternatives that differ."""
-    for alternatives in _alternatives(schema, schema):
-        groups = [_names_of(schema, one) for one in alternatives]
+    for alternatives in _alternatives(objects.root, objects.root):
+        groups = [_names_of(objects.said_by(one)) for one in alternatives]
         if len(set(groups)) > 1:
             written = "; or ".join(", ".join(group) or "none of them" for group in dict.fromkeys(groups))
             return f"Give these together: {written}."[:_MAX_HINT]
     return ""
 
 
-def _names_of(root: Schema, alternative: Any) -> tuple[str, ...]:
-    said = _object_of(root, alternative, ())
+def _names_of(said: _Object) -> tuple[str, ...]:
     return said.required or tuple(said.properties)

@@ -102,7 +102,7 @@ class TestLeftOut:
 
         assert told == (
             "A tool of s is left out: The schema of s:bad refers to https://example.com/x, which is not in it.",
-            "The tool s:good is left out: a request holds at most 128 tools.",
+            "The tool s:good is left out if all are offered together: a request holds at most 128 tools.",
         )
 
     async def test_the_check_tells_nothing_if_all_are_offered(self) -> None:

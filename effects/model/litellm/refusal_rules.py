@@ -24,6 +24,14 @@ _REQUEST = (
     r"sequence|tokens?|chat|documents?)"
 )
 _NOT = r"(?:not|no|never|without|cannot|cant|doesnt|dont|isnt|arent|wont)"
+_PARAMETERS = (
+    r"\b(?:json_?schemas?|input_schema|schemas?|functions?|tools?|parameters?|propert(?:y|ies)|oneof|anyof|allof|"
+    r"temperature|top_[pk]|min_p|seed|logprobs|logit_bias|stop|response_format|tool_choice|parallel_tool_calls|"
+    r"max_(?:completion_|output_)?tokens|(?:presence|frequency|repetition)_penalty)\b"
+)
+"""What a refusal speaks of that is not about the messages of a request. Names of tools and of their arguments may be
+any words, such as `file`, and advice may point to documents."""
+
 _SIZE = r"(?:length|window|size|limit|len)"
 
 
@@ -64,6 +72,22 @@ def _unless(excluded: str, pattern: str) -> str:
     """A pattern for texts that do not contain the excluded one."""
     return rf"^(?!.*(?:{excluded})).*(?:{pattern})"
 
+
+_NO_NUMBER_OF_TOKENS = (
+    r"\b(?:parallel_tool_calls|tool_choice|temperature|top_[pk]|seed|stop|schemas?|propert(?:y|ies))\b"
+)
+"""What has numbers of its own."""
+
+_NUMBERS_OF_TOKENS = (
+    r"\b(?:inputs?|prompt|messages?|tokens?)\b.{0,50}\b(?:must|should|can|may|cannot|has to|have to)\b.{0,30}"
+    r"(?:<=?|\b(?:less|fewer|at most|no more|not exceed|exceed|up to|shorter|below|under|within)\b).{0,30}\d",
+    r"\b(?:range of|valid range|within the range)\b.{0,20}\binput\b|\binput length\b.{0,30}\b(?:range|between)",
+    r"token count\b.{0,20}\d+.{0,30}\bbut\b",
+    r"\d[\d,._]* (?:input |prompt |context )?tokens\b.{0,80}\b(?:limit|maximum|max|allowed|supports?|only)\b"
+    r".{0,40}\d{3}",
+    r"\b(?:limit|maximum|max|allows?|supports?|up to)\b.{0,40}\d[\d,._]*k? (?:input |prompt |context )?"
+    r"tokens\b",
+)
 
 RULES: tuple[Rule, ...] = (
     # --- one request is more than a minute's allowance: waiting does not help
@@ -163,7 +187,8 @@ RULES: tuple[Rule, ...] = (
         says=_any(
             r"content[ _-](?:management|filter\w*|moderation|safety|usage)[ _-]?(?:polic|system|result)?",
             r"(?:content|usage|safety|acceptable use|moderation) (?:polic(?:y|ies)|guidelines)",
-            r"violat\w+\b.{0,60}\b(?:polic|guideline|terms|rules)",
+            r"violat\w+\b.{0,60}\b(?:polic|guideline|terms of (?:use|service)|"
+            r"(?:our|usage|content|community|safety|platform|service) (?:terms|rules))",
             r"\bsafety (?:system|reasons|filter|settings?|check|concern)",
             r"requires moderation|\bwas flagged|been flagged|\binappropriate\b|content exists risk|high risk",
             r"\b(?:unsafe|harmful|prohibited|sensitive|objectionable) (?:content|words?|information|material|prompt)",
@@ -254,10 +279,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "unreadable_content",
         "Gemini 'Provided image is not valid'; OpenAI 'does not represent a valid image'; Anthropic on PDF files",
-        says=_any(
-            rf"\b(?:invalid|corrupt\w*|malformed|broken|truncated|damaged|empty|incomplete|illegal)\b.{{0,25}}\b{_MEDIA}\b",
+        says=_unless(
+            _PARAMETERS,
+            rf"\b(?:invalid|corrupt\w*|malformed|broken|truncated|damaged|empty|incomplete|illegal)\b.{{0,25}}\b{_MEDIA}\b|"
             rf"\b{_MEDIA}\b.{{0,30}}\b(?:not (?:a )?valid|invalid|corrupt\w*|malformed|empty|damaged|truncated|"
-            r"unreadable|no pages|password|encrypted)\b",
+            r"unreadable|no pages|password|encrypted)\b|"
             rf"\bvalid (?:{_MEDIA}|base64)\b",
         ),
         statuses=frozenset({None, 400, 404, 415, 422, 500}),
@@ -347,16 +373,7 @@ RULES: tuple[Rule, ...] = (
         "context_window",
         "numbers of tokens: Text Generation Inference, watsonx, Gemini 'only supports up to', DashScope 'Range of "
         "input length'",
-        says=_any(
-            r"\b(?:inputs?|prompt|messages?|tokens?)\b.{0,50}\b(?:must|should|can|may|cannot|has to|have to)\b.{0,30}"
-            r"(?:<=?|\b(?:less|fewer|at most|no more|not exceed|exceed|up to|shorter|below|under|within)\b).{0,30}\d",
-            r"\b(?:range of|valid range|within the range)\b.{0,20}\binput\b|\binput length\b.{0,30}\b(?:range|between)",
-            r"token count\b.{0,20}\d+.{0,30}\bbut\b",
-            r"\d[\d,._]* (?:input |prompt |context )?tokens\b.{0,80}\b(?:limit|maximum|max|allowed|supports?|only)\b"
-            r".{0,40}\d{3}",
-            r"\b(?:limit|maximum|max|allows?|supports?|up to)\b.{0,40}\d[\d,._]*k? (?:input |prompt |context )?"
-            r"tokens\b",
-        ),
+        says=_unless(_NO_NUMBER_OF_TOKENS, _any(*_NUMBERS_OF_TOKENS)),
     ),
     Rule(
         "context_window",
@@ -417,7 +434,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "unreadable_content",
         "a refusal of a request with an image, a sound or a file, which speaks of one in words that no rule knows",
-        says=rf"\b{_MEDIA}\b|{_MEDIA_IN_CHINESE}",
+        says=_unless(_PARAMETERS, rf"(?!\b(?:files?|documents?)\b)\b{_MEDIA}\b|{_MEDIA_IN_CHINESE}"),
         statuses=frozenset({400, 404, 415, 422}),
         media=True,
     ),

@@ -31,13 +31,18 @@ _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*({_UNIT})(?![a-z])")
 _PIECES = re.compile(rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?:\s*,?\s*(?:and\s+)?)?)+", re.IGNORECASE)
 _LATIN = {"秒": "s", "分": "m", "小": "h"}
 
+_BEFORE = r"(?:in|after|for|within|at least|about|approximately|another)\W+"
+_LENGTH = rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?![a-z])(?:\s*,?\s*(?:and\s+)?)?)+"
+_NUMBER = r"\d+(?:\.\d+)?(?![\w:.-])(?!\s*(?:attempts?|times|tries|retries|requests?|tokens?|calls?)\b)"
 _TOLD = re.compile(
-    r"(?:try(?: it| your request)? again|"
-    r"retry(?:[ _-]?(?:after|delay)(?P<unit>[ _-]?(?:in[ _-])?(?:ms|millis\w*))?\w*|[a-z ]{0,25})|"
-    r"wait|quotaresetdelay|estimated_time|resets?|reset (?:after|in)|available(?: again)?)"
-    r"\W{0,3}(?:seconds:\W*)?(?:(?:in|after|for|within|at least|about|approximately|another)\W+){0,3}"
-    rf"(?P<time>(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?![a-z])(?:\s*,?\s*(?:and\s+)?)?)+|\d+(?:\.\d+)?(?![\w:.-]))"
+    r"(?:retry[ _-]?(?:after|delay)(?P<unit>[ _-]?(?:in[ _-])?(?:ms|millis\w*))?\w*|"
+    r"wait|quotaresetdelay|estimated_time)"
+    rf"\W{{0,3}}(?:seconds:\W*)?(?:{_BEFORE}){{0,3}}(?P<named>{_LENGTH}|{_NUMBER})"
+    r"|(?:try(?: it| your request)? again|retry[a-z ]{0,25}|resets?|available(?: again)?)"
+    rf"\W{{0,3}}(?:seconds:\W*)?(?:(?:{_BEFORE}){{0,3}}(?P<told>{_LENGTH})|(?:\b{_BEFORE}){{1,3}}(?P<bare>{_NUMBER}))"
 )
+"""Where a refusal tells a wait. A number without a unit is one only behind a name for it, or behind `in` or `after`:
+others count attempts, for example."""
 _TOLD_IN_CHINESE = re.compile(rf"(?P<time>(?:\d+(?:\.\d+)?\s*(?:{_UNIT})\s*)+)(?:之?后|以后|内)")
 _TOLD_MOMENT = re.compile(
     r"(?:try again|retry|resets?|available|access)\b\W{0,3}(?:(?:after|at|on|until)\W+){1,2}"
@@ -61,7 +66,7 @@ def _wait_in(headers: Mapping[str, str]) -> float | None:
 
 def _wait_told(text: str) -> float | None:
     if (found := _TOLD.search(text)) is not None:
-        return _seconds(found["time"], 0.001 if found["unit"] else 1.0)
+        return _seconds(found["named"] or found["told"] or found["bare"], 0.001 if found["unit"] else 1.0)
     if (found := _TOLD_IN_CHINESE.search(text)) is not None:
         return _seconds(found["time"])
     return None if (found := _TOLD_MOMENT.search(text)) is None else _seconds_until(found[1])

@@ -10,9 +10,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from turnwise.effects.mcp.arguments import McpArguments
+from turnwise.effects.wire.object_at_top import with_object_at_top
 from turnwise.effects.wire.repairs import repaired
 from turnwise.effects.wire.schemas import plain_schema, wire_schema
 
+from ...support.operations import LINEAR, growth
 from ...support.servers.openai_server import schema_faults
 
 TEXT = {"type": "string"}
@@ -264,3 +266,18 @@ class TestMeaning:
         schema = {**has(n={"$ref": "#/$defs/N"}), **defs(N=has(next={"$ref": "#/$defs/N"}, v=TEXT))}
 
         assert plain_schema(schema) == has(n=has(next=has(), v=TEXT))
+
+
+def diamonds(count: int) -> dict[str, Any]:
+    """Return a schema in which each of so many definitions is reached in two ways from the one before."""
+    definitions = {
+        f"D{n}": {"allOf": [{"$ref": f"#/$defs/D{n + 1}"}, {"allOf": [{"$ref": f"#/$defs/D{n + 1}"}]}]}
+        for n in range(count)
+    }
+    return {"$ref": "#/$defs/D0", "$defs": {**definitions, f"D{count}": has(a=TEXT)}}
+
+
+def test_what_is_reached_in_many_ways_is_read_once() -> None:
+    """Merging costs as much as the schema is large, not as many ways as lead through it."""
+    assert with_object_at_top(diamonds(3))["properties"] == {"a": TEXT}
+    assert growth(diamonds, with_object_at_top, 4) < LINEAR

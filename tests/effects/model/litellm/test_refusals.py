@@ -23,7 +23,7 @@ from tests.support.servers.model_server import (
     fails,
 )
 from turnwise import LiteLlm, LlmFailure, ModelRequest
-from turnwise.effects.model.litellm.refusal_rules import RULES
+from turnwise.effects.model.litellm.refusal_rules import RULES, kind_of_refusal
 from turnwise.effects.model.litellm.refusals import Refusal
 from turnwise.effects.model.litellm.retry_after import retry_after
 from turnwise.states.values.failures import REFUSED_CONTENT, FailureKind
@@ -576,6 +576,26 @@ class TestARefusalWithoutAReason:
             failure = await failure_of(model, TEXT, {"role": "assistant", "content": "Fine."}, TEXT)
 
         assert failure.kind == ("invalid_request" if status == 400 else "server_error")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Invalid schema for function 'upload': property 'file' has no type.",
+        "Invalid schema: property 'image' is empty",
+        "Invalid value for 'temperature': 9. For help see the documents of this API.",
+        "tools.0: the document is not valid against the file of rules",
+        "Something is wrong. See the file of errors.",
+        "Invalid schema: violates the rules for 'oneOf'",
+        "Parameter top_k violates the terms of the grammar",
+        "parallel_tool_calls: the maximum allowed is 1 of 100 tokens",
+    ],
+)
+def test_what_is_said_of_tools_and_parameters_is_not_said_of_content(sentence: str) -> None:
+    """Although the request shows an image, and words for content stand in the sentence."""
+    refusal = Refusal.of_body({"error": {"message": sentence, "type": "invalid_request_error"}}, 400)
+
+    assert kind_of_refusal(refusal, has_media=True) in (None, "invalid_request")
 
 
 def test_every_rule_says_who_answers_like_that() -> None:

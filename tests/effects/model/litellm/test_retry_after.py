@@ -13,3 +13,24 @@ from turnwise.effects.model.litellm.retry_after import retry_after
 def test_a_header_is_a_wait_of_zero_seconds_or_more(header: str, seconds: float | None) -> None:
     """A moment in the past needs no wait; a header that cannot be read counts as none."""
     assert retry_after(Refusal(429, headers={"retry-after": header})) == seconds
+
+
+@pytest.mark.parametrize(
+    ("sentence", "seconds"),
+    [
+        ("retry attempts: 3", None),
+        ("retry budget 500 exceeded", None),
+        ("Retry after 3 attempts.", None),
+        ("Retries: 5. Resets 12 limits.", None),
+        ("Quota available: 20", None),
+        ("retry in 3", 3),
+        ("please retry your request after 20", 20),
+        ("retry_after: 7", 7),
+        ("Try again in 500ms", 0.5),
+        ("The limit resets in 1m30s.", 90),
+        ("Please wait 5 seconds.", 5),
+    ],
+)
+def test_a_number_is_a_wait_if_the_sentence_says_so(sentence: str, seconds: float | None) -> None:
+    """It has a unit, or a word before it that tells a time."""
+    assert retry_after(Refusal.of_body(sentence, 429)) == seconds
