@@ -16,7 +16,7 @@ from ..step_builder import StepBuilder
 from ..values.failures import FailureKind
 from ..values.turn import TurnRecord
 from ..values.withheld import Suspect
-from .responses import has_next_model, may_retry
+from .responses import has_next_model, may_retry, uses_up_budget
 
 ORDER: Mapping[FailureKind, tuple[Suspect, ...]] = {
     "unsupported_content": ("sight", "new_images", "images"),
@@ -31,8 +31,9 @@ order."""
 
 def may_ask_without_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> bool:
     """The request was refused for its content, and something may be what was refused that the model can be asked
-    without: anything but what people said in this turn. What can pass by itself is waited for first."""
-    if first_suspect(step.turn, event) in (None, "words"):
+    without: anything but what people said in this turn. What can pass by itself is waited for first, and a turn whose
+    budget is used up asks no more."""
+    if first_suspect(step.turn, event) in (None, "words") or uses_up_budget(step, event, context):
         return False
     return not (may_retry(step, event, context) or has_next_model(step, event, context))
 
