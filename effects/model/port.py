@@ -6,9 +6,9 @@ Any object with `complete` is a model: litellm's, a test double, a client of the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
 from ...states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
@@ -41,18 +41,66 @@ class ModelRequest:
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS
 
+    _volume: Volume | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def volume(self) -> Volume:
+        """How much the messages hold. Whoever wrote them may have counted that already, see `counted`. `Pure.`"""
+        if self._volume is None:
+            object.__setattr__(self, "_volume", volume_of(self.messages))
+        assert self._volume is not None
+        return self._volume
+
     @property
     def size(self) -> int:
         """The characters of text in the messages, arguments of calls among them. `Pure.`"""
-        return sum(map(len, _texts_in(self.messages)))
+        return self.volume.characters
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the request shows images. `Pure.`"""
+        return self.volume.images > 0
+
+    def counted(self, volume: Volume) -> ModelRequest:
+        """Return the same request, of which this is how much the messages hold. So nobody counts all messages of a long
+        history again. A request that `dataclasses.replace` makes of it is counted anew. `Pure.`"""
+        counted = replace(self)
+        object.__setattr__(counted, "_volume", volume)
+        return counted
 
 
-def _texts_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+class Volume(NamedTuple):
+    """How much messages hold: the characters of their text, arguments of calls among them, and their images."""
+
+    characters: int = 0
+    images: int = 0
+
+    def changed(self, before: Volume, after: Volume) -> Volume:
+        """Return this volume with `after` in place of `before`. `Pure.`"""
+        return Volume(
+            self.characters - before.characters + after.characters, self.images - before.images + after.images
+        )
+
+
+NO_VOLUME = Volume()
+
+
+def volume_of(messages: Iterable[Mapping[str, Any]]) -> Volume:
+    """Count what these messages hold, as they are sent. `Pure.`"""
+    characters = images = 0
     for message in messages:
+        characters += sum(map(len, _texts_in(message)))
         content = message.get("content")
-        parts = content if isinstance(content, list) else ({"text": content},)
-        yield from (text for part in parts if isinstance(text := part.get("text"), str))
-        yield from (call["function"]["arguments"] for call in message.get("tool_calls") or ())
+        if isinstance(content, list):
+            images += sum(isinstance(part, dict) and part.get("type") == "image_url" for part in content)
+    return Volume(characters, images)
+
+
+def _texts_in(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ({"text": content},)
+    yield from (text for part in parts if isinstance(text := part.get("text"), str))
+    yield from (call["function"]["arguments"] for call in message.get("tool_calls") or ())
 
 
 @dataclass(frozen=True)

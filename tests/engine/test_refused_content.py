@@ -19,6 +19,7 @@ from turnwise import (
     Image,
     LlmFailure,
     ModelAnswer,
+    ModelCall,
     ModelRequest,
     ModelSpec,
     Policy,
@@ -277,6 +278,32 @@ class TestAFilter:
             turns = [await conversation.send("Go"), await conversation.send("Go on")]
 
         assert [turn.status for turn in turns] == ["completed", "completed"]
+
+    async def test_the_thinking_of_an_answer_that_is_withheld(self) -> None:
+        """It does not go back in any other field either: neither as thinking, nor sealed, nor with the call."""
+        hidden = {
+            "thinking": "FORBIDDEN thought",
+            "opaque": ({"type": "thinking", "thinking": "FORBIDDEN", "signature": "s"},),
+            "opaque_fields": {"reasoning_details": [{"type": "reasoning.text", "text": "FORBIDDEN"}]},
+        }
+        made = ModelCall("c1", "fetch", "{}", opaque={"extra_content": {"note": "FORBIDDEN"}})
+        seen: list[str] = []
+
+        def respond(request: ModelRequest) -> ModelAnswer:
+            seen.append(json.dumps(request.messages))
+            if "FORBIDDEN" in seen[-1]:
+                raise LlmFailure("content_filter", "Refused.")
+            if "please fetch" in text_of(request.messages[-1]):
+                return ModelAnswer("I look.", tool_calls=(made,), **hidden)
+            return reply("Fine.")
+
+        async with Engine.open("sqlite://", model=FunctionLlm(respond), tools=[fetch], policy=QUICK) as engine:
+            conversation = await engine.create()
+            turns = [await conversation.send("please fetch"), await conversation.send("Thanks.")]
+            await assert_replays(engine, conversation)
+
+        assert [turn.status for turn in turns] == ["completed", "completed"]
+        assert "FORBIDDEN" not in seen[-1]
 
     async def test_a_given_history_survives_a_refused_first_message(self) -> None:
         """What did not help is shown again."""

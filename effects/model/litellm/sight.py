@@ -30,25 +30,15 @@ class Sight:
 
     def check(self, request: ModelRequest) -> None:
         """Raise `LlmFailure` for a request that has images if the model takes none."""
-        if self.takes_images is False and holds_images(request):
+        if self.takes_images is False and request.has_images:
             raise LlmFailure("unsupported_content", SENTENCES["unsupported_content"])
 
     def note_answer(self, request: ModelRequest) -> None:
         """Learn from a request that was answered."""
-        if not self._learned and holds_images(request):
+        if not self._learned and request.has_images:
             self._learned = True
 
     def note_failure(self, request: ModelRequest, failure: LlmFailure) -> None:
         """Learn from a request that failed. A model that has taken an image before has refused something else."""
-        if failure.kind == "unsupported_content" and self._learned is None and holds_images(request):
+        if failure.kind == "unsupported_content" and self._learned is None and request.has_images:
             self._learned = False
-
-
-def holds_images(request: ModelRequest) -> bool:
-    """Whether a request shows images. `Pure.`"""
-    contents = (message.get("content") for message in request.messages)
-    return any(isinstance(content, list) and any(map(_is_image, content)) for content in contents)
-
-
-def _is_image(part: object) -> bool:
-    return isinstance(part, dict) and part.get("type") == "image_url"

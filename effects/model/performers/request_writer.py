@@ -64,6 +64,7 @@ class RequestWriter:
             closing=assembled.closing,
             wording=assembled.wording,
             family=self._family_of(effect.model),
+            first_turn=transcript.first_try(turn),
         )
 
 

@@ -62,16 +62,18 @@ class CachedPrompt:
         closing: Sequence[Message] = (),
         wording: Wording | None = None,
         family: str = "",
+        first_turn: int | None = None,
     ) -> tuple[ModelRequest, str]:
         """The request that `build_request` would build from the same arguments, with these settings, and its
         `request_digest`.
 
         The `closing` messages stand behind the others, in this request only. `wording` words the messages for the
-        model; None leaves them as they are. `family` is that of the model, by default that of its name.
+        model; None leaves them as they are. `family` is that of the model, by default that of its name. `first_turn` is
+        the turn that this one tries again, by default none.
         """
         self._prepare(effect.model, system, wording, family)
         history = messages if isinstance(messages, list) else list(messages)
-        self._written.follow(history, turn)
+        self._written.follow(history, turn, first_turn)
         written = self._written.request(history, closing)
         request = compose_request(effect, written, tools, self.conversation_id, settings)
         return request, written.digest.finish(request, tools.canonical)

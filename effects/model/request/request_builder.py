@@ -64,7 +64,7 @@ def compose_request(
     settings: ModelSettings = DEFAULT_SETTINGS,
 ) -> ModelRequest:
     """The request that `effect` asks for in this conversation, with all its written messages. `Pure.`"""
-    return ModelRequest(
+    request = ModelRequest(
         model=effect.model,
         messages=written.messages,
         tools=tools.definitions or tuple(map(_removed_tool, written.called)),
@@ -72,6 +72,7 @@ def compose_request(
         conversation_id=conversation_id,
         settings=settings,
     )
+    return request.counted(written.volume)
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
 from ....states.values.messages import Message, ToolCall
 from ..families import family_named, maker_of
+from ..port import NO_VOLUME, Volume, volume_of
 from .call_ids import CallIds
 from .message_order import MessageOrder, may_be_merged
 from .provider_fields import add_provider_fields, is_of_family, is_sent_in_its_turn_only, own_id
@@ -35,7 +36,8 @@ class _Place(NamedTuple):
 
     `messages` counts those of the history, `sent` those that are sent, `called` the tools that they call, and
     `digested` the sent messages that `digest` covers. `last` is the last one that is sent, kept because the next one
-    may be merged with it; `unanswered` are the ids of calls without a result.
+    may be merged with it; `unanswered` are the ids of calls without a result, and `volume` is how much the history
+    that was written holds.
     """
 
     messages: int
@@ -46,15 +48,17 @@ class _Place(NamedTuple):
     unanswered: frozenset[str]
     digested: int
     digest: RequestDigest
+    volume: Volume
 
 
 class WrittenRequest(NamedTuple):
-    """The messages of a request as they are sent, the names of the tools that they call, each once, and their
-    digest."""
+    """The messages of a request as they are sent, the names of the tools that they call, each once, their digest, and
+    how much they hold."""
 
     messages: tuple[WireMessage, ...]
     called: tuple[str, ...]
     digest: RequestDigest
+    volume: Volume
 
 
 class WrittenMessages:
@@ -89,6 +93,8 @@ class WrittenMessages:
         self._digest = RequestDigest(self._model)
         self._digested = 0
         """How many of the messages that are sent the digest covers. The last one is left out while it may change."""
+        self._volume = NO_VOLUME
+        """How much the messages hold that are sent, without the system message."""
         self._turn_start: _Place | None = None
         self._has_sealed = False
 
@@ -102,12 +108,13 @@ class WrittenMessages:
 
     # --- the history
 
-    def follow(self, messages: list[Message], turn: int) -> None:
-        """Write what is new in this history, of which `turn` is the turn under way. What was written of messages that
-        have changed since is written again."""
+    def follow(self, messages: list[Message], turn: int, first_turn: int | None = None) -> None:
+        """Write what is new in this history, of which `turn` is the turn under way and `first_turn` the one that it
+        tries again; None stands for a turn that tries none again. What was written of messages that have changed since
+        is written again."""
         self._take_back_changes(messages)
         if turn != self._turn:
-            self._begin_turn(turn, _first_try(messages, turn))
+            self._begin_turn(turn, turn if first_turn is None else first_turn)
         if not (self._write_finished_turns(messages) and self._write(messages[len(self._messages) :])):
             self._clear()
             self._turn_start = self._place()
@@ -215,20 +222,29 @@ class WrittenMessages:
     # --- one message
 
     def _add(self, entry: MessageWithResults) -> None:
-        """Write a message with the results of its calls, and with what goes back to its family of models."""
-        message, calls = entry.message, entry.message.tool_calls
+        """Write a message with the results of its calls, and with what goes back to its family of models. Nothing goes
+        back of a message whose text is withheld from this model: as it is read, it has nothing of that kind."""
+        read = entry if self._read is None else _as_read(entry, self._read)
+        message, calls = read.message, read.message.tool_calls
         is_own = message.role == "assistant" and is_of_family(message, self._model, self._family)
         if is_own and self._turn_start is not None and is_sent_in_its_turn_only(message):
             self._has_sealed = True
-        for sent in write(entry if self._read is None else _as_read(entry, self._read), self._ids_of(message, is_own)):
+        for sent in write(read, self._ids_of(message, is_own)):
             if is_own:
                 add_provider_fields(sent, message, self._turn, self._first_turn)
                 is_own = False
-            self._order.append(sent, self._sent, first=len(self._system))
+            self._append(sent)
         for call in calls:
             self._called[legal_name(call.name)] = None
         if self._unanswered or None in entry.results:
             self._note_unanswered(entry)
+
+    def _append(self, message: WireMessage) -> None:
+        """Append a message to those that are sent, and count what it adds. It may be merged with the last one."""
+        place = max(len(self._sent) - 1, len(self._system))
+        before = volume_of(self._sent[place:])
+        self._order.append(message, self._sent, first=len(self._system))
+        self._volume = self._volume.changed(before, volume_of(self._sent[place:]))
 
     def _ids_of(self, message: Message, is_own: bool) -> Callable[[ToolCall], str]:
         """What assigns the ids of the calls of this message: to its own family those that its provider gave."""
@@ -265,7 +281,8 @@ class WrittenMessages:
         self._digested = final
         digest = self._digest.copy()
         digest.add(self._sent[final:])
-        return WrittenRequest(tuple(self._sent), tuple(self._called), digest)
+        volume = self._volume.changed(NO_VOLUME, volume_of(self._system))
+        return WrittenRequest(tuple(self._sent), tuple(self._called), digest, volume)
 
     # --- taking back
 
@@ -279,6 +296,7 @@ class WrittenMessages:
             unanswered=frozenset(self._unanswered),
             digested=self._digested,
             digest=self._digest.copy(),
+            volume=self._volume,
         )
 
     def _take_back(self, place: _Place) -> None:
@@ -292,19 +310,7 @@ class WrittenMessages:
             self._called.popitem()
         self._unanswered = set(place.unanswered)
         self._digested, self._digest = place.digested, place.digest.copy()
-
-
-def _first_try(messages: Sequence[Message], turn: int) -> int:
-    """The turn that this one tries again, or the same. A turn begins with a message of its own, unless it tries the
-    turn before it again."""
-    begins_with_message = False
-    for message in reversed(messages):
-        if message.turn < turn:
-            if begins_with_message:
-                break
-            turn = message.turn
-        begins_with_message = message.role == "user"
-    return turn
+        self._volume = place.volume
 
 
 def _as_read(entry: MessageWithResults, read: Read) -> MessageWithResults:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.model.port import ModelRequest
+from turnwise.effects.model import port
+from turnwise.effects.model.port import ModelRequest, Volume, volume_of
 from turnwise.effects.model.request import written_messages
 from turnwise.effects.model.request.prompt_cache import CachedPrompt, PromptCache
 from turnwise.effects.model.request.request_builder import OfferedTools, build_request
@@ -20,7 +21,7 @@ from turnwise.effects.model.request.request_digest import request_digest
 from turnwise.effects.model.request.wording import Wording
 from turnwise.states.effects import RequestLlm
 from turnwise.states.openai_format.writing import pair_results
-from turnwise.states.values.messages import Message
+from turnwise.states.values.messages import Message, ProviderFields
 
 from ....support.effect_contexts import effect_context
 from .test_request_builder import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, offer, result, user
@@ -59,6 +60,39 @@ def ask(
     return prompt.request(effect_for(model), system, messages, OfferedTools(TOOLS[turn % 2]), turn, **options)
 
 
+def test_nobody_counts_what_a_kept_history_holds_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request knows how large it is, and whether it shows images, from what is new in it."""
+    counted: list[int] = []
+
+    def count(messages: Sequence[Any]) -> Volume:
+        counted.append(len(messages))
+        return volume_of(messages)
+
+    prompt = CachedPrompt()
+    history = [each for turn in range(1, 100) for each in (user(turn=turn), assistant("Hi", turn=turn))]
+    ask(prompt, history, 99)
+    monkeypatch.setattr(written_messages, "volume_of", count)
+    monkeypatch.setattr(port, "volume_of", count)
+
+    request, _ = ask(prompt, [*history, user(turn=100)], 100)
+
+    assert (request.size, request.has_images) == (99 * len("HelloHi") + len("Hello"), False)
+    assert sum(counted) < 10
+
+
+def test_a_turn_that_tries_another_one_again_continues_it_whatever_was_said_first() -> None:
+    """A message of another agent may enter before the model is asked again. The sealed thinking of the first try goes
+    back all the same."""
+    sealed = assistant("", call("a"), opaque=(SEAL,), provider=ProviderFields())
+    history = [in_turn(one, 1) for one in (user(), sealed, result("a"))]
+    again, anew = CachedPrompt(), CachedPrompt()
+
+    continued, _ = ask(again, [*history, in_turn(user("Also this."), 2)], 2, first_turn=1)
+    begun, _ = ask(anew, [*history, in_turn(user("Also this."), 2)], 2)
+
+    assert [any("thinking_blocks" in sent for sent in one.messages) for one in (continued, begun)] == [True, False]
+
+
 def assert_same(
     prompt: CachedPrompt,
     messages: list[Message],
@@ -75,6 +109,7 @@ def assert_same(
 
     assert request == build_request(effect_for(model), system, (*read, *closing), TOOLS[turn % 2], turn)
     assert digest == request_digest(request)
+    assert request.volume == volume_of(request.messages)
 
 
 COMPARED: list[str] = []
