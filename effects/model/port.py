@@ -44,29 +44,14 @@ class ModelRequest:
     _volume: Volume | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def volume(self) -> Volume:
-        """How much the messages hold. Whoever wrote them may have counted that already, see `counted`. `Pure.`"""
-        if self._volume is None:
-            object.__setattr__(self, "_volume", volume_of(self.messages))
-        assert self._volume is not None
-        return self._volume
-
-    @property
     def size(self) -> int:
         """The characters of text in the messages, arguments of calls among them. `Pure.`"""
-        return self.volume.characters
+        return volume_in(self).characters
 
     @property
     def has_images(self) -> bool:
         """Whether the request shows images. `Pure.`"""
-        return self.volume.images > 0
-
-    def counted(self, volume: Volume) -> ModelRequest:
-        """Return the same request, of which this is how much the messages hold. So nobody counts all messages of a long
-        history again. A request that `dataclasses.replace` makes of it is counted anew. `Pure.`"""
-        counted = replace(self)
-        object.__setattr__(counted, "_volume", volume)
-        return counted
+        return volume_in(self).images > 0
 
 
 class Volume(NamedTuple):
@@ -83,6 +68,23 @@ class Volume(NamedTuple):
 
 
 NO_VOLUME = Volume()
+
+
+def counted(request: ModelRequest, volume: Volume) -> ModelRequest:
+    """Return the same request, of which this is how much the messages hold. So nobody counts all messages of a long
+    history again. A request that `dataclasses.replace` makes of it is counted anew. `Pure.`"""
+    known = replace(request)
+    object.__setattr__(known, "_volume", volume)
+    return known
+
+
+def volume_in(request: ModelRequest) -> Volume:
+    """How much the messages of this request hold; they are counted at most once. `Pure.`"""
+    known: Volume | None = request.__dict__.get("_volume")
+    if known is None:
+        known = volume_of(request.messages)
+        object.__setattr__(request, "_volume", known)
+    return known
 
 
 def volume_of(messages: Iterable[Mapping[str, Any]]) -> Volume:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from ....states.openai_format.writing import WireMessage
 from ....states.values.mail import escape_tags
 from ...calendar_names import DAYS, MONTHS
-from ..port import NO_VOLUME, ModelRequest, volume_of
+from ..port import NO_VOLUME, ModelRequest, counted, volume_in, volume_of
 from .message_order import arrange_behind, parts_of
 
 CONTEXT_TITLE = "Current context:"
@@ -37,11 +37,11 @@ def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:
     *before, last = request.messages or ({"role": "system", "content": ""},)
     if last["role"] == "user":
         together = _in_front(note, last)
-        volume = request.volume.changed(volume_of((last,)), volume_of((together,)))
-        return replace(request, messages=(*before, together)).counted(volume)
+        volume = volume_in(request).changed(volume_of((last,)), volume_of((together,)))
+        return counted(replace(request, messages=(*before, together)), volume)
     own = arrange_behind(last["role"], {"role": "user", "content": note}, request.model)
-    volume = request.volume.changed(NO_VOLUME, volume_of(own))
-    return replace(request, messages=(*request.messages, *own)).counted(volume)
+    volume = volume_in(request).changed(NO_VOLUME, volume_of(own))
+    return counted(replace(request, messages=(*request.messages, *own)), volume)
 
 
 def _in_front(note: str, message: WireMessage) -> WireMessage:

@@ -17,7 +17,7 @@ from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.mail import escape_tags
 from ....states.values.messages import Message
 from ...wire.definitions import wire_tools
-from ..port import ModelRequest
+from ..port import ModelRequest, counted
 from .request_digest import canonical_json
 from .tool_list import list_tools
 from .written_messages import WrittenMessages, WrittenRequest
@@ -72,7 +72,7 @@ def compose_request(
         conversation_id=conversation_id,
         settings=settings,
     )
-    return request.counted(written.volume)
+    return counted(request, written.volume)
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from turnwise import ModelRequest
 from turnwise.effects.calendar_names import DAYS, MONTHS
-from turnwise.effects.model.port import volume_of
+from turnwise.effects.model.port import volume_in, volume_of
 from turnwise.effects.model.request.fresh_context import with_fresh_context, write_fresh_context
 from turnwise.effects.model.request.message_order import BETWEEN
 
@@ -118,7 +118,7 @@ class TestItsPlace:
 
         changed = with_fresh_context(request, NOTE)
 
-        assert changed.volume == volume_of(changed.messages)
+        assert volume_in(changed) == volume_of(changed.messages)
         assert user == {"role": "user", "content": [IMAGE]}
         assert (changed.tools, changed.conversation_id, changed.messages[:2]) == ((TOOL,), "c", (CALLS, RESULT))
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.effects.model import port
-from turnwise.effects.model.port import ModelRequest, Volume, volume_of
+from turnwise.effects.model.port import ModelRequest, Volume, volume_in, volume_of
 from turnwise.effects.model.request import written_messages
 from turnwise.effects.model.request.prompt_cache import CachedPrompt, PromptCache
 from turnwise.effects.model.request.request_builder import OfferedTools, build_request
@@ -109,7 +109,7 @@ def assert_same(
 
     assert request == build_request(effect_for(model), system, (*read, *closing), TOOLS[turn % 2], turn)
     assert digest == request_digest(request)
-    assert request.volume == volume_of(request.messages)
+    assert volume_in(request) == volume_of(request.messages)
 
 
 COMPARED: list[str] = []
