@@ -8,7 +8,7 @@ not name is never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeVar
 
@@ -23,11 +23,13 @@ from .refused_tools import fewer_tools, named_tool, refused_schemas, too_many_to
 from .request_traits import (
     BY_NAME,
     PARAMETERS,
-    SHAPES,
     Arguments,
     Trait,
+    is_passing,
     named_fields,
     named_parameters,
+    named_shapes,
+    names_value,
     without_anywhere,
 )
 
@@ -163,41 +165,83 @@ class LearnedDialect:
     ) -> T:
         """Return what `send` returns for the request in a form that the server takes. Raises what it raises for any
         other reason, and once `has_shown` says that a part of an answer was shown."""
-        known = self._known
-        for trait in known:
-            arguments = trait.rewrite(arguments)
-        while True:
+        search = _Search(_rewritten(arguments, self._known), self._known)
+        for _ in range(MAX_CHANGES + 1):
             try:
-                answer = await send(arguments)
+                answer = await send(search.arguments)
             except Exception as error:
-                is_over = has_shown() or len(known) - len(self._known) >= MAX_CHANGES
-                found = None if is_over else _help(error, arguments, known)
-                if found is None:
+                if has_shown() or not search.go_on(error):
                     raise
-                known, arguments = (*known, found), found.rewrite(arguments)
             else:
-                self._learn(known)
+                self._learn(search.helped)
                 return answer
+        raise AssertionError("the last try of a request returns or raises")  # pragma: no cover
 
-    def _learn(self, known: tuple[Trait, ...]) -> None:
+    def _learn(self, helped: Sequence[Trait]) -> None:
         """Remember what the server does not take, now that it took a request without it."""
         names = {trait.name for trait in self._known}
-        new = [trait for trait in known if trait.name not in names]
+        for trait in helped:
+            if trait.once:
+                logger.warning("The model %s does not take this value of %s.", self._model, trait.told)
+        new = [trait for trait in helped if trait.name not in names and not trait.once]
         if new:
             told = ", ".join(trait.told for trait in new)
             logger.warning("The model %s does not take %s, so its requests are sent without.", self._model, told)
             self._known = (*self._known, *new)
 
 
-def _help(error: Exception, arguments: Arguments, known: tuple[Trait, ...]) -> Trait | None:
-    """What is to be changed of a request that was refused with this error; None if it names nothing that can be."""
-    kind = error.kind if isinstance(error, LlmFailure) else getattr(error, "kind", None) or kind_of(error)
-    text = _text_of(error)
-    names = {trait.name for trait in known}
-    for trait in _named_in(text, arguments, kind):
-        if trait.name not in names and trait.rewrite(arguments) is not arguments:
-            return trait
-    return None
+class _Search:
+    """The forms of one request, until the server takes one.
+
+    A form after which the server says the same is taken back, because it has not helped: the next one is tried instead.
+    Only if that leads nowhere are those that were taken back tried together. Parameters are left out together from the
+    beginning: each of them is named.
+    """
+
+    def __init__(self, arguments: Arguments, known: Iterable[Trait]) -> None:
+        self.arguments = arguments
+        self.helped: list[Trait] = []
+        self._first = arguments
+        self._tried = {trait.name for trait in known}
+        self._changes = 0
+        self._in_vain: list[Trait] = []
+        self._text: str | None = None
+
+    def go_on(self, error: Exception) -> bool:
+        """Take the next form, and return whether there is one that may help against this error."""
+        text, self._changes = _text_of(error), self._changes + 1
+        if text == self._text and self.helped and not _is_of_parameter(self.helped[-1]):
+            self._in_vain.append(self.helped.pop())
+            self.arguments = _rewritten(self._first, self.helped)
+        self._text = text
+        if self._changes > MAX_CHANGES:
+            return False
+        new = [found] if (found := self._find(error, text)) is not None else self._all_in_vain()
+        self._tried |= {trait.name for trait in new}
+        self.helped += new
+        self.arguments = _rewritten(self.arguments, new)
+        return bool(new)
+
+    def _find(self, error: Exception, text: str) -> Trait | None:
+        kind = error.kind if isinstance(error, LlmFailure) else getattr(error, "kind", None) or kind_of(error)
+        for trait in _named_in(text, self.arguments, kind):
+            if trait.name not in self._tried and trait.rewrite(self.arguments) is not self.arguments:
+                return trait
+        return None
+
+    def _all_in_vain(self) -> list[Trait]:
+        together, self._in_vain = self._in_vain, []
+        return together if len(together) > 1 else []
+
+
+def _rewritten(arguments: Arguments, traits: Iterable[Trait]) -> Arguments:
+    for trait in traits:
+        arguments = trait.rewrite(arguments)
+    return arguments
+
+
+def _is_of_parameter(trait: Trait) -> bool:
+    return trait.name.startswith("parameter ")
 
 
 def _text_of(error: Exception) -> str:
@@ -211,11 +255,15 @@ def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Tr
     if kind not in _REFUSING:
         yield from refused_schemas(text, arguments) if kind in ("internal", "network") else ()
         return
+    if kind == "server_error":
+        yield from named_shapes(text, is_server_error=True)
+        yield from refused_schemas(text, arguments) if not is_passing(text) else ()
+        return
     yield from named_tool(text, arguments)
     yield from too_many_tools(text, arguments)
-    yield from (trait for trait in PARAMETERS if trait.is_named(text))
-    if kind != "server_error":
-        yield from named_parameters(text, arguments)
-        yield from named_fields(text, arguments)
-    yield from (trait for trait in SHAPES if trait.is_named(text))
+    renamed = ("max_tokens", "max_completion_tokens") if names_value(text) else ()
+    yield from (trait for trait in PARAMETERS if trait.is_named(text) and trait.name not in renamed)
+    yield from named_parameters(text, arguments)
+    yield from named_fields(text, arguments)
+    yield from named_shapes(text)
     yield from refused_schemas(text, arguments)

@@ -18,7 +18,10 @@ Arguments = dict[str, Any]
 
 Message = dict[str, Any]
 
-_NOT = r"(?:not|no|never|cannot|cant|doesnt|dont|isnt|arent|without|un\w+ed|unsupported|unknown|invalid|unrecognized)"
+_NOT = (
+    r"(?:not|no|never|cannot|cant|doesnt|dont|isnt|arent|without|unsupported|unimplemented|unrecognized|unpermitted|"
+    r"undefined|unknown|invalid)"
+)
 
 BEGINNING = "Begin the conversation."
 BETWEEN = "Noted."
@@ -32,13 +35,15 @@ NOTHING = "(nothing)"
 class Trait:
     """A form of requests that some server refuses. `told` names it in a sentence: a server does not take it, so
     requests are sent without. `says` is found in the text of a refusal, in lower case and without quotation marks.
-    `tool` is the name of the tool that is left out, if it is one."""
+    `tool` is the name of the tool that is left out, if it is one. `once` says that the server has refused only what
+    this request gave, so that nothing is known of others."""
 
     name: str
     told: str
     says: str
     rewrite: Callable[[Arguments], Arguments]
     tool: str = ""
+    once: bool = False
 
     def is_named(self, text: str) -> bool:
         """Whether a refusal with this text speaks of it."""
@@ -262,6 +267,7 @@ SHAPES: tuple[Trait, ...] = (
         "streams",
         _says(
             rf"\b{_NOT}\b.{{0,80}}\bstream(?:ing|ed|s)?\b",
+            r"\bunexpected (?:keyword )?(?:argument|field|parameter|property|key|input)s?\b.{0,20}\bstream\b",
             rf"\bstream(?:ing|ed|s)?\b.{{0,80}}\b(?:{_NOT}|disabled|unavailable|not available|forbidden|extra)\b",
             r"\bstream(?:ing)?\b.{0,20}\b(?:to|be|is|=) (?:false|0)\b|\bstream=false",
             r"verified to stream|\b(?:body|param)\W{1,4}stream\b",
@@ -380,6 +386,35 @@ SHAPES: tuple[Trait, ...] = (
 )
 """What is refused of the shape of a request, in the order in which a refusal is compared with them."""
 
+_LASTING = re.compile(
+    r"\b(?:not|doesnt|dont|isnt|arent) (?:\w+ )?(?:support\w*|implement\w*|enabled)|\bunsupported\b|\bunimplemented\b|"
+    r"\bonly (?:\w+ )?(?:support\w*|allowed)|\bsupported only\b|\balternat\w*|raise_exception|jinja|chat[ _]template|"
+    r"\bnonetype\b|\bconcatenate\b|\brole\b"
+)
+_PASSING = re.compile(
+    r"\btry\b.{0,30}\bagain\b|\bretry|\blater\b|temporar|unavailable|not available|overload|time(?:d )?out"
+)
+_OF_TEMPLATES = frozenset(
+    {"stream", "developer_role", "late_system", "system_role", "null_content", "text_parts", "repeated_roles"}
+    | {"user_after_tool", "assistant_last", "unnamed_results"}
+)
+
+
+def named_shapes(text: str, is_server_error: bool = False) -> Iterator[Trait]:
+    """Yield the shapes that a refusal names. A server that has failed may work a moment later, so what it says counts
+    only where it speaks of what it can do, or of the template that writes the messages for the model. `Pure.`"""
+    if is_server_error and (is_passing(text) or not _LASTING.search(text)):
+        return
+    for trait in SHAPES:
+        if trait.is_named(text) and (not is_server_error or trait.name in _OF_TEMPLATES):
+            yield trait
+
+
+def is_passing(text: str) -> bool:
+    """Whether a server says that it may not fail again. `Pure.`"""
+    return _PASSING.search(text) is not None
+
+
 BY_NAME = {trait.name: trait for trait in (*PARAMETERS, *SHAPES)}
 
 
@@ -404,8 +439,25 @@ _OF_CALLS = frozenset({"id", "type", "function"})
 
 _REFUSED = (
     r"(?:not|unsupported|unknown|unrecognized|unexpected|invalid|extra|additional|deprecated|only|cannot|cant|"
-    r"doesnt|isnt|no longer|forbidden|extra_forbidden|illegal|remove)"
+    r"doesnt|isnt|arent|no longer|forbidden|extra_forbidden|illegal|remove|disallowed|mutually exclusive)"
 )
+
+_OF_VALUES = re.compile(
+    r"\b(?:too (?:large|small|high|low|big|long|short|many|few)|between|range|must be|should be|has to be|at most|"
+    r"at least|maximum|minimum|up to|(?:less|greater|larger|smaller|higher|lower|more) than|exceeds?|out of bounds|"
+    r"positive|negative|integer|number|valid (?:int|float|value)\w*|value error)\b|[<>]=?"
+)
+"""What is said of a value, not of the parameter that has it."""
+
+_TAKEN = re.compile(
+    r"(?<!not )(?<!longer )\b(?:supported|allowed|valid|permitted|accepted|available|known) "
+    r"(?:parameters|arguments|fields|options|keys|properties|ones|inputs)\b[^.;{}]*|\bexpected one of\b[^.;{}]*"
+    r"|(?:[\w-]+(?:, | and |, and | or ))*[\w-]+ (?:(?:do|does|both|all) )?(?:works?\b|"
+    r"(?:is|are) (?:fine|ok|okay|supported|allowed|accepted|valid|permitted|possible)\b)[^.;,{}]*"
+)
+"""What is said of the parameters that are taken."""
+
+_CLAUSES = re.compile(r"[.;!?]\s|,?\s(?:but|however|whereas|while|although)\b|\}\s*,\s*\{")
 
 
 def named_parameters(text: str, arguments: Arguments) -> Iterator[Trait]:
@@ -414,14 +466,15 @@ def named_parameters(text: str, arguments: Arguments) -> Iterator[Trait]:
     body = arguments.get("extra_body")
     inner = body if isinstance(body, dict) else {}
     names = [name for name in (*arguments, *inner) if name not in _KEPT and not _OF_ACCESS.search(name)]
-    found = sorted((place, name) for name in names if (place := _place_of(name, text)) is not None)
+    found = sorted((*fault, name) for name in names if (fault := _fault_of(name, text)) is not None)
     if re.search(r"\b(?:both|together|only one|mutually exclusive|at the same time)\b", text):
         found.reverse()
-    yield from (without_parameter(name) for _, name in found)
+    yield from (without_parameter(name, once) for _, once, name in found)
 
 
-def without_parameter(name: str) -> Trait:
-    """The trait of a server that does not take the parameter of this name. `Pure.`"""
+def without_parameter(name: str, once: bool = False) -> Trait:
+    """The trait of a server that does not take the parameter of this name, or with `once` not the value that it has in
+    this request. `Pure.`"""
 
     def leave_out(arguments: Arguments) -> Arguments:
         body = arguments.get("extra_body")
@@ -429,18 +482,31 @@ def without_parameter(name: str) -> Trait:
             arguments = {**arguments, "extra_body": without(body, name)}
         return without(arguments, name)
 
-    return Trait(f"parameter {name}", name, _says(re.escape(name)), leave_out)
+    return Trait(f"parameter {name}", name, _says(re.escape(name)), leave_out, once=once)
 
 
-def _place_of(name: str, text: str) -> int | None:
-    """Where a refusal names a parameter; None if it does not."""
-    word = re.escape(name.lower())
-    if name.lower() in _COMMON_WORDS:
-        near = rf"{_REFUSED}\b.{{0,60}}(?<![\w-]){word}(?![\w-])|(?<![\w-]){word}(?![\w-]).{{0,40}}\b{_REFUSED}\b"
-        found = re.search(near, text)
-    else:
-        found = re.search(rf"(?<![\w-]){word}(?![\w-])", text)
-    return found.start() if found else None
+def _fault_of(name: str, text: str) -> tuple[int, bool] | None:
+    """Where a refusal speaks of a parameter, and whether only of its value; None if it does not refuse it."""
+    place = 0
+    for clause in _CLAUSES.split(text):
+        said = _TAKEN.sub(" ", clause)
+        if _names(name, said) and (_OF_VALUES.search(said) or re.search(rf"\b{_REFUSED}\b", said)):
+            return text.index(clause, place) + max(clause.find(name.lower()), 0), _OF_VALUES.search(said) is not None
+        place += len(clause)
+    if found := re.search(rf"\b(?:param|loc): (?:\[body, )?{re.escape(name.lower())}\b", text):
+        return found.start(), _OF_VALUES.search(text) is not None or not re.search(rf"\b{_REFUSED}\b", text)
+    return None
+
+
+def names_value(text: str) -> bool:
+    """Whether a refusal speaks of the value of a parameter. `Pure.`"""
+    return _OF_VALUES.search(text) is not None
+
+
+def _names(name: str, text: str) -> bool:
+    word = rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])"
+    near = rf"{_REFUSED}\b.{{0,60}}{word}|{word}.{{0,40}}\b{_REFUSED}\b" if name.lower() in _COMMON_WORDS else word
+    return re.search(near, text) is not None
 
 
 def named_fields(text: str, arguments: Arguments) -> Iterator[Trait]:

@@ -145,7 +145,7 @@ CASES: list[tuple[str, ModelRequest, Refuses, tuple[int, Any]]] = [
         fault('can only concatenate str (not "NoneType") to str: content is None', 500),
     ),
     (
-        "messages with calls and no text, messages without text",
+        "messages without text",
         request(*ANSWERED, tools=(TOOL,)),
         has_blank,
         fault("messages.1: content is required and must not be empty"),
@@ -371,6 +371,62 @@ class TestNotLearning:
                 await model_at(server).complete(request(SYSTEM, *ANSWERED, tools=(TOOL,)), lambda token: None)
 
         assert len(server.requests) == 1
+
+    @pytest.mark.parametrize(
+        "sentence",
+        [
+            "Unexpected error while streaming the response, please try again",
+            "stream not available",
+            "An unexpected system error occurred",
+            "failed to read content of upstream, no text",
+            "upstream error: tools and function find_it timed out",
+        ],
+    )
+    async def test_a_server_that_fails_for_a_moment(self, sentence: str) -> None:
+        """It is asked once, and nothing is learned of it."""
+        async with OpenAiServer([fails(500, sentence), says("Fine.")]) as server:
+            model = model_at(server)
+            with pytest.raises(LlmFailure):
+                await model.complete(request(SYSTEM, *ANSWERED, tools=(TOOL,)), lambda token: None)
+            await model.complete(request(SYSTEM, *ANSWERED, tools=(TOOL,)), lambda token: None)
+
+        assert model.refused == ()
+        assert server.requests[1]["stream"] is True
+
+    @pytest.mark.parametrize(
+        ("sentence", "name", "bad", "good"),
+        [
+            ("max_tokens is too large: 999999. This model supports at most 4096.", "max_tokens", 999_999, 50),
+            ("temperature must be between 0 and 1", "temperature", 1.5, 0.2),
+            ("Invalid 'top_p': decimal above maximum value.", "top_p", 0.99, 0.5),
+        ],
+    )
+    async def test_a_value_is_left_out_of_its_request(self, sentence: str, name: str, bad: Any, good: Any) -> None:
+        """The next one, with another value, is sent with it."""
+
+        def answer(body: Body) -> Any:
+            return fails(400, sentence) if body.get(name) == bad else says("Fine.")
+
+        async with OpenAiServer(answer) as server:
+            model = model_at(server)
+            for value in (bad, good):
+                await model.complete(request(**{name: value}), lambda token: None)
+
+        assert [body.get(name) for body in server.requests] == [bad, None, good]
+        assert model.refused == ()
+
+    async def test_bystanders_of_a_refusal(self) -> None:
+        """Parameters that a refusal names as taken are sent on."""
+        sentence = "temperature and top_p work, but seed is not supported"
+
+        def answer(body: Body) -> Any:
+            return fails(400, sentence) if "seed" in body else says("Fine.")
+
+        async with OpenAiServer(answer) as server:
+            model = model_at(server)
+            await model.complete(request(temperature=0.2, top_p=0.5, seed=1), lambda token: None)
+
+        assert model.refused == ("seed",)
 
     async def test_what_did_not_help_is_forgotten(self) -> None:
         """A server that refuses every form is asked a few times, and the next request begins anew."""
