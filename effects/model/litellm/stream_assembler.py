@@ -42,6 +42,10 @@ class MalformedChunk(BrokenAnswer):
         super().__init__("malformed_response", "a piece of the stream does not follow the protocol")
 
 
+MOST_REPETITIONS = 100
+"""Equal pieces in a row, of more than two characters, that a model writes only when it does not end by itself. The
+number is litellm's."""
+
 _ENDINGS = {
     **{reason: reason for reason in ("stop", "length", "tool_calls")},
     **dict.fromkeys(("max_tokens", "max_output_tokens", "token_limit"), "length"),
@@ -90,6 +94,8 @@ class StreamAssembler:
         self._deltas = 0
         self._choice: object = None
         self._thinking = _ThinkingBlocks()
+        self._last_piece = ""
+        self._repeated = 0
 
     def add(self, chunk: Mapping[str, Any]) -> bool:
         """Add the next chunk, and show its text. Return whether it held a part of the answer. Raises
@@ -245,6 +251,7 @@ class StreamAssembler:
         if not text:
             return False
         self.is_empty = False
+        self._note_repetition(text)
         self._pieces[kind].append(text)
         shown = self._held[kind] + text
         # Half a character waits for the other half.
@@ -252,6 +259,12 @@ class StreamAssembler:
         if shown := shown[:-1] if self._held[kind] else shown:
             self._show(Token(encodable(shown), kind))
         return True
+
+    def _note_repetition(self, text: str) -> None:
+        self._repeated = self._repeated + 1 if text == self._last_piece and len(text) > 2 else 1
+        self._last_piece = text
+        if self._repeated >= MOST_REPETITIONS:
+            raise BrokenAnswer("server_error", "the model repeats the same piece of text without end")
 
     def _add_calls(self, calls: Any) -> None:
         if not isinstance(calls, list):

@@ -67,7 +67,7 @@ def _sealed(body: Json) -> Any:
 def _signature(body: Json) -> Any:
     """The signature of the call in Gemini's protocol."""
     parts = body["contents"][1]["parts"]
-    return next((part["thoughtSignature"] for part in parts if "functionCall" in part), None)
+    return next((part["thoughtSignature"] for part in parts if {"functionCall", "function_call"} & part.keys()), None)
 
 
 def _reasoning(body: Json) -> Any:
