@@ -272,8 +272,9 @@ def _text_of(group: Sequence[Fragment]) -> str:
 
 
 def _is_whole(group: Group) -> bool:
-    """Whether the first fragment with arguments has all of them."""
-    return is_object(next((fragment.arguments for fragment in group if fragment.arguments.strip()), ""))
+    """Whether the first fragment with arguments has all of them, if one has any."""
+    first = next((fragment.arguments for fragment in group if fragment.arguments.strip()), "")
+    return not first or is_object(first)
 
 
 def _value(text: str) -> object:
@@ -286,6 +287,8 @@ def _value(text: str) -> object:
 
 def is_object(text: str) -> bool:
     """Whether the text is one JSON object, which may be encoded twice. `Pure.`"""
+    if not text:
+        return False
     value = _value(text)
     return isinstance(value, dict) or (isinstance(value, str) and value != text and isinstance(_value(value), dict))
 

@@ -92,13 +92,15 @@ class Answer:
     """An answer with status 200. `finish` is a neutral reason, or a text in the words of the dialect, or None for no
     reason. `usage` is written in the dialect's names, or sent as it is if it is a mapping. `end` says what comes after
     the last piece: the whole end, a stream that breaks off, or a connection that stays open after the whole end.
-    `is_plain` answers with JSON in one piece although a stream was asked for."""
+    `is_plain` answers with JSON in one piece although a stream was asked for. Without a frame only the pieces are
+    written."""
 
     pieces: tuple[Piece, ...]
     finish: str | None = None
     usage: Tokens | Mapping[str, Any] | None = field(default_factory=Tokens)
     end: Literal["whole", "breaks_off", "stays_open"] = "whole"
     is_plain: bool = False
+    is_framed: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -247,8 +249,8 @@ class OpenAi:
     def plain(self, answer: Answer) -> Json:
         """The answer as a completion."""
         message: Json = {"role": "assistant", **self._text(texts(answer))}
-        if thinking := thoughts(answer):
-            message |= self._thinking(thinking)
+        for name, value in self._thinking(thoughts(answer)).items() if thoughts(answer) else ():
+            message[name] = [*value, *message[name]] if name in message else value
         if found := calls_of(answer):
             message["tool_calls"] = [
                 {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}, **c.more}
@@ -595,7 +597,8 @@ class ModelServer:
         return response
 
     def _items(self, answer: Answer) -> Iterable[bytes | float]:
-        yield from self.dialect.start()
+        if answer.is_framed:
+            yield from self.dialect.start()
         for place, piece in enumerate(answer.pieces):
             match piece:
                 case Pause(seconds):
@@ -604,5 +607,5 @@ class ModelServer:
                     yield content
                 case _:
                     yield from self.dialect.write(piece, answer.pieces[:place])
-        if answer.end != "breaks_off":
+        if answer.is_framed and answer.end != "breaks_off":
             yield from self.dialect.finish(answer)
