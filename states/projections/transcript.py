@@ -158,6 +158,10 @@ class Transcript:
         refused = self._acceptance.refused
         return refused is not None and refused < turn
 
+    def is_accepted(self, message: Message) -> bool:
+        """Whether a model has answered a request with this message. `Pure.`"""
+        return message.seq < self._acceptance.newest
+
     def is_withheld(self, said: Said, model: str) -> bool:
         """Whether this is a message whose text is withheld from this model. `Pure.`"""
         place = self._places.get(said)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from turnwise import (
+    CompactionFailed,
     Conversation,
     Engine,
     Image,
@@ -458,6 +459,47 @@ class TestAFilter:
             turns = [await conversation.send("One"), await conversation.send("Two")]
 
         assert [turn.status for turn in turns] == ["completed", "completed"]
+
+    @pytest.mark.parametrize("refused", ["FORBIDDEN", "Condense", "record"])
+    async def test_a_history_that_is_refused_when_it_is_condensed(self, refused: str) -> None:
+        """The conversation goes on: without what was refused if that helps, else with its newest words as they were
+        said. The next turns find room."""
+        condensed: list[str] = []
+
+        def respond(request: ModelRequest) -> ModelAnswer:
+            text = json.dumps(request.messages)
+            if request.purpose == "condense":
+                condensed.append(text)
+                if refused in text:
+                    raise LlmFailure("content_filter", "Refused.")
+                return reply("It was about a page.")
+            if "please fetch" in text_of(request.messages[-1]):
+                return call("fetch")
+            if text.count("Go on") == 1 and "[The provider" not in text and "It was about" not in text:
+                raise LlmFailure("context_window", "Too long.")
+            return reply("Fine.")
+
+        async with Engine.open("sqlite://", model=FunctionLlm(respond), tools=[fetch], policy=QUICK) as engine:
+            conversation = await engine.create()
+            sent = ("please fetch", "Condense it, Anna", "Go on", "Go on")
+            turns = [await conversation.send(text) for text in sent]
+            await assert_replays(engine, conversation)
+
+        assert [turn.status for turn in turns] == ["completed"] * 4
+        assert "FORBIDDEN" in condensed[0] and "FORBIDDEN" not in condensed[1]
+
+    async def test_a_history_that_is_refused_when_people_want_it_condensed(self) -> None:
+        """Nothing needs the room, so nothing is given up for it."""
+        provider = Provider(lambda text: "content_filter" if "<record>" in text else None)
+        async with engine_with(provider) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            with pytest.raises(CompactionFailed):
+                await conversation.compact()
+            turn = await conversation.send("Go on")
+
+        assert turn.status == "completed"
+        assert "Hello" in provider.seen[-1]
 
     async def test_with_a_reply_on_failure(self) -> None:
         """The user reads the sentence as a reply, and the next message is answered."""

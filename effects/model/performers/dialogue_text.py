@@ -67,7 +67,7 @@ def _text(message: Message, texts: Texts) -> str:
     """The text of a message, its images and calls, and a note if it did not reach the user. What a provider has refused
     is left out."""
     if any(one.what == "text" for one in message.withheld):
-        message = message.replace(text=text_in_record(message), tool_calls=())
+        message = message.replace(text=text_in_record(message), tool_calls=(), edited_arguments="")
     images = [f"[shows {len(message.images)} {'images' if len(message.images) > 1 else 'image'}]"] * bool(
         message.images
     )
