@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...logs import performer_logger
@@ -18,6 +19,7 @@ from ..answer_content import THOUGHTS
 from ..families import Need, maker_of
 from .error_kinds import kind_of
 from .json_copy import copy_json
+from .refusals import refusal_of
 
 logger = performer_logger("turnwise.model")
 
@@ -46,59 +48,83 @@ the reasoning into their templates, so it is written into the body itself."""
 _EVERYBODY_READS = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "id", "type", "function"})
 
 
+MAX_CHANGES = 6
+"""The most forms that are tried for one request."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a model needs, what of that a refusal has told, and the fields that it does not take."""
+
+    needs: frozenset[Need]
+    learned: frozenset[Need] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+    def joined(self, other: _Known) -> _Known:
+        """What both know."""
+        return _Known(self.needs | other.needs, self.learned | other.learned, self.refused | other.refused)
+
+
 class ForeignRounds:
     """What is known of the rounds that one model takes."""
 
     def __init__(self, model: str) -> None:
         self._model = model
         maker = maker_of(model)
-        self._needs = {Need.NOTHING if maker is None else maker.need}
-        self._learned: set[Need] = set()
-        self._refused: set[str] = set()
+        self._known = _Known(frozenset({Need.NOTHING if maker is None else maker.need}))
         self._kept_out = _KEPT_OUT.get(model.partition("/")[0], frozenset())
 
     async def send(self, arguments: Callable[[], dict[str, Any]], send: Callable[..., Awaitable[Any]]) -> Any:
         """Return what `send` returns for these arguments of litellm, which are made for each try, because litellm
-        changes them. Raises what it raises, unless the request can be sent in a form that the model may take."""
+        changes them. Raises what it raises, unless the request can be sent in a form that the model may take. A form
+        is remembered once it was taken."""
+        known, tries = self._known, 0
         while True:
             try:
-                return await send(**self._fit(arguments()))
+                answer = await send(**self._fit(arguments(), known))
             except Exception as error:
-                if kind_of(error) != "invalid_request" or not self._learn(str(error), self._fit(arguments())):
+                found = None if kind_of(error) != "invalid_request" else self._found(error, arguments(), known)
+                tries += 1
+                if found is None or tries > MAX_CHANGES:
                     raise
+                known = found
+            else:
+                self._remember(known)
+                return answer
 
-    def _fit(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _fit(self, arguments: dict[str, Any], known: _Known) -> dict[str, Any]:
         messages = arguments["messages"]
-        for member in _members_with_fields(messages) if self._refused else ():
-            for name in self._refused & member.keys():
+        for member in _members_with_fields(messages) if known.refused else ():
+            for name in known.refused & member.keys():
                 del member[name]
-        if Need.REASONING in self._needs and _REASONING not in self._refused:
-            _add_reasoning(messages, is_told_twice=Need.REASONING in self._learned)
-        if Need.SIGNATURE in self._needs and "extra_content" not in self._refused:
+        if Need.REASONING in known.needs and _REASONING not in known.refused:
+            _add_reasoning(messages, is_told_twice=Need.REASONING in known.learned)
+        if Need.SIGNATURE in known.needs and "extra_content" not in known.refused:
             _add_signatures(messages)
-        if Need.THINKING_OFF in self._needs and not _begins_with_thinking(messages):
+        if Need.THINKING_OFF in known.needs and not _begins_with_thinking(messages):
             arguments = _without_thinking(arguments)
         if self._kept_out and self._kept_out & _fields_in(messages):
             body = {**(arguments.get("extra_body") or {}), "messages": copy_json(messages)}
             return {**arguments, "extra_body": body}
         return arguments
 
-    def _learn(self, said: str, arguments: dict[str, Any]) -> bool:
-        """Note what the refusal of a request with these arguments says, and return whether the request will have
-        another form."""
-        messages = arguments["messages"]
+    def _found(self, error: Exception, arguments: dict[str, Any], known: _Known) -> _Known | None:
+        """What is known with what this refusal of a request says; None if it says nothing new."""
+        said, messages = refusal_of(error).text, self._fit(arguments, known)["messages"]
         for need, pattern in _REFUSALS:
-            if need not in self._learned and pattern.search(said) and _may_lack(need, messages):
-                self._needs.add(need)
-                self._learned.add(need)
-                logger.warning("The model %s refuses calls of others as they are (%s).", self._model, need.value)
-                return True
-        sent = _fields_in(messages) - self._refused
-        named = {name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)}
-        if named:
-            self._refused |= named
-            logger.warning("The model %s does not take back %s.", self._model, ", ".join(sorted(named)))
-        return bool(named)
+            if need not in known.learned and pattern.search(said) and _may_lack(need, messages):
+                return replace(known, needs=known.needs | {need}, learned=known.learned | {need})
+        sent = _fields_in(messages) - known.refused
+        named = {name for name in sent if re.search(rf"\b{re.escape(name.lower())}\b", said)}
+        return replace(known, refused=known.refused | named) if named else None
+
+    def _remember(self, known: _Known) -> None:
+        """Remember what the model needs, now that it took a request in this form."""
+        for need in known.learned - self._known.learned:
+            logger.warning("The model %s refuses calls of others as they are (%s).", self._model, need.value)
+        if fields := known.refused - self._known.refused:
+            logger.warning("The model %s does not take back %s.", self._model, ", ".join(sorted(fields)))
+        self._known = self._known.joined(known)
 
 
 def _may_lack(need: Need, messages: Sequence[dict[str, Any]]) -> bool:
