@@ -8,6 +8,7 @@ not name is never guessed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeVar
@@ -244,10 +245,15 @@ def _is_of_parameter(trait: Trait) -> bool:
     return trait.name.startswith("parameter ")
 
 
+_NOTHING_SAID = re.compile(r",? ?\b(?:param|code|type): (?:null|none)\b")
+"""Fields of an error in which nothing stands. What it says of null is said of the request."""
+
+
 def _text_of(error: Exception) -> str:
     """What the server said, also in the middle of a stream."""
     body = getattr(error, "error", None)
-    return (refusal_of(error) if body is None else Refusal.of_body(body)).text
+    text = (refusal_of(error) if body is None else Refusal.of_body(body)).text
+    return _NOTHING_SAID.sub("", text)
 
 
 def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Trait]:

@@ -1,7 +1,8 @@
-"""Whether a model takes images: as the application says, as litellm's list says, or as a refusal has taught.
+"""Whether a model takes images: as the application says, as litellm's list says, or as refusals have taught.
 
 A request with an image that a model does not take is refused as a whole. Once that is known the request is not sent:
-it fails at once, as the provider would have it fail, and the conversation goes on without the image.
+it fails at once, as the provider would have it fail, and the conversation goes on without the image. One refusal alone
+teaches nothing, because it may have been about one image, or may have been misread.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from ..failure_sentences import SENTENCES
 from ..port import LlmFailure, ModelRequest
 from .model_list import listed_model
+
+ENOUGH_REFUSALS = 2
+"""So many requests with images in a row, of any conversations, are refused before a model counts as one that takes
+none."""
 
 
 class Sight:
@@ -19,6 +24,7 @@ class Sight:
         self._model = model
         self._given = given
         self._learned: bool | None = None
+        self._refused = 0
 
     @property
     def takes_images(self) -> bool | None:
@@ -35,10 +41,12 @@ class Sight:
 
     def note_answer(self, request: ModelRequest) -> None:
         """Learn from a request that was answered."""
-        if not self._learned and request.has_images:
-            self._learned = True
+        if (self._refused or not self._learned) and request.has_images:
+            self._learned, self._refused = True, 0
 
     def note_failure(self, request: ModelRequest, failure: LlmFailure) -> None:
         """Learn from a request that failed. A model that has taken an image before has refused something else."""
         if failure.kind == "unsupported_content" and self._learned is None and request.has_images:
-            self._learned = False
+            self._refused += 1
+            if self._refused >= ENOUGH_REFUSALS:
+                self._learned = False
