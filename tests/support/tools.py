@@ -23,6 +23,11 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 NOT_AN_INTEGER = "Input should be a valid integer, unable to parse string as an integer"
 
 
+def result_in(content: str) -> str:
+    """Return the result in what a model reads of a call, without the note that a person changed the arguments."""
+    return content.partition("\n\n(A person changed the arguments")[0]
+
+
 class Party(BaseModel):
     """Who comes."""
 

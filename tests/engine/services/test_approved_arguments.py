@@ -16,6 +16,7 @@ from turnwise.states import ToolApproval
 from turnwise.testing import FunctionLlm, call, reply
 
 from ...support.engine_scenarios import results
+from ...support.tools import result_in
 
 CALL = "call_1_0"
 
@@ -51,7 +52,7 @@ def engine_at(place: Path | str | None, *tools: AnyTool | str, rounds: int = 1, 
 
     def answer(request: Any) -> Any:
         done = [message["content"] for message in request.messages if message["role"] == "tool"]
-        return call("pay", amount=5) if len(done) < rounds else reply(f"Done: {done[-1]}")
+        return call("pay", amount=5) if len(done) < rounds else reply(f"Done: {result_in(done[-1])}")
 
     return Engine.open(place, model=FunctionLlm(answer), tools=tools or (pay,), **options)
 

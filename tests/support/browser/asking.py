@@ -16,6 +16,7 @@ from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.testing import FunctionLlm, call, failure, reply
 
 from ..http.live_server import LiveServer
+from ..tools import result_in
 
 EXPERIENCE = {
     "question": "Which table would you like?",
@@ -153,7 +154,7 @@ class AskingModel(FunctionLlm):
     def _answer(self, request: ModelRequest) -> Any:
         last = request.messages[-1]
         if last["role"] == "tool":
-            return reply(f"I received: `{last['content']}`")
+            return reply(f"I received: `{result_in(last['content'])}`")
         said = str(last["content"])
         if said == FAIL and not self._failed:
             self._failed = True
