@@ -117,7 +117,7 @@ async def test_a_model_that_never_answers(
 
     assert (turn.status, conversation.state.type) == ("failed", rests)
     assert turn.reply.startswith("I could not answer:") == (on_failure == "reply")
-    timeouts = [record for record in caplog.records if "no answer within 0.5 s" in record.getMessage()]
+    timeouts = [record for record in caplog.records if "no piece of an answer within 0.5 s" in record.getMessage()]
     assert len(timeouts) == policy.retry.attempts
     assert len(server.conversing) <= policy.retry.attempts  # a busy machine may not send a request before its deadline
 

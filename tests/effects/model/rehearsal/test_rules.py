@@ -15,7 +15,7 @@ from ....support.servers.openai_server import violations
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 FIND_TABLE = tool("find_table", "Look for a free table.", cuisine=TEXT, time=TEXT, party=NUMBER)
 CHECK_WEATHER = tool("check_weather", "What the weather will be like.", day=TEXT)
-QUESTION = tool(ASK, "Ask the user.", questions={"type": "array"})
+QUESTION = tool(ASK, "Ask the user.", questions={"type": "array", "items": {"type": "object"}})
 DINNER = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
 TABLES = '["Sakura, 6:30 PM", "Koi, 8:00 PM"]'
 
