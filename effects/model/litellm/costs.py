@@ -11,6 +11,10 @@ from .usage import Tokens
 _INPUT, _OUTPUT = "input_cost_per_token", "output_cost_per_token"
 _CACHED, _WRITTEN = "cache_read_input_token_cost", "cache_creation_input_token_cost"
 
+OWN_PRICES = frozenset({_INPUT, _OUTPUT, _CACHED, _WRITTEN})
+"""The options that are prices of a model. litellm does not get them: it would take them for the prices of every model
+of that name in the process."""
+
 
 class Costs:
     """Tells the costs of the answers of one model.

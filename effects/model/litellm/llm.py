@@ -20,7 +20,7 @@ from ..failure_sentences import make_failure
 from ..families import family_named
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
 from .answer_reader import AnswerReader
-from .costs import Costs
+from .costs import OWN_PRICES, Costs
 from .dialect import ALL, Dialect, LearnedDialect
 from .error_kinds import failure_of, failure_of_refusal, kind_of_ending
 from .foreign_rounds import ForeignRounds
@@ -240,7 +240,7 @@ class LiteLlm:
 
     def _arguments(self, request: ModelRequest) -> Arguments:
         arguments = {
-            **self._options,
+            **{name: value for name, value in self._options.items() if name not in OWN_PRICES},
             "model": self.model,
             "messages": request.messages,
             **_FIXED,

@@ -132,12 +132,12 @@ class TestRefused:
         assert turn.status == "failed"
         assert len(server.requests) == 1
 
-    async def test_what_did_not_help_is_not_remembered(self, database: Path) -> None:
-        """An error that only quotes the name of a setting proves nothing."""
+    async def test_what_is_only_quoted_is_not_left_out(self, database: Path) -> None:
+        """An error that only quotes the name of a setting refuses nothing, so nothing is tried."""
         quoting = fails(400, 'Bad message: "what temperature is it?"')
         options: dict[str, Any] = {"profiles": [profile(temperature=0.2)], "policy": POLICY}
         async with (
-            OpenAiServer([quoting, quoting, says("Done.")]) as server,
+            OpenAiServer([quoting, says("Done.")]) as server,
             Engine.open(database, model=model_at(server), **options) as engine,
         ):
             conversation = await engine.create()
@@ -145,4 +145,4 @@ class TestRefused:
             second = await conversation.send("Hi again")
 
         assert (first.status, second.reply) == ("failed", "Done.")
-        assert [sent(body) for body in server.requests] == [{"temperature": 0.2}, {}, {"temperature": 0.2}]
+        assert [sent(body) for body in server.requests] == [{"temperature": 0.2}, {"temperature": 0.2}]

@@ -11,6 +11,8 @@ from turnwise import ModelRequest
 from turnwise.effects.model.litellm.usage import Tokens, estimated_tokens, tokens_in
 from turnwise.states.values.messages import Usage
 
+from ....support.servers.model_server import ModelServer, answers
+
 
 @pytest.mark.parametrize(
     ("told", "expected"),
@@ -150,3 +152,15 @@ def test_a_sum_is_estimated_if_a_part_of_it_is() -> None:
     """Whoever is billed by it knows."""
     assert (Usage(input_tokens=1) + Usage(input_tokens=1, estimated=True)).estimated
     assert not (Usage(input_tokens=1) + Usage(input_tokens=1)).estimated
+
+
+HELLO = ModelRequest("m", ({"role": "user", "content": "Hello"},))
+
+
+async def test_own_prices_are_those_of_one_model() -> None:
+    """Another model of the same name in the process has none of them."""
+    async with ModelServer([answers("Hi")]) as server:
+        priced = await server.llm(input_cost_per_token=1e-6).complete(HELLO, lambda token: None)
+        other = await server.llm().complete(HELLO, lambda token: None)
+
+    assert (priced.usage.cost, other.usage.cost) == (pytest.approx(1e-5), None)
