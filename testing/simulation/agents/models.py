@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....states.policy.policy import ModelSpec
 from ....states.values.failures import FailureKind
+from ....states.values.messages import Usage
 from ..environment.random_source import RandomSource
 from ..world.performers import World
 from .tree import Tree
@@ -145,3 +146,7 @@ class SimulatedLlm:
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer the request. Raises `LlmFailure`, and whatever else models may raise."""
         return await self._models.answer(request, show)
+
+    def estimate(self, request: ModelRequest, written: int) -> Usage:
+        """What an answer that is cut off has cost: as much as one that is whole."""
+        return USAGE
