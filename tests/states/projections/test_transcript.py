@@ -228,7 +228,7 @@ class TestTheProjection:
     @given(traces())
     def test_it_is_the_same_in_one_go_and_entry_by_entry(self, trace: Trace) -> None:
         """The transcript is the same from pairs of event and step, from log entries, and built entry by entry;
-        deliveries are noted later."""
+        deliveries, and what is withheld from models, are noted later."""
         pairs = [(each.event, each.step) for each in trace if each.step is not None]
         entries = [LogEntry.of(event, step) for event, step in pairs]
         told = Transcript()
@@ -236,17 +236,18 @@ class TestTheProjection:
         brought = [message for entry in entries for message in told.add(entry)]
 
         assert transcript(pairs) == transcript(entries) == tuple(told.messages)
-        as_brought = (message.replace(deliveries=(), undelivered=False) for message in told.messages)
-        assert sorted(map(repr, brought)) == sorted(map(repr, as_brought))
+        later: dict[str, Any] = {"deliveries": (), "undelivered": False, "withheld": ()}
+        as_brought, as_told = ([one.replace(**later) for one in messages] for messages in (brought, told.messages))
+        assert sorted(map(repr, as_brought)) == sorted(map(repr, as_told))
 
     @given(traces())
     def test_what_was_said_is_never_taken_back(self, trace: Trace) -> None:
         """Messages of people and models keep their order; only results move in before other results, and only
-        deliveries are noted later."""
+        deliveries and what is withheld are noted later."""
         entries = [LogEntry.of(each.event, each.step) for each in trace if each.step is not None]
         told = [transcript(entries[:n]) for n in range(len(entries) + 1)]
 
-        spoken = [[m.replace(deliveries=()) for m in messages if m.role != "tool"] for messages in told]
+        spoken = [[m.replace(deliveries=(), withheld=()) for m in messages if m.role != "tool"] for messages in told]
 
         assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(spoken))
 
