@@ -103,18 +103,11 @@ async def _observed(
         yield _Incoming(reading, ended, listings, results), _Outgoing(writing, results)
 
 
-class _Outgoing:
-    """The stream of messages to a server, of each of which `results` is told."""
+class _Wrapped:
+    """A stream of the SDK, which is closed with what stands around it."""
 
-    def __init__(self, stream: Any, results: CallResults) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._results = results
-
-    async def send(self, given: Any) -> None:
-        """Send a message."""
-        if isinstance(given, SessionMessage):
-            self._results.note(given.message)
-        await self._stream.send(given)
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -130,12 +123,26 @@ class _Outgoing:
         return await self._stream.__aexit__(kind, error, trace)
 
 
-class _Incoming:
+class _Outgoing(_Wrapped):
+    """The stream of messages to a server, of each of which `results` is told."""
+
+    def __init__(self, stream: Any, results: CallResults) -> None:
+        super().__init__(stream)
+        self._results = results
+
+    async def send(self, given: Any) -> None:
+        """Send a message."""
+        if isinstance(given, SessionMessage):
+            self._results.note(given.message)
+        await self._stream.send(given)
+
+
+class _Incoming(_Wrapped):
     """The stream of messages from a server, which passes each through `listings` and `results`, and calls `ended` at
     its end. The SDK itself tells only callers that wait for an answer."""
 
     def __init__(self, stream: Any, ended: Callable[[], None], listings: ListingFilter, results: CallResults) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._ended = ended
         self._listings = listings
         self._results = results
@@ -148,10 +155,6 @@ class _Incoming:
     async def receive(self) -> Any:
         """Return the next message."""
         return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
 
     def __aiter__(self) -> Self:
         return self
@@ -166,12 +169,3 @@ class _Incoming:
             self._listings.take(received.message)
             self._results.take(received.message)
         return received
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Any:
-        return await self._stream.__aexit__(kind, error, trace)

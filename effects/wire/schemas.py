@@ -15,7 +15,7 @@ from .object_at_top import with_object_at_top
 from .property_names import renamed_properties, with_names
 from .references import with_common_references
 from .repairs import with_repairs
-from .subschemas import Schema, mapped, resolve, types_of
+from .subschemas import Schema, is_one_of, mapped, resolve, types_of
 
 _SAYS_MORE = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const")
 """Keywords beside which a schema needs no type: they say what the value is."""
@@ -113,13 +113,9 @@ def _distinct(schema: Schema) -> Schema:
     """Permitted values are listed once."""
     values = schema.get("enum", [])
     distinct = (
-        [one for index, one in enumerate(values) if not _is_in(one, values[:index])] if len(values) < 500 else values
+        [one for index, one in enumerate(values) if not is_one_of(one, values[:index])] if len(values) < 500 else values
     )
     return schema if len(distinct) == len(values) else {**schema, "enum": distinct}
-
-
-def _is_in(value: Any, values: list[Any]) -> bool:
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
 
 
 _RULES: tuple[Callable[[Schema], Schema], ...] = (_no_booleans, _type, _items, _properties, _requirements, _distinct)

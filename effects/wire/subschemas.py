@@ -6,7 +6,7 @@ rewrites a schema needs to know which keywords these are, so they stand here, on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -93,6 +93,11 @@ def resolve(root: Schema, reference: object) -> Any:
         else:
             return None
     return found if reference == "#" or "/" in reference else None
+
+
+def is_one_of(value: Any, values: Iterable[Any]) -> bool:
+    """Whether the value is one of these as JSON has them, where true is no number. `Pure.`"""
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from turnwise import Conversation, Engine, LiteLlm, Message, tool
+from turnwise import Conversation, Engine, LiteLlm, Message, Policy, Retry, tool
 
 from ..support.servers.openai_server import OpenAiServer, calls, says
 
@@ -63,6 +63,9 @@ class Shop:
         """Tell the status."""
         self.ran.append({})
         return "Fine."
+
+
+QUICK = Policy(retry=Retry(attempts=2, base=0.0))
 
 
 def model_at(server: OpenAiServer) -> LiteLlm:
@@ -162,6 +165,22 @@ async def test_what_is_no_object_is_an_error_that_quotes_it(name: str, written: 
     assert isinstance(json.loads(sent["function"]["arguments"]), dict)
     assert f"You wrote: {written[:1_900]}" in told or sent["function"]["arguments"] == written
     assert len(told) < 3_000
+
+
+@pytest.mark.parametrize("written", ['{"lines": []} {"lines": []}', '{"lines": []} as you wished'])
+async def test_a_call_that_goes_on_behind_its_end_is_asked_for_again(written: str) -> None:
+    """Nobody knows whether it is one call or two, so none runs."""
+    shop = Shop()
+    async with (
+        OpenAiServer([calls(("order", written)), says("Done.")]) as server,
+        Engine.open("sqlite://", model=model_at(server), tools=shop.tools, policy=QUICK) as engine,
+    ):
+        conversation = await engine.create()
+        turn = await conversation.send("Go")
+        said = [message.role for message in await conversation.transcript()]
+
+    assert (turn.reply, shop.ran, said) == ("Done.", [], ["user", "assistant"])
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def failure_of(
     None if it has accepted none.
     """
     refusal = refusal_of(error)
-    kind = kind_of(error, request is not None and holds_media(request))
+    kind = kind_of(error, request is not None and request.has_images)
     if kind == "invalid_request" and request is not None and gives_no_reason(refusal):
         kind = "context_window" if request.size > (FIRST_BOUND if largest is None else largest) else kind
     return make_failure(kind, model, redact(f"{type(error).__name__}: {error}", secrets), retry_after(refusal, kind))
@@ -175,13 +175,6 @@ def kind_of_ending(finish_reason: str, is_empty: bool) -> FailureKind | None:
     `is_empty` says that nothing came before it, no thinking either. `Pure.`"""
     reason = finish_reason.lower()
     return "context_window" if is_empty and reason in _FULL else _ENDINGS.get(reason)
-
-
-def holds_media(request: ModelRequest) -> bool:
-    """Whether a request holds anything but text: an image, a sound or a file. `Pure.`"""
-    contents = (message.get("content") for message in request.messages)
-    parts = (part for content in contents if isinstance(content, list) for part in content)
-    return any(isinstance(part, dict) and part.get("type", "text") != "text" for part in parts)
 
 
 @functools.cache

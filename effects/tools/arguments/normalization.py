@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 
 from ...text import encodable_json
+from ...wire.subschemas import is_one_of, resolve, types_of
 from .argument_errors import NOT_AN_OBJECT, InvalidArguments
 
 Schema = dict[str, Any]
@@ -352,20 +353,9 @@ class _Fitting:
         if not isinstance(schema, dict) or STRICT in schema or id(schema) in parents:
             return
         yield schema
-        further = [self._referred(schema), *_listed(schema.get("allOf"))]
+        further = [resolve(self._root, schema.get("$ref")), *_listed(schema.get("allOf"))]
         for part in further:
             yield from self._parts_of(part, (*parents, id(schema)))
-
-    def _referred(self, schema: Schema) -> Any:
-        """The part of the root that `$ref` points to; None if there is none, or if it points elsewhere."""
-        reference = schema.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return None
-        found: Any = self._root
-        for step in reference.split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, dict) else None
-        return found if reference == "#" or reference.startswith("#/") else None
 
     # --- what a schema admits
 
@@ -385,7 +375,7 @@ class _Fitting:
         self._spend()
         found = _own_types(schema)
         if "$ref" in schema:
-            found &= self._types_of(self._referred(schema))
+            found &= self._types_of(resolve(self._root, schema.get("$ref")))
         for part in _listed(schema.get("allOf")):
             found &= self._types_of(part)
         for keyword in _ALTERNATIVES:
@@ -403,7 +393,7 @@ class _Fitting:
     def _admits_in(self, value: Any, schema: Schema) -> bool:
         if not _own_types(schema) & _types_of_value(value):
             return False
-        if not all(_is_constant(value, constants) for constants in _constants(schema)):
+        if not all(is_one_of(value, constants) for constants in _constants(schema)):
             return False
         for keyword in _ALTERNATIVES:
             if (choices := _listed(schema.get(keyword))) and not any(self._admits(value, one) for one in choices):
@@ -457,9 +447,7 @@ def _types_of_value(value: Any) -> frozenset[str]:
 
 def _own_types(schema: Schema) -> frozenset[str]:
     """The types that a schema names itself, or that its constants have."""
-    named = schema.get("type")
-    names = [named] if isinstance(named, str) else _listed(named)
-    found = frozenset[str]().union(*(_TYPES.get(name, _ALL) for name in names if isinstance(name, str))) or _ALL
+    found = frozenset[str]().union(*(_TYPES.get(name, _ALL) for name in types_of(schema))) or _ALL
     for constants in _constants(schema):
         found &= frozenset[str]().union(*map(_types_of_value, constants))
     return found
@@ -471,10 +459,6 @@ def _constants(schema: Schema) -> Iterator[list[Any]]:
         yield schema["enum"]
     if "const" in schema:
         yield [schema["const"]]
-
-
-def _is_constant(value: Any, constants: list[Any]) -> bool:
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in constants)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -226,7 +226,8 @@ class TestMatrix:
 
         find = PROVIDERS[name].thought
         assert find is not None
-        assert (turn.reply, find(server.bodies[1])) in {("It rains.", "I should look."), ("It rains.", "c2VhbGVk")}
+        kept = "c2VhbGVk" if find is _signature else "I should look."
+        assert (turn.reply, find(server.bodies[1])) == ("It rains.", kept)
 
     @every_provider
     async def test_too_long(self, name: str) -> None:
