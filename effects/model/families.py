@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .port import Llm, name_of
 
@@ -36,30 +36,36 @@ class Need(Enum):
 
 class Maker(NamedTuple):
     """A maker of models, told by their names. `is_shared` says whether one of them reads what another one sealed, and
-    `takes_own_ids` whether each server of such a model takes the ids of calls that it gave."""
+    `takes_own_ids` whether each server of such a model takes the ids of calls that it gave. `needs_user_first` says
+    that a user must speak first, and `needs_separator` that the assistant must speak between the result of a tool and
+    the user's next message, at every provider."""
 
     names: re.Pattern[str]
     is_shared: bool = True
     need: Need = Need.NOTHING
     takes_own_ids: bool = True
+    needs_user_first: bool = False
+    needs_separator: bool = False
 
 
-def _maker(names: str, is_shared: bool = True, need: Need = Need.NOTHING, takes_own_ids: bool = True) -> Maker:
-    return Maker(re.compile(names, re.IGNORECASE), is_shared, need, takes_own_ids)
+def _maker(names: str, **more: Any) -> Maker:
+    return Maker(re.compile(names, re.IGNORECASE), **more)
 
-
-MISTRAL = r"(?:mi|mini|dev|magi|code)stral|(?:mi|pi|vo)xtral"
-"""What the names of Mistral's models have in them."""
 
 MAKERS: tuple[Maker, ...] = (
     # The templates of these models refuse ids that are not nine letters and digits, which servers give nevertheless.
-    _maker(MISTRAL, takes_own_ids=False),
+    _maker(
+        r"(?:mi|mini|dev|magi|code)stral|(?:mi|pi|vo)xtral",
+        takes_own_ids=False,
+        needs_user_first=True,
+        needs_separator=True,
+    ),
     # Anthropic, "Extended thinking": a final assistant message must start with a thinking block while thinking is
     # enabled. A signature belongs to the model that made it.
-    _maker(r"claude|anthropic", is_shared=False, need=Need.THINKING_OFF),
+    _maker(r"claude|anthropic", is_shared=False, need=Need.THINKING_OFF, needs_user_first=True),
     # Google, "Thought signatures": the first call of each step must be signed, by Gemini 3 and later.
-    _maker(r"gemini-(?:[3-9]|\d\d)", need=Need.SIGNATURE),
-    _maker(r"gemini"),
+    _maker(r"gemini-(?:[3-9]|\d\d)", need=Need.SIGNATURE, needs_user_first=True),
+    _maker(r"gemini", needs_user_first=True),
     # DeepSeek, "Thinking mode", and Moonshot, "Kimi K2 Thinking": the reasoning goes with the calls that it led to.
     _maker(r"deepseek", need=Need.REASONING),
     _maker(r"kimi|moonshot", need=Need.REASONING),
@@ -70,8 +76,15 @@ MAKERS: tuple[Maker, ...] = (
     _maker(r"grok"),
     _maker(r"gpt-oss"),
     _maker(r"(?:^|/)(?:gpt|chatgpt|o\d)"),
+    # The templates of these, and these providers for all models, refuse a request that the assistant begins.
+    _maker(r"gemma|llama|bedrock|vertex_ai", is_shared=False, needs_user_first=True),
 )
 """The makers of models that need to be known, the first one that fits. Any other model is a family of its own."""
+
+
+STRIPPED = {"hosted_vllm": frozenset({"reasoning_content", "thinking_blocks"})}
+"""What litellm keeps out of the messages over a protocol, by the name that it gives the protocol. Servers of vLLM put
+the reasoning into their templates, so it is to reach them nevertheless."""
 
 
 def family_of(model: Llm) -> str:
@@ -96,3 +109,15 @@ def family_named(name: str) -> str:
 def maker_of(name: str) -> Maker | None:
     """The maker of the model with this name; None if it is none of `MAKERS`. `Pure.`"""
     return next((maker for maker in MAKERS if maker.names.search(name)), None)
+
+
+@lru_cache(maxsize=1_024)
+def needs_user_first(name: str) -> bool:
+    """Whether a request to the model with this name must begin with a user's message. `Pure.`"""
+    return any(maker.needs_user_first and maker.names.search(name) for maker in MAKERS)
+
+
+@lru_cache(maxsize=1_024)
+def needs_separator(name: str) -> bool:
+    """Whether the model with this name wants the assistant to speak between a result and a user's message. `Pure.`"""
+    return any(maker.needs_separator and maker.names.search(name) for maker in MAKERS)

@@ -19,6 +19,7 @@ from ....states.values.value import MAX_QUOTED, shortened
 from ...logs import performer_logger
 from ..port import LlmFailure
 from .error_kinds import kind_of
+from .foreign_rounds import ROUNDS
 from .refusals import Refusal, refusal_of
 from .refused_tools import fewer_tools, named_tool, refused_schemas, too_many_tools, without_tool
 from .request_traits import (
@@ -33,6 +34,7 @@ from .request_traits import (
     names_value,
     without_anywhere,
 )
+from .stream_assembler import BrokenAnswer
 
 logger = performer_logger("turnwise.model")
 
@@ -143,13 +145,14 @@ ALL = Dialect()
 
 
 class LearnedDialect:
-    """What is known of the server of one model, by the model's name: what was set by hand, and what it refused."""
+    """What is known of the server of one model, by the model's name: what was set by hand, what the maker of the model
+    needs, and what the server refused."""
 
-    def __init__(self, model: str, given: Dialect = ALL) -> None:
+    def __init__(self, model: str, given: Dialect = ALL, needed: Iterable[Trait] = ()) -> None:
         if not isinstance(given, Dialect):
             raise ConfigurationError("The dialect of a LiteLlm must be a Dialect.")
         self._model = model
-        self._known: tuple[Trait, ...] = tuple(traits_of(given))
+        self._known: tuple[Trait, ...] = (*needed, *traits_of(given))
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -224,7 +227,7 @@ class _Search:
         return bool(new)
 
     def _find(self, error: Exception, text: str) -> Trait | None:
-        kind = error.kind if isinstance(error, LlmFailure) else getattr(error, "kind", None) or kind_of(error)
+        kind = error.kind if isinstance(error, LlmFailure) else kind_of(error)
         for trait in _named_in(text, self.arguments, kind):
             if trait.name not in self._tried and trait.rewrite(self.arguments) is not self.arguments:
                 return trait
@@ -250,10 +253,13 @@ _NOTHING_SAID = re.compile(r",? ?\b(?:param|code|type): (?:null|none)\b")
 
 
 def _text_of(error: Exception) -> str:
-    """What the server said, also in the middle of a stream."""
-    body = getattr(error, "error", None)
-    text = (refusal_of(error) if body is None else Refusal.of_body(body)).text
-    return _NOTHING_SAID.sub("", text)
+    """What the server said, also in the middle of a stream. What this program says of it is no refusal."""
+    inner = error.__context__ if isinstance(error, LlmFailure) else error
+    if isinstance(inner, BrokenAnswer):
+        said = Refusal() if inner.error is None else Refusal.of_body(inner.error)
+    else:
+        said = Refusal() if inner is None else refusal_of(inner)
+    return _NOTHING_SAID.sub("", said.text)
 
 
 def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Trait]:
@@ -267,6 +273,7 @@ def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Tr
         return
     yield from named_tool(text, arguments)
     yield from too_many_tools(text, arguments)
+    yield from (trait for trait in ROUNDS if trait.is_named(text))
     renamed = ("max_tokens", "max_completion_tokens") if names_value(text) else ()
     yield from (trait for trait in PARAMETERS if trait.is_named(text) and trait.name not in renamed)
     yield from named_parameters(text, arguments)

@@ -166,7 +166,9 @@ def failure_of(
 
 def failure_of_refusal(refusal: Refusal, model: str) -> LlmFailure:
     """The failure that a refusal stands for which is no exception: an error in place of a chunk, for example."""
-    kind = kind_of_refusal(refusal) or _kind_of_status(refusal.status) or "server_error"
+    kind = kind_of_refusal(refusal) or _kind_of_status(refusal.status)
+    if kind is None:
+        kind = "invalid_request" if "invalid_request_error" in refusal.words else "server_error"
     return make_failure(kind, model, refusal.text, retry_after(refusal, kind))
 
 

@@ -17,13 +17,13 @@ from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
 from ....states.values.messages import Usage
 from ..failure_sentences import make_failure
-from ..families import family_named
+from ..families import family_named, maker_of
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
 from .answer_reader import AnswerReader
 from .costs import OWN_PRICES, Costs
 from .dialect import ALL, Dialect, LearnedDialect
 from .error_kinds import failure_of, failure_of_refusal, kind_of_ending
-from .foreign_rounds import ForeignRounds
+from .foreign_rounds import NEEDED, with_stripped_fields
 from .json_copy import copy_json
 from .loading import begin_loading, load_litellm
 from .missing_keys import missing_keys
@@ -87,8 +87,9 @@ class LiteLlm:
         self.family = family or family_named(self.model)
         self._window = window
         self._options = options
-        self._dialect = LearnedDialect(name, dialect)
-        self._rounds = ForeignRounds(self.model)
+        maker = maker_of(self.model)
+        needed = () if maker is None or maker.need not in NEEDED else (NEEDED[maker.need],)
+        self._dialect = LearnedDialect(name, dialect, needed)
         self._costs = Costs(self.model, options)
         self._sight = Sight(self.model, takes_images)
         self._litellm: Any = None
@@ -210,7 +211,8 @@ class LiteLlm:
 
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, in one form."""
-        stream = await self._rounds.send(lambda: _own_copy(arguments), self._litellm.acompletion)
+        protocol = self.model.partition("/")[0]
+        stream = await self._litellm.acompletion(**with_stripped_fields(_own_copy(arguments), protocol))
         assembler = StreamAssembler(show, {tool["function"]["name"] for tool in request.tools})
         try:
             if not arguments["stream"]:

@@ -49,7 +49,7 @@ def named_tool(text: str, arguments: Arguments) -> Iterator[Trait]:
 def refused_schemas(text: str, arguments: Arguments) -> Iterator[Trait]:
     """Yield what may help against a refusal of schemas that names no tool: all in their plain form. `Pure.`"""
     if arguments.get("tools") and re.search(_UNREADABLE, text):
-        yield Trait("plain_schemas", "full schemas of tools", _UNREADABLE, each_tool(_with_plain_schema))
+        yield Trait("plain_schemas", "full schemas of tools", "", each_tool(_with_plain_schema))
 
 
 def too_many_tools(text: str, arguments: Arguments) -> Iterator[Trait]:
@@ -66,7 +66,7 @@ def too_many_tools(text: str, arguments: Arguments) -> Iterator[Trait]:
 def without_tool(name: str) -> Trait:
     """The trait of a server that does not take the tool of this name. `Pure.`"""
     drop = each_tool(lambda function: None if function["name"] == name else function)
-    return Trait(f"tool {name}", f"the tool {name}", re.escape(name), drop, name)
+    return Trait(f"tool {name}", f"the tool {name}", "", drop, name)
 
 
 def fewer_tools(most: int) -> Trait:
@@ -76,12 +76,12 @@ def fewer_tools(most: int) -> Trait:
         tools = arguments.get("tools") or []
         return arguments if len(tools) <= most else {**arguments, "tools": tools[:most]}
 
-    return Trait(f"tools {most}", f"more than {most} tools", _NUMBERS, first)
+    return Trait(f"tools {most}", f"more than {most} tools", "", first)
 
 
 def _plain(name: str) -> Trait:
     rewrite = each_tool(lambda function: _with_plain_schema(function) if function["name"] == name else function)
-    return Trait(f"schema {name}", f"the full schema of the tool {name}", re.escape(name), rewrite)
+    return Trait(f"schema {name}", f"the full schema of the tool {name}", "", rewrite)
 
 
 def _with_plain_schema(function: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,11 @@ request. Where that changes nothing the request did not have this form, so the r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from ..request.message_order import BEGINNING, may_be_merged, merged, separator
 
 Arguments = dict[str, Any]
 """The arguments of litellm for one request. They are not changed; rewriting makes new ones."""
@@ -23,8 +25,6 @@ _NOT = (
     r"undefined|unknown|invalid)"
 )
 
-BEGINNING = "Begin the conversation."
-BETWEEN = "Noted."
 GO_ON = "Go on."
 CALLING = "(calling)"
 NOTHING = "(nothing)"
@@ -34,9 +34,9 @@ NOTHING = "(nothing)"
 @dataclass(frozen=True)
 class Trait:
     """A form of requests that some server refuses. `told` names it in a sentence: a server does not take it, so
-    requests are sent without. `says` is found in the text of a refusal, in lower case and without quotation marks.
-    `tool` is the name of the tool that is left out, if it is one. `once` says that the server has refused only what
-    this request gave, so that nothing is known of others."""
+    requests are sent without. `says` is found in the text of a refusal, in lower case and without quotation marks; it
+    is empty where the trait is made of what a refusal names. `tool` is the name of the tool that is left out, if it is
+    one. `once` says that the server has refused only what this request gave, so that nothing is known of others."""
 
     name: str
     told: str
@@ -47,7 +47,7 @@ class Trait:
 
     def is_named(self, text: str) -> bool:
         """Whether a refusal with this text speaks of it."""
-        return re.search(self.says, text) is not None
+        return bool(self.says) and re.search(self.says, text) is not None
 
 
 def _says(*patterns: str) -> str:
@@ -145,7 +145,7 @@ def _system_in_user(arguments: Arguments) -> Arguments:
     others = [one for one in messages if one["role"] not in _SYSTEM]
     if not others or others[0]["role"] != "user":
         return _with_messages(arguments, [{"role": "user", "content": text}, *others])
-    return _with_messages(arguments, [_joined({"role": "user", "content": text}, others[0]), *others[1:]])
+    return _with_messages(arguments, [merged({"role": "user", "content": text}, others[0]), *others[1:]])
 
 
 _SYSTEM = ("system", "developer")
@@ -164,28 +164,22 @@ def _alternating(arguments: Arguments) -> Arguments:
         before = arranged[-1]["role"] if arranged else "system"
         if role == "assistant" and before in _SYSTEM:
             arranged.append({"role": "user", "content": BEGINNING})
-        if role == before and role in ("user", "assistant") and not arranged[-1].get("tool_calls"):
-            arranged[-1] = _joined(arranged[-1], message)
+        if role == before and role not in _SYSTEM and _may_be_one(arranged[-1], message):
+            arranged[-1] = merged(arranged[-1], message)
         else:
             arranged.append(message)
     return _with_messages(arguments, arranged)
 
 
-def _joined(first: Message, second: Message) -> Message:
-    texts, parts = (first.get("content"), second.get("content")), list[Any]()
-    if not any(isinstance(one, list) for one in texts):
-        return {**first, **second, "content": "\n\n".join(one for one in texts if isinstance(one, str) and one) or None}
-    for one in texts:
-        parts += one if isinstance(one, list) else [{"type": "text", "text": one}] if one else []
-    return {**first, **second, "content": parts}
+def _may_be_one(first: Message, second: Message) -> bool:
+    return may_be_merged(first) and may_be_merged(second) and not first.get("tool_calls")
 
 
 def _separated(arguments: Arguments) -> Arguments:
     """A message of the assistant between a result and a user's message."""
     arranged: list[Message] = []
     for message in arguments.get("messages") or []:
-        if message["role"] == "user" and arranged and arranged[-1]["role"] == "tool":
-            arranged.append({"role": "assistant", "content": BETWEEN})
+        arranged += separator(arranged[-1]["role"], message["role"]) if arranged else ()
         arranged.append(message)
     return _with_messages(arguments, arranged)
 
@@ -482,7 +476,7 @@ def without_parameter(name: str, once: bool = False) -> Trait:
             arguments = {**arguments, "extra_body": without(body, name)}
         return without(arguments, name)
 
-    return Trait(f"parameter {name}", name, _says(re.escape(name)), leave_out, once=once)
+    return Trait(f"parameter {name}", name, "", leave_out, once=once)
 
 
 def _fault_of(name: str, text: str) -> tuple[int, bool] | None:
@@ -512,12 +506,13 @@ def _names(name: str, text: str) -> bool:
 def named_fields(text: str, arguments: Arguments) -> Iterator[Trait]:
     """Yield the fields of messages and calls, none of those that every server knows, that a refusal names. `Pure.`"""
     if re.search(rf"\b{_REFUSED}\b", text):
-        for name in dict.fromkeys(_further_fields(arguments.get("messages") or [])):
+        for name in dict.fromkeys(further_fields(arguments.get("messages") or [])):
             if re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", text):
                 yield without_field(name)
 
 
-def _further_fields(messages: list[Message]) -> Iterator[str]:
+def further_fields(messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the names of the fields of messages and calls that not every server knows. `Pure.`"""
     for message in messages:
         yield from (name for name in message if name not in _OF_MESSAGES)
         for call in message.get("tool_calls") or ():
@@ -533,10 +528,10 @@ def without_field(name: str) -> Trait:
             message = {**message, "tool_calls": [without(call, name) for call in calls]}
         return message if name in _OF_MESSAGES else without(message, name)
 
-    return Trait(f"field {name}", f"{name} in messages", _says(re.escape(name)), each_message(leave_out))
+    return Trait(f"field {name}", f"{name} in messages", "", each_message(leave_out))
 
 
 def without_anywhere(name: str) -> Trait:
     """The trait of a server that takes this name neither as a parameter nor as a field of messages. `Pure.`"""
     parameter, field = without_parameter(name), without_field(name)
-    return Trait(parameter.name, name, parameter.says, lambda arguments: field.rewrite(parameter.rewrite(arguments)))
+    return Trait(parameter.name, name, "", lambda arguments: field.rewrite(parameter.rewrite(arguments)))

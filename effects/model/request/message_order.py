@@ -9,10 +9,8 @@ first; a history from elsewhere may begin with the assistant's greeting.
 
 from __future__ import annotations
 
-import re
-
 from ....states.openai_format.writing import WireMessage, text_parts
-from ..families import MISTRAL
+from ..families import needs_separator, needs_user_first
 
 Content = str | list[WireMessage] | None
 """The content of a message: a text, or texts and images as parts."""
@@ -24,19 +22,13 @@ it."""
 BEGINNING = "Begin the conversation."
 """The text of the user's message that is inserted in front of the assistant's greeting where a model requires one."""
 
-_MISTRAL = re.compile(MISTRAL, re.IGNORECASE)
-"""The names of Mistral's models, which have this requirement at every provider."""
-
-_USER_FIRST = re.compile(rf"anthropic|bedrock|claude|gemini|gemma|llama|vertex_ai|{_MISTRAL.pattern}", re.IGNORECASE)
-"""The names of models and providers that refuse a request in which the assistant speaks first."""
-
 
 class MessageOrder:
     """The order of messages that the model of this name requires."""
 
     def __init__(self, model: str) -> None:
-        self._needs_separator = _MISTRAL.search(model) is not None
-        self._needs_user_first = _USER_FIRST.search(model) is not None
+        self._needs_separator = needs_separator(model)
+        self._needs_user_first = needs_user_first(model)
 
     def append(self, message: WireMessage, sent: list[WireMessage], first: int) -> None:
         """Append the message to those that are sent, of which the first one of the dialogue has the place `first`.
@@ -48,18 +40,18 @@ class MessageOrder:
             if message["role"] == "assistant" and self._needs_user_first:
                 sent.append({"role": "user", "content": BEGINNING})
         elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
-            sent[-1] = _merge(sent[-1], message)
+            sent[-1] = merged(sent[-1], message)
             return
         elif self._needs_separator:
-            sent += _separator(sent[-1]["role"], message["role"])
+            sent += separator(sent[-1]["role"], message["role"])
         sent.append(message)
 
 
 def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tuple[WireMessage, ...]:
     """The message as it follows one of another role at the end of a request: behind a message of the assistant if the
     model of this name requires one there. `Pure.`"""
-    separator = _separator(previous_role, message["role"]) if _MISTRAL.search(model) else ()
-    return (*separator, message)
+    between = separator(previous_role, message["role"]) if needs_separator(model) else ()
+    return (*between, message)
 
 
 def may_be_merged(message: WireMessage) -> bool:
@@ -75,25 +67,28 @@ def parts_of(content: Content) -> list[WireMessage]:
     return [] if content is None else text_parts(content)
 
 
-def _separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
+def separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
+    """What stands between messages of these roles where a result and a user's message may not follow each other.
+    `Pure.`"""
     return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
 
 
-def _merge(first: WireMessage, second: WireMessage) -> WireMessage:
-    """Two messages of one role as one. What their provider wrote besides is joined where it is a text or a list."""
-    merged = {**first, **second, "content": _join(first["content"], second["content"])}
+def merged(first: WireMessage, second: WireMessage) -> WireMessage:
+    """Two messages of one role as one. What their provider wrote besides is joined where it is a text or a list.
+    `Pure.`"""
+    both = {**first, **second, "content": _join(first.get("content"), second.get("content"))}
     for name in first.keys() & second.keys() - {"role", "content"}:
         match first[name], second[name]:
             case str(one), str(other):
-                merged[name] = f"{one}\n\n{other}"
+                both[name] = f"{one}\n\n{other}"
             case list(one), list(other):
-                merged[name] = [*one, *other]
+                both[name] = [*one, *other]
             case _:
                 pass
-    return merged
+    return both
 
 
 def _join(first: Content, second: Content) -> Content:
     if isinstance(first, list) or isinstance(second, list):
         return [*parts_of(first), *parts_of(second)]
-    return "\n\n".join(text for text in (first, second) if text is not None) or None
+    return "\n\n".join(text for text in (first, second) if text) or None
