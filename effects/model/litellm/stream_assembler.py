@@ -62,7 +62,9 @@ _KNOWN = frozenset(
 )
 """The fields of a delta that do not go back to their provider as they are."""
 
+_ARGUMENTS = ("arguments", "parameters", "input", "args")
 _KNOWN_OF_CALL = frozenset({"index", "id", "type", "function"})
+_KNOWN_OF_FUNCTION = frozenset({"name", *_ARGUMENTS})
 
 _ERRORS = ("error", "detail", "message", "error_msg", "error_message")
 """Where an error stands in a chunk that has no choices; `error` also where it has."""
@@ -90,7 +92,9 @@ class StreamAssembler:
         self._names = names
         self._pieces: dict[str, list[str]] = {"text": [], "thinking": []}
         self._held = {"text": "", "thinking": ""}
+        self._is_of_messages = False
         self._fragments: list[Fragment] = []
+        self._of_functions: list[Fragment] = []
         self._deltas = 0
         self._choice: object = None
         self._thinking = _ThinkingBlocks()
@@ -107,11 +111,11 @@ class StreamAssembler:
             return False
         if choices is None:
             return False
-        if not isinstance(choices, list):
-            raise MalformedChunk
         came = False
-        for choice in choices:
+        for choice in _listed(choices):
             came |= self._add_choice(choice)
+        if "finish_reason" in chunk:
+            self._add_reasons(chunk)
         return came
 
     def close(self) -> None:
@@ -156,7 +160,8 @@ class StreamAssembler:
         """The calls, in the order in which they began. Raises `BrokenAnswer` if they cannot be told apart, or if an
         answer without a finish reason may have been stopped before their arguments were complete."""
         try:
-            calls = assemble_calls(self._fragments, self._names, is_cut=self.is_cut)
+            # The older form of a call, where a server does not write the same call in both.
+            calls = assemble_calls(self._fragments or self._of_functions, self._names, is_cut=self.is_cut)
         except AmbiguousCalls as error:
             raise BrokenAnswer("malformed_response", str(error)) from None
         if not self.finish_reason and not all(is_object(call.arguments) for call in calls):
@@ -188,15 +193,32 @@ class StreamAssembler:
         return self._add_delta(self._delta_of(choice))
 
     def _delta_of(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The delta; or the message of a whole answer, or the text of an old completion."""
-        delta = choice.get("delta")
-        if not delta and self.is_empty and (message := choice.get("message")):
-            delta, self.is_whole = message, True
-        if not delta:
+        """The delta; or what is new in the message of a whole answer; or the text of an old completion."""
+        delta, message = choice.get("delta"), choice.get("message")
+        if not delta and not message:
             return {"content": choice.get("text")}
-        if not isinstance(delta, Mapping):
+        found = delta or message
+        if not isinstance(found, Mapping):
             raise MalformedChunk
-        return delta
+        return found if delta else self._news_in(found)
+
+    def _news_in(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a message tells beyond what has come: all of it, or what stands behind the same beginning, or calls.
+        Messages that are pieces follow one another; one that ends an answer in pieces says nothing new otherwise."""
+        is_first, self.is_whole = self.is_empty, self.is_empty
+        content, text = message.get("content"), "".join(self._pieces["text"])
+        self._is_of_messages |= is_first
+        if is_first:
+            return message
+        news: dict[str, Any] = {}
+        if isinstance(content, str) and content.startswith(text):
+            news["content"] = content[len(text) :]
+        elif self._is_of_messages:
+            news["content"] = content
+        if not self._fragments or (self._is_of_messages and message.get("tool_calls")):
+            self._fragments.clear()
+            news |= {name: message[name] for name in ("tool_calls", "function_call") if message.get(name)}
+        return news
 
     def _add_reasons(self, choice: Mapping[str, Any]) -> None:
         reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
@@ -220,11 +242,11 @@ class StreamAssembler:
         if blocks := delta.get("thinking_blocks"):
             self._thinking.add(blocks)
             self.is_empty = False
-        calls = delta.get("tool_calls")
-        if calls is None and isinstance(call := delta.get("function_call"), Mapping) and call:
-            calls = [{"function": call}]
-        if calls:
-            self._add_calls(calls)
+        if calls := delta.get("tool_calls"):
+            self._add_calls(calls, self._fragments)
+            came = True
+        if call := delta.get("function_call"):
+            self._add_calls({"function": call}, self._of_functions)
             came = True
         if opaque := {name: value for name, value in delta.items() if name not in _KNOWN and value is not None}:
             self.opaque_fields = merged(self.opaque_fields, opaque)
@@ -266,38 +288,49 @@ class StreamAssembler:
         if self._repeated >= MOST_REPETITIONS:
             raise BrokenAnswer("server_error", "the model repeats the same piece of text without end")
 
-    def _add_calls(self, calls: Any) -> None:
-        if not isinstance(calls, list):
-            raise MalformedChunk
+    def _add_calls(self, calls: Any, to: list[Fragment]) -> None:
         self.is_empty = False
-        self._fragments += [_fragment(call, self._deltas) for call in calls]
+        to += [_fragment(call, self._deltas) for call in _listed(calls)]
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):
             self.usage = _told_of(self.usage, usage)
 
 
+def _listed(value: Any) -> list[Any]:
+    """The list that a server writes, or leaves out around the only item. Raises `MalformedChunk`."""
+    if not isinstance(value, list | Mapping):
+        raise MalformedChunk
+    return [value] if isinstance(value, Mapping) else value
+
+
 def _fragment(call: Any, delta: int) -> Fragment:
-    """The fragment of a call. Raises `MalformedChunk`."""
+    """The fragment of a call, whose function may stand in it or around it. Raises `MalformedChunk`."""
     if not isinstance(call, Mapping):
         raise MalformedChunk
-    function = call.get("function") or {}
+    function = call.get("function") or {name: call[name] for name in _KNOWN_OF_FUNCTION if name in call}
     if not isinstance(function, Mapping):
         raise MalformedChunk
     name, call_id = function.get("name") or "", call.get("id") or ""
     if not isinstance(name, str) or not isinstance(call_id, str | int):
         raise MalformedChunk
-    opaque = {name: value for name, value in call.items() if name not in _KNOWN_OF_CALL and value is not None}
+    known = _KNOWN_OF_CALL if call.get("function") else _KNOWN_OF_CALL | _KNOWN_OF_FUNCTION
+    opaque = {name: value for name, value in call.items() if name not in known and value is not None}
     return Fragment(delta, _index_of(call), str(call_id), name, _arguments_in(function), opaque)
 
 
 def _arguments_in(function: Mapping[str, Any]) -> str:
-    arguments = function.get("arguments")
+    """The arguments, under any of their names. Raises `MalformedChunk` where an object stands under another one: it may
+    be the arguments."""
+    told = [function[name] for name in _ARGUMENTS if function.get(name) is not None]
+    if not told and any(isinstance(value, Mapping) and value for value in function.values()):
+        raise MalformedChunk
+    arguments = told[0] if told else ""
     if isinstance(arguments, Mapping):
         return json.dumps(arguments, ensure_ascii=False)
-    if not isinstance(arguments, str | None):
+    if not isinstance(arguments, str):
         raise MalformedChunk
-    return arguments or ""
+    return arguments
 
 
 def _index_of(call: Mapping[str, Any]) -> int | None:

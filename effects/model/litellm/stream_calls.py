@@ -14,6 +14,7 @@ or if they differ, the answer is malformed: whatever ran then might not be what 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,6 +23,9 @@ from typing import Any
 from ....states.values.surrogates import encodable
 from ..port import ModelCall
 from .opaque_fields import merged
+
+_AROUND_NAMES = re.compile(r"^(?:functions|tools|default_api)[.:/]|(?::\d+)?(?:<\|.*)?$", re.DOTALL)
+"""Namespaces, numbers and marks that belong to the templates in which models see their tools."""
 
 
 class AmbiguousCalls(ValueError):
@@ -153,12 +157,12 @@ def _is_plain(lane: Sequence[Fragment]) -> bool:
 
 def _plain_call(group: Sequence[Fragment], names: Collection[str]) -> ModelCall:
     """The call of these fragments, with its arguments as they were written if they are no JSON object. Raises
-    `AmbiguousCalls` where more follows behind a complete object: it may belong to another call."""
+    `AmbiguousCalls` where another object follows behind a complete one: it may belong to another call."""
     arguments = _arguments_of(group)
     if arguments is None:
         arguments = "".join(fragment.arguments for fragment in group)
-        if _begins_with_object(arguments):
-            raise AmbiguousCalls("the arguments of a call go on behind their end")
+        if _holds_two_objects(arguments):
+            raise AmbiguousCalls("the arguments of a call are followed by others")
     return _call(group, _name_of(group, names), arguments)
 
 
@@ -214,6 +218,13 @@ def _call(group: Sequence[Fragment], name: str, arguments: str) -> ModelCall:
 
 
 def _name_of(group: Sequence[Fragment], names: Collection[str]) -> str:
+    """The name of the call, without what a model puts around the name of an offered tool."""
+    name = _told_name(group, names)
+    bare = _AROUND_NAMES.sub("", name)
+    return bare if name not in names and bare in names else name
+
+
+def _told_name(group: Sequence[Fragment], names: Collection[str]) -> str:
     """The name that was cut, repeated, or repeated with each piece; that of an offered tool if one of these is. Empty
     if two names of tools would make one."""
     told = [fragment.name for fragment in group if fragment.name.strip()]
@@ -233,6 +244,9 @@ def _arguments_of(group: Sequence[Fragment]) -> str | None:
     text = _text_of(group)
     if not text or is_object(text):
         return text
+    *before, last = group
+    if len(before) > 1 and not last.name and last.arguments.strip() and _is_placeholder(last):
+        return _arguments_of(before)
     first = next((place for place, fragment in enumerate(group) if not _is_placeholder(fragment)), 0)
     has_placeholder = any(fragment.arguments.strip() for fragment in group[:first])
     if has_placeholder and any(fragment.name.strip() for fragment in group[1 : first + 1]):
@@ -297,12 +311,13 @@ def _is_same(first: str, second: str) -> bool:
     return _value(first) == _value(second)
 
 
-def _begins_with_object(text: str) -> bool:
+def _holds_two_objects(text: str) -> bool:
+    """Whether another object begins behind a complete one."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text.lstrip())
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and bool(text.lstrip()[end:].strip())
+    return isinstance(value, dict) and "{" in text.lstrip()[end:]
 
 
 # --- calls that are sent again

@@ -3,8 +3,8 @@
 A server that speaks OpenAI's protocol, or says so, is read from its bytes: litellm and the client libraries below it
 drop what they do not expect. They do not tell whether a stream was complete, take no whole answer where a stream was
 asked for, and end at a comment, a mark or a line end that is unusual. The first event shows whether the server speaks
-that protocol. If it speaks another, litellm's translator of that provider reads the lines, and what it makes of them is
-read here.
+that protocol. If it speaks another, litellm's translator of that provider reads its events, in the form that the
+translator knows (see `regular_events`), and what it makes of them is read here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
+from .regular_events import RegularEvents
 from .stream_assembler import MalformedChunk
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_FIELD = re.compile(r"(data|event|id|retry)(?::|$) ?")
+_FIELD = re.compile(r"\s*(data|event|id|retry)(?::|$) ?(?:data: ?)*", re.IGNORECASE)
+_SIGNS_OF_LIFE = frozenset({"ping", "heartbeat", "keep-alive", "keepalive"})
+"""Names of events whose data need not be JSON."""
 
 _REASONS: tuple[tuple[str | int, ...], ...] = (
     ("candidates", 0, "finishReason"),
@@ -60,25 +63,39 @@ class ChunkReader:
                 yield event
             if self._first_lines is None:
                 return
-            self.source.streaming_response = self._watched(self._first_lines, lines)
+            self.source.streaming_response = self._for_translator(self._first_lines, lines)
         async for chunk in self.source:
             if chunk is not None:  # a line that holds nothing
                 yield self._with_reason(translated(chunk))
 
-    async def _watched(self, first: Iterable[str], rest: AsyncIterator[str]) -> AsyncIterator[str]:
-        """The lines, for litellm's translator; the finish reasons in them are remembered."""
-        events = Events()
+    async def _for_translator(self, first: Iterable[str], rest: AsyncIterator[str]) -> AsyncIterator[str]:
+        """The lines for litellm's translator: as they came where nothing is unusual, else one for each event. The
+        finish reasons in them are remembered. Raises `BrokenAnswer` for an error in place of an event."""
+        events, regular = Events(), RegularEvents()
         for line in first:
-            self._watch(events, line)
-            yield line
+            for written in self._rewritten(events, regular, line):
+                yield written
         async for line in rest:
-            self._watch(events, line)
-            yield line
+            for written in self._rewritten(events, regular, line):
+                yield written
+        for event in events.end():
+            for made in regular.made_of(event):
+                yield self._line_of(made)
 
-    def _watch(self, events: Events, line: str) -> None:
-        for event in events.add(line):
-            self._reason = next(filter(None, (_found(event, path) for path in _REASONS)), self._reason)
-            self._has_candidates = self._has_candidates or "candidates" in event
+    def _rewritten(self, events: Events, regular: RegularEvents, line: str) -> Iterator[str]:
+        is_whole = not events.is_collecting
+        found = list(events.add(line))
+        if not found and is_whole and not events.is_collecting:
+            yield line
+        for event in found:
+            for made in regular.made_of(event):
+                written = self._line_of(made)
+                yield line if made is event and is_whole and len(found) == 1 else written
+
+    def _line_of(self, event: Chunk) -> str:
+        self._reason = next(filter(None, (_found(event, path) for path in _REASONS)), self._reason)
+        self._has_candidates = self._has_candidates or "candidates" in event
+        return f"data: {json.dumps(event)}"
 
     def _with_reason(self, chunk: Chunk) -> Chunk:
         """The chunk with the finish reason that the server wrote. litellm words it anew, and marks each candidate of
@@ -107,6 +124,10 @@ class ChunkReader:
                 self.is_done = True
                 return
         for event in events.end():
+            if has_translator and not _is_openai(event):
+                self._first_lines = first_lines
+                return
+            has_translator = False
             yield event
 
     async def aclose(self) -> None:
@@ -118,7 +139,7 @@ class ChunkReader:
 
 class Events:
     """The JSON objects in the lines of a stream of server-sent events. Lines of JSON without a stream around them, and
-    a body that is one object, are read too. `is_done` says that the mark of the end has come."""
+    a body of several objects, or of a list of them, are read too. `is_done` says that the mark of the end has come."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -127,25 +148,35 @@ class Events:
         self._page: list[str] = []
         self._length = 0
 
+    @property
+    def is_collecting(self) -> bool:
+        """Whether lines have come of an event that is not complete."""
+        return bool(self._data or self._page)
+
     def add(self, line: str) -> Iterator[Chunk]:
         """Add a line, without its end. Raises `MalformedChunk` for an event that is no JSON."""
         if not line:
             yield from self._dispatch(is_over=True)
         elif field := _FIELD.match(line):
-            if field[1] == "data":
-                self._data.append(line[field.end() :])
-                yield from self._dispatch(is_over=False)
-            elif field[1] == "event":
+            if (name := field[1].lower()) == "data":
+                yield from self._add_data(line[field.end() :])
+            elif name == "event":
                 self._name = line[field.end() :].strip()
+        elif self._data:  # an object over several lines, of which only the first is marked
+            yield from self._add_data(line)
         elif not line.startswith(":"):
             yield from self._add_to_page(line)
 
     def end(self) -> Iterator[Chunk]:
         """What the end of the stream completes."""
         if self._page:
-            yield from _objects_in(_parsed("\n".join(self._page)))
+            yield from _objects_in(_parsed_all("\n".join(self._page)))
         elif self._data:
             yield from self._dispatch(is_over=False)
+
+    def _add_data(self, text: str) -> Iterator[Chunk]:
+        self._data.append(text)
+        yield from self._dispatch(is_over=False)
 
     def _dispatch(self, *, is_over: bool) -> Iterator[Chunk]:
         """Each line of data that is JSON is an event: some servers leave out the blank line between two of them."""
@@ -153,16 +184,18 @@ class Events:
         if not text:
             self._data.clear()
             return
-        if text.upper() in ("[DONE]", "DONE"):
+        if text.strip('"').upper() in ("[DONE]", "DONE"):
             self.is_done = True
+            self._data.clear()
             return
         value = _parsed(text)
         if value is None and not is_over:
             return
         self._data.clear()
-        name, self._name = self._name, ""
+        name, self._name = self._name.lower(), ""
         if value is None:
-            raise MalformedChunk
+            yield from _without_json(name, text)
+            return
         for found in _objects_in(value):
             yield {"error": found} if name == "error" and "error" not in found else found
 
@@ -176,11 +209,32 @@ class Events:
         self._page.append(line)
 
 
+def _without_json(name: str, text: str) -> Iterator[Chunk]:
+    """What an event of this name says whose data is no JSON. Raises `MalformedChunk`."""
+    if name == "error":
+        yield {"error": text}
+    elif name not in _SIGNS_OF_LIFE:
+        raise MalformedChunk
+
+
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
+
+
+def _parsed_all(text: str) -> list[Any]:
+    """The values of JSON that stand one behind the other in the text; none if it holds anything else."""
+    decoder, values, rest = json.JSONDecoder(strict=False), [], text.strip()
+    while rest:
+        try:
+            value, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError):
+            return []
+        values += value if isinstance(value, list) else [value]
+        rest = rest[end:].lstrip()
+    return values
 
 
 def _objects_in(value: Any) -> Iterator[Chunk]:

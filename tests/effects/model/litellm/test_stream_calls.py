@@ -27,6 +27,37 @@ def assembled(*rows: Row | Sequence[Row], names: Iterable[str] = NAMES) -> list[
     return [(call.name, call.arguments) for call in assemble_calls(fragments, tuple(names))]
 
 
+class TestWhatStandsAroundCalls:
+    """What a model or a server writes around a call takes nothing from it."""
+
+    @pytest.mark.parametrize(
+        "name", ["functions.pay", "pay:0", "functions.pay:3", "default_api:pay", "pay<|channel|>x"]
+    )
+    def test_templates_of_names(self, name: str) -> None:
+        """Namespaces, numbers and marks of a template are no part of the name of an offered tool."""
+        assert assembled((0, "a", name, OSLO)) == [("pay", OSLO)]
+        assert assembled((0, "a", name, OSLO), names=[name, "pay"]) == [(name, OSLO)]
+        assert assembled((0, "a", f"other.{name}", OSLO)) == [(f"other.{name}", OSLO)]
+
+    @pytest.mark.parametrize("placeholder", ["{}", "null", '""'])
+    def test_a_placeholder_behind_the_pieces(self, placeholder: str) -> None:
+        """It says that nothing more comes."""
+        calls = assembled((0, "a", "pay", ""), *((0, "", "", half) for half in HALVES), (0, "", "", placeholder))
+
+        assert calls == [("pay", OSLO)]
+
+    @pytest.mark.parametrize("rest", ["}", " I hope that helps", "<|call|>", "\n```"])
+    def test_text_behind_the_arguments(self, rest: str) -> None:
+        """The model is told what it wrote; the call does not run."""
+        assert assembled((0, "a", "pay", OSLO + rest)) == [("pay", OSLO + rest)]
+
+    @pytest.mark.parametrize("rest", [ROME, f" {E6}", '{"city'])
+    def test_another_object_behind_the_arguments(self, rest: str) -> None:
+        """It may belong to another call."""
+        with pytest.raises(AmbiguousCalls):
+            assembled((0, "a", "pay", OSLO + rest))
+
+
 class TestCallsUnderOneIndex:
     """Several calls may come under one index, or under none."""
 

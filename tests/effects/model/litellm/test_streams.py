@@ -14,6 +14,7 @@ from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.states.values.failures import FailureKind
 
 from ....support.servers.model_server import (
+    ANTHROPIC,
     DIALECTS,
     GEMINI,
     OPENAI,
@@ -60,6 +61,7 @@ def bare(*pieces: Piece, **more: Any) -> Answer:
 
 
 DONE = Raw(b"data: [DONE]\n\n")
+TEXT_OF_OLLAMA = (Data({"model": "m", "message": {"role": "assistant", "content": "It ra"}, "done": False}),)
 TEXT = (chunk({"content": "It "}), chunk({"content": "rains."}))
 
 
@@ -132,7 +134,41 @@ class TestAnswers:
             ("weather", {"city": "Oslo"})
         ]
 
-    @pytest.mark.parametrize("dialect", ["openai", "reasoning", "parts", "gemini", "ollama"])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            *(f"{mark}{{0}}\n\n{mark}{{1}}\n\n" for mark in ("Data: ", " data: ", "data: data: ", "data:")),
+            "{0}{1}",
+            "[{0},\n{1}]",
+            "event: ping\ndata: ping\n\ndata: {0}\n\nevent: heartbeat\ndata: 7s\n\ndata: {1}\n\n",
+        ],
+    )
+    @pytest.mark.parametrize("indent", [None, 1])
+    async def test_the_frame_of_the_chunks(self, body: str, indent: int | None) -> None:
+        """However the events are framed, and over how many lines they are written."""
+        chunks = [json.dumps(one.data, indent=indent) for one in (TEXT[0], chunk({"content": "rains."}, "stop"))]
+
+        answer, _ = await ask(bare(Raw(body.replace("{0}", chunks[0]).replace("{1}", chunks[1]).encode())))
+
+        assert answer.content == "It rains."
+
+    @pytest.mark.parametrize(
+        "pieces",
+        [
+            [{"message": {"content": "It "}}, {"message": {"content": "It rains."}, "finish_reason": "stop"}],
+            [{"message": {"content": "It "}}, {"message": {"content": "rains."}, "finish_reason": "stop"}],
+            [{"delta": {"content": "It rains."}}, {"message": {"content": "It rains."}, "finish_reason": "stop"}],
+            [{"delta": {"content": "It "}}, {"message": {"content": "It rains."}, "finish_reason": "stop"}],
+        ],
+        ids=str,
+    )
+    async def test_messages_in_place_of_deltas(self, pieces: list[Any]) -> None:
+        """All of the text so far, a piece of it, or all of it once more."""
+        answer, _ = await ask(bare(*(Data({"choices": [piece]}) for piece in pieces), DONE))
+
+        assert answer.content == "It rains."
+
+    @pytest.mark.parametrize("dialect", ["openai", "reasoning", "parts", "anthropic", "gemini", "ollama"])
     async def test_one_piece_where_a_stream_was_asked_for(self, dialect: str) -> None:
         """Servers behind some proxies do not stream."""
         whole = answers(thinks("Hm."), "It rains.", call("weather", city="Oslo"), is_plain=True)
@@ -202,6 +238,137 @@ class TestHalfCharacters:
         assert (answer.content, answer.thinking) == (EMOJI, "Hm")
 
 
+AMOUNT = {"amount": 250}
+WRITTEN = json.dumps(AMOUNT)
+
+
+def anthropic(*events: dict[str, Any]) -> Answer:
+    """Return an answer of Anthropic's with these events between its beginning and its end."""
+    return answers(*map(Data, events), finish="calls")
+
+
+def starts(index: int, **block: Any) -> dict[str, Any]:
+    """Return the event in which a block begins."""
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def grows(index: int, **delta: Any) -> dict[str, Any]:
+    """Return the event in which a block grows."""
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def stops(index: int) -> dict[str, Any]:
+    """Return the event in which a block ends."""
+    return {"type": "content_block_stop", "index": index}
+
+
+def pays(index: int, **given: Any) -> dict[str, Any]:
+    """Return the event in which a call of `pay` begins, with these arguments."""
+    return starts(index, type="tool_use", id=f"t{index}", name="pay", input=given)
+
+
+class TestArguments:
+    """A call has the arguments that were written, wherever they stand, or there is no answer."""
+
+    @pytest.mark.parametrize(
+        "delta",
+        [
+            {"function_call": {"name": "pay", "arguments": WRITTEN}},
+            {"tool_calls": {"id": "a", "function": {"name": "pay", "arguments": WRITTEN}}},
+            {"tool_calls": [{"id": "a", "name": "pay", "arguments": WRITTEN}]},
+            {"tool_calls": [{"id": "a", "name": "pay", "arguments": AMOUNT, "function": None}]},
+            *(
+                {"tool_calls": [{"id": "a", "function": {"name": "pay", name: given}}]}
+                for name in ("parameters", "input", "args")
+                for given in (AMOUNT, WRITTEN)
+            ),
+        ],
+        ids=str,
+    )
+    async def test_where_they_stand(self, delta: dict[str, Any]) -> None:
+        """In the call or in its function, under any name for them, as an object or as text."""
+        answer, _ = await ask(bare(chunk(delta), chunk({}, "stop"), DONE))
+
+        assert [(call.name, json.loads(call.arguments)) for call in answer.tool_calls] == [("pay", AMOUNT)]
+
+    async def test_an_object_under_an_unknown_name(self) -> None:
+        """It may be the arguments."""
+        made = {"id": "a", "function": {"name": "pay", "kwargs": AMOUNT}}
+
+        assert await kind_of(bare(chunk({"tool_calls": [made]}), chunk({}, "stop"), DONE)) == "malformed_response"
+
+    @pytest.mark.parametrize("is_together", [True, False])
+    async def test_a_call_in_the_older_form_as_well(self, is_together: bool) -> None:
+        """It is one call."""
+        function = {"name": "pay", "arguments": WRITTEN}
+        old, new = {"function_call": function}, {"tool_calls": [{"index": 0, "id": "a", "function": function}]}
+        deltas = [old | new] if is_together else [old, new]
+
+        answer, _ = await ask(bare(*map(chunk, deltas), chunk({}, "tool_calls"), DONE))
+
+        assert [(call.id, call.arguments) for call in answer.tool_calls] == [("a", WRITTEN)]
+
+    @pytest.mark.parametrize(
+        "events",
+        [
+            [pays(0, **AMOUNT), stops(0)],
+            [pays(0, **AMOUNT), grows(0, type="input_json_delta", partial_json=""), stops(0)],
+            [pays(0, **AMOUNT), grows(0, type="input_json_delta", partial_json="{}"), stops(0)],
+            [pays(0, **AMOUNT), grows(0, type="input_json_delta", partial_json=WRITTEN), stops(0)],
+            [pays(0, amount=None), grows(0, type="input_json_delta", partial_json=WRITTEN), stops(0)],
+            [pays(0, **AMOUNT)],
+            [{**pays(0), "content_block": {**pays(0)["content_block"], "input": WRITTEN}}, stops(0)],
+        ],
+        ids=str,
+    )
+    async def test_in_the_first_event_of_anthropics_block(self, events: list[dict[str, Any]]) -> None:
+        """There they stand whole, whatever comes in pieces behind them."""
+        answer, _ = await ask(anthropic(*events), ANTHROPIC)
+
+        assert [(call.name, json.loads(call.arguments)) for call in answer.tool_calls] == [("pay", AMOUNT)]
+
+    async def test_two_different_ones_in_anthropics_block(self) -> None:
+        """Nothing tells which were meant."""
+        other = grows(0, type="input_json_delta", partial_json='{"amount": 3}')
+
+        assert await kind_of(anthropic(pays(0, **AMOUNT), other, stops(0)), ANTHROPIC) == "malformed_response"
+
+    async def test_two_of_anthropics_blocks_at_a_time(self) -> None:
+        """Each piece belongs to the block of its index."""
+        now = starts(1, type="tool_use", id="t1", name="now", input={})
+        piece = grows(0, type="input_json_delta", partial_json=WRITTEN)
+
+        answer, _ = await ask(anthropic(pays(0), now, piece, stops(1), stops(0)), ANTHROPIC)
+
+        assert {call.name: json.loads(call.arguments) for call in answer.tool_calls} == {"pay": AMOUNT, "now": {}}
+
+    async def test_whole_thinking_of_anthropics(self) -> None:
+        """A block of thinking may be whole and sealed in its first event."""
+        thinking = starts(0, type="thinking", thinking="Hm.", signature="seal")
+
+        answer, _ = await ask(anthropic(thinking, stops(0), pays(1, **AMOUNT), stops(1)), ANTHROPIC)
+
+        assert answer.opaque == ({"type": "thinking", "thinking": "Hm.", "signature": "seal"},)
+
+    async def test_none_in_geminis_call(self) -> None:
+        """A call without arguments has none."""
+        candidate = {"content": {"parts": [{"functionCall": {"name": "now"}}]}, "finishReason": "STOP"}
+
+        answer, _ = await ask(bare(Data({"candidates": [candidate]})), GEMINI)
+
+        assert [(call.name, call.arguments) for call in answer.tool_calls] == [("now", "{}")]
+
+    @pytest.mark.parametrize("indent", [None, 2])
+    async def test_a_list_of_geminis_responses(self, indent: int | None) -> None:
+        """That is how Gemini streams without server-sent events."""
+        parts = [[{"text": "It "}], [{"functionCall": {"name": "pay", "args": AMOUNT}}]]
+        responses = [GEMINI.response(one, reason) for one, reason in zip(parts, (None, "STOP"), strict=True)]
+
+        answer, _ = await ask(bare(Raw(json.dumps(responses, indent=indent).encode())), GEMINI)
+
+        assert (answer.content, [json.loads(call.arguments) for call in answer.tool_calls]) == ("It ", [AMOUNT])
+
+
 class TestFailures:
     """What is no answer fails, in a kind that is asked again, or that is told."""
 
@@ -251,6 +418,12 @@ class TestFailures:
     async def test_a_stream_of_another_protocol_that_breaks_off(self, dialect: str) -> None:
         """litellm may mark its chunks as it likes."""
         assert await kind_of(answers("It ra", end="breaks_off"), DIALECTS[dialect]) == "network"
+
+    async def test_an_error_in_a_stream_of_another_protocol(self) -> None:
+        """A server whose model has crashed says so in place of an event."""
+        told = Data({"error": "llama runner process has terminated: exit status 2"})
+
+        assert await kind_of(bare(*TEXT_OF_OLLAMA, told), DIALECTS["ollama"]) == "server_error"
 
     @pytest.mark.parametrize(
         ("reason", "kind"),
