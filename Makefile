@@ -14,7 +14,7 @@ ready := .venv/ready
 # Tests start hundreds of processes, and each starts a third faster from compiled modules, as an installed package does.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-page test check browser deep simulate faults mutants bench docs picture clean
+.PHONY: help demo demo-page test test-all check browser deep simulate faults mutants bench docs picture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +25,11 @@ demo: $(ready)  ## watch a conversation; needs no key and no network
 demo-page: $(ready)  ## the same in a browser: serves the page and prints its address, until Ctrl-C
 	@$(bin)/turnwise serve --demo
 
-test: check  ## check, then run the tests
+test: check  ## check, then run the quick tests: a few minutes
 	$(in_memory) $(pytest)
+
+test-all: $(ready)  ## run the tests that `make test` leaves out: browsers, terminals, processes, long searches
+	$(in_memory) $(pytest) -m slow
 
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
