@@ -12,11 +12,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import pytest
-
 import turnwise
 import turnwise.states
 
+from .support.cases import holds_for
 from .support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
@@ -114,7 +113,7 @@ def fields(given: Any) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("package", "name"), PUBLIC)
+@holds_for(("package", "name"), PUBLIC)
 def test_every_type_in_a_signature_is_exported(package: ModuleType, name: str) -> None:
     """Parameters, results and fields of public classes and functions are of types that a program can name."""
     given = getattr(package, name)

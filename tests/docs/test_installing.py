@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-import pytest
-
+from ..support.cases import holds_for
 from ..support.pages import ROOT
 from ..test_packaging import python_files
 
@@ -23,7 +22,7 @@ MENTIONS = [(str(file.relative_to(ROOT)), found) for file in TEXTS for found in 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize(("file", "mention"), MENTIONS)
+@holds_for(("file", "mention"), MENTIONS)
 def test_extras_are_installed_by_name(file: str, mention: str) -> None:
     """Wherever extras are to be installed, the command can be copied: it names turnwise in quotes, and extras that
     there are."""

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from ..support.cases import holds_for
 from ..support.pages import ROOT, Page, table
 
 PAGE = Page("docs/requirements.md")
@@ -17,7 +18,7 @@ TESTED = {
 }
 
 
-@pytest.mark.parametrize("number", TESTED)
+@holds_for("number", TESTED)
 def test_each_test_that_it_names_quotes_the_requirement(number: str) -> None:
     """In a docstring, as every test quotes what it checks."""
     assert TESTED[number]

@@ -13,6 +13,7 @@ from turnwise.effects.printable import printable, with_hidden_shown
 from turnwise.effects.tools.approval import shown_arguments
 from turnwise.states.values.messages import ToolCall
 
+from ..support.cases import holds_for
 from ..support.hidden_texts import HIDDEN, INNOCENT
 
 
@@ -37,17 +38,17 @@ def call_with(arguments: str) -> ToolCall:
 class TestHiddenCharacters:
     """A text reads as what it is."""
 
-    @pytest.mark.parametrize(("text", "shown"), HIDDEN.items(), ids=map(ascii, HIDDEN))
+    @holds_for(("text", "shown"), HIDDEN.items())
     def test_are_shown(self, text: str, shown: str) -> None:
         """What has no shape, only looks like a space, or lets a word read as another one is named."""
         assert with_hidden_shown(text) == shown
 
-    @pytest.mark.parametrize("text", INNOCENT)
+    @holds_for("text", INNOCENT)
     def test_are_none_in_innocent_texts(self, text: str) -> None:
         """Emoji, accents and joined letters stay legible, in all scripts."""
         assert with_hidden_shown(text) == text
 
-    @pytest.mark.parametrize("unit", ["a ", "東京", "при вет", "\u200b", "e\u0301", "p\u0430y", "👩\u200d👩", " "])
+    @holds_for("unit", ["a ", "東京", "при вет", "\u200b", "e\u0301", "p\u0430y", "👩\u200d👩", " "])
     def test_take_work_that_grows_with_the_text_alone(self, unit: str) -> None:
         """A text of four times the length takes four times the calls."""
         with_hidden_shown(unit)  # what is known of a character is kept

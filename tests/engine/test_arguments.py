@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from turnwise import Conversation, Engine, LiteLlm, Message, Policy, Retry, tool
 
+from ..support.cases import holds_for
 from ..support.servers.openai_server import OpenAiServer, calls, says
 
 BIG = 2**63 + 12_345
@@ -94,8 +95,8 @@ async def run(name: str, written: str) -> tuple[list[Any], str, list[dict[str, A
         return shop.ran, (await result_of(conversation)).text, server.requests[-1]["messages"]
 
 
-@pytest.mark.parametrize("name", ["order", "order_by_schema"])
-@pytest.mark.parametrize(
+@holds_for("name", ["order", "order_by_schema"])
+@holds_for(
     ("written", "ran"),
     [
         (json.dumps(json.dumps({"lines": [{"sku": "a"}]})), {"lines": [{"sku": "a"}], "note": ""}),
@@ -116,7 +117,6 @@ async def run(name: str, written: str) -> tuple[list[Any], str, list[dict[str, A
         ('{"lines": [1], "lines": []}', {"lines": [], "note": ""}),
         ('{"lines": [], "note": "\\ud83d"}', {"lines": [], "note": "\ufffd"}),
     ],
-    ids=lambda value: str(value)[:40],
 )
 async def test_arguments_run_as_they_were_meant(name: str, written: str, ran: dict[str, Any]) -> None:
     """A function and a schema take the same, and the model reads its call as it ran."""
@@ -128,7 +128,7 @@ async def test_arguments_run_as_they_were_meant(name: str, written: str, ran: di
     assert {"note": "", **stored} == {**ran, **{key: stored[key] for key in stored.keys() & ran.keys()}}
 
 
-@pytest.mark.parametrize("written", ["", " \n", "null", "{}", '""', '"{}"', '"null"', '" "'])
+@holds_for("written", ["", " \n", "null", "{}", '""', '"{}"', '"null"', '" "'])
 async def test_no_arguments_may_be_written_in_many_ways(written: str) -> None:
     """A tool without parameters runs."""
     ran, result, _ = await run("status", written)
@@ -136,7 +136,7 @@ async def test_no_arguments_may_be_written_in_many_ways(written: str) -> None:
     assert (ran, result) == ([{}], "Fine.")
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("name", "written"),
     [
         ("status", "[]"),
@@ -152,7 +152,6 @@ async def test_no_arguments_may_be_written_in_many_ways(written: str) -> None:
         ("order_by_schema", '{"limit": ' + "9" * 20_000 + "}"),
         ("nobody", '{"a": '),
     ],
-    ids=lambda value: value[:30],
 )
 async def test_what_is_no_object_is_an_error_that_quotes_it(name: str, written: str) -> None:
     """The strict server takes the request, and the model reads what is wrong and what it wrote."""
@@ -183,7 +182,7 @@ async def test_a_call_that_goes_on_behind_its_end_is_asked_for_again(written: st
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("name", "written", "field"),
     [
         ("order", '{"lines": "a, b"}', "lines"),

@@ -10,6 +10,8 @@ import pytest
 from turnwise import Conversation, Engine
 from turnwise.engine.blocking import BlockingConversation, BlockingEngine
 
+from ..support.cases import holds_for
+
 FOR_DISPATCHERS = {"answer", "now"}
 """What only code on the engine's own event loop calls."""
 
@@ -34,7 +36,7 @@ def test_it_has_every_method(blocking: type, asynchronous: type) -> None:
     assert offered(asynchronous) - FOR_DISPATCHERS <= set(dir(blocking))
 
 
-@pytest.mark.parametrize("name", sorted(offered(Conversation)))
+@holds_for("name", sorted(offered(Conversation)))
 def test_a_method_keeps_its_parameters_and_its_docstring(name: str) -> None:
     """Help and completion show those of the asynchronous method."""
     with Engine.open_blocking("sqlite://") as engine:

@@ -9,8 +9,10 @@ import pytest
 
 from turnwise import persistence
 
+from ..support.cases import holds_for
 
-@pytest.mark.parametrize("name", persistence.__all__)
+
+@holds_for("name", persistence.__all__)
 def test_each_name_is_found(name: str) -> None:
     """Where it is defined, on first use."""
     assert getattr(persistence, name) is getattr(persistence, name)

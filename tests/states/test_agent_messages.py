@@ -61,6 +61,7 @@ from turnwise.states.values.mail import write_message_for_user
 from turnwise.states.values.revision import NAMES_WHAT_WAS_LEFT
 from turnwise.testing.history import Observation
 
+from ..support.cases import holds_for
 from ..support.conversation import call, mailing, responding, talking
 from ..support.scenarios.agents_and_flows import BUILDER, BUSY, COOK, GUIDE, Flow, busy_in, sent, stopped
 from ..support.servers.openai_server import violations
@@ -149,7 +150,7 @@ class TestAMessageForTheUser:
         assert turns == ["one", "two", "three", "Fine."]
         assert len(flow.requests()) == 4
 
-    @pytest.mark.parametrize("kind", BUSY)
+    @holds_for("kind", BUSY)
     def test_it_waits_in_every_busy_state(self, kind: type[State]) -> None:
         """D1: whatever is under way, the message waits, and enters once when that is over."""
         flow = busy_in(kind)
@@ -191,7 +192,7 @@ class TestPeopleAndAgents:
         assert flow.ended.turn == 2
         assert [message.turn for message in flow.transcript if message.text in ("one", "two")] == [2, 2]
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("came", "turns"),
         [
             ("ppa", ["pp", "a"]),
@@ -348,7 +349,7 @@ class TestSilentMessages:
         assert flow.entered(DONE) == 1
         assert [text for text in sent(flow) if DONE in text] == [sent(flow)[0]]
 
-    @pytest.mark.parametrize("kind", BUSY)
+    @holds_for("kind", BUSY)
     def test_in_every_busy_state_it_waits_and_enters_once(self, kind: type[State]) -> None:
         """D6: whatever the conversation does when the message comes, and however that ends."""
         flow = busy_in(kind)
@@ -890,9 +891,9 @@ class TestRelay:
 class TestAgentsWithoutAUser:
     """D12: the text of an agent without a user reaches no user."""
 
-    @pytest.mark.parametrize("rules", [background(), assistant(), reply_flow(), sub_agent()])
-    @pytest.mark.parametrize("role", ["background", "sub_agent"])
-    @pytest.mark.parametrize("end", ["text", "empty", "limit", "failure"])
+    @holds_for("rules", [background(), assistant(), reply_flow(), sub_agent()])
+    @holds_for("role", ["background", "sub_agent"])
+    @holds_for("end", ["text", "empty", "limit", "failure"])
     def test_no_end_of_a_turn_delivers_anything(self, rules: Any, role: str, end: str) -> None:
         """D12: whatever rules a host set, and however the turn ends."""
         remembers_nothing: dict[str, Any] = {"recall": False, "dialogue": "transcript", "documents": False}

@@ -21,6 +21,7 @@ from turnwise.states import (
     transition,
 )
 
+from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking
 
 
@@ -162,7 +163,7 @@ class TestThinking:
 class TestWaits:
     """How long a failed request waits before it is sent again."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("rules", "retry_after", "wait"),
         [
             (Retry(base=0.25), None, 0.25),

@@ -10,11 +10,13 @@ from turnwise.states import Refused, TurnwiseError, UnknownConversation
 from turnwise.states.errors import CompactionFailed, EngineClosed, RefusalCode
 from turnwise.states.values.value import MAX_QUOTED
 
+from ..support.cases import holds_for
+
 
 class TestSentences:
     """A sentence can be shown to people as it is."""
 
-    @pytest.mark.parametrize("code", get_args(RefusalCode))
+    @holds_for("code", get_args(RefusalCode))
     def test_every_refusal_has_one(self, code: RefusalCode) -> None:
         """It begins with a capital letter and ends with a full stop, or with what it is about."""
         sentence = Refused(code, "When?").sentence

@@ -64,6 +64,7 @@ from turnwise.states.values.inbox import MAX_INBOX
 from turnwise.states.values.value import MAX_QUOTED, MAX_SENTENCE, MAX_TEXT, Value
 from turnwise.testing.strategies import NOON
 
+from ..support.cases import holds_for
 from ..support.conversation import call
 
 TIMES = {"at": "2030-01-01T12:00:00Z"}
@@ -113,7 +114,7 @@ LEFT_OUT: list[tuple[type[Value], dict[str, Any]]] = [
 class TestWhatIsLeftOut:
     """A default value is part of the format."""
 
-    @pytest.mark.parametrize(("kind", "fields"), LEFT_OUT, ids=lambda each: getattr(each, "__name__", ""))
+    @holds_for(("kind", "fields"), LEFT_OUT)
     def test_a_field_that_is_not_written_means_this(self, kind: type[Value], fields: dict[str, Any]) -> None:
         """A log that was written before the field existed still means the same."""
         meant = {name: kind.model_fields[name].get_default(call_default_factory=True) for name in fields}
@@ -213,14 +214,14 @@ FINITE = [
 class TestBounds:
     """The bound itself is allowed; one step beyond it is refused."""
 
-    @pytest.mark.parametrize(("kind", "field", "inside", "outside"), SMALLEST)
+    @holds_for(("kind", "field", "inside", "outside"), SMALLEST)
     def test_the_smallest(self, kind: type[Value], field: str, inside: Any, outside: Any) -> None:
         """A smaller value would have no meaning."""
         assert getattr(kind.model_validate({field: inside}), field) == inside
         with pytest.raises(ValidationError, match=field):
             kind.model_validate({field: outside})
 
-    @pytest.mark.parametrize(("kind", "field"), FINITE)
+    @holds_for(("kind", "field"), FINITE)
     def test_numbers_are_numbers(self, kind: type[Value], field: str) -> None:
         """Infinity and NaN are refused, since JSON cannot hold them."""
         for number in (float("inf"), float("nan")):
@@ -316,7 +317,7 @@ class TestWorks:
         assert not waits.works
 
 
-@pytest.mark.parametrize("kind", STATES, ids=lambda kind: kind.__name__)
+@holds_for("kind", STATES)
 def test_a_state_has_a_timer_where_it_has_one_in_flight(kind: type[State]) -> None:
     """A store finds the timer that is due next by the states that name `StartTimer` in `IN_FLIGHT`."""
     types = {one for hint in get_type_hints(kind).values() for one in (hint, *get_args(hint))}

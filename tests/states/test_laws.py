@@ -74,6 +74,7 @@ from turnwise.testing.strategies import (
     traces,
 )
 
+from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, question
 
 pytestmark = pytest.mark.timeout(600)  # to shrink a counterexample takes longer than to find that there is none
@@ -298,7 +299,7 @@ class TestJson:
         """Every policy."""
         assert written(Policy, policy) == policy
 
-    @pytest.mark.parametrize("kind", EVENTS)
+    @holds_for("kind", EVENTS)
     def test_every_kind_of_event_is_made_up(self, kind: type[Event]) -> None:
         """The generators make every type of event, so a new one cannot be left out."""
         assert strategies.events_of(kind) is not None

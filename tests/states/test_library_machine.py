@@ -41,6 +41,7 @@ from turnwise.states.table import TABLE
 from turnwise.testing import strategies
 from turnwise.testing.strategies import NOON
 
+from ..support.cases import holds_for
 from ..support.conversation import Conversation, call
 from ..support.table_reading import EDGES
 
@@ -213,7 +214,7 @@ def ways(part: Row | Branch) -> list[tuple[Branch, ...]]:
     return [(taken, *rest) for taken in part.to.branches for rest in ways(taken)]
 
 
-@pytest.mark.parametrize("state", STATES)
+@holds_for("state", STATES)
 def test_the_machine_of_the_library_has_every_way(state: type[State]) -> None:
     """Law 15: the edges of that machine are, row by row and in order, the ways through the junctions of the row."""
     rows = [entry for entry in TABLE[state] if isinstance(entry, Row)]

@@ -25,6 +25,7 @@ from turnwise.states.table import TABLE
 from turnwise.testing.strategies import NOON
 
 from ..support.busy_states import IN_TURN, Moment, executing, requesting
+from ..support.cases import holds_for
 from ..support.conversation import Conversation
 
 EDGES = tuple(edges(MACHINE))
@@ -112,7 +113,7 @@ class TestTheBranches:
         assert branches[-1].to is end
 
 
-@pytest.mark.parametrize("moment", IN_TURN, ids=lambda moment: moment.__name__)
+@holds_for("moment", IN_TURN)
 def test_entry_and_branches_are_those_of_the_step(moment: Moment) -> None:
     """In every conversation, an event that is refused or ignored takes no branches, and any other takes the one edge of
     the library's machine that ends in the state of the step."""

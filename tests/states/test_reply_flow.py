@@ -41,6 +41,7 @@ from turnwise.states.policy.presets import reply_flow
 from turnwise.states.replies.reply_text import text_of_reply
 from turnwise.states.values.revision import NAMES_LIMITS
 
+from ..support.cases import holds_for
 from ..support.conversation import asking, call, completing, mailing, responding, spawning, talking
 from ..support.scenarios.agents_and_flows import COOK, GUIDE, Flow
 
@@ -352,7 +353,7 @@ class TestRepeats:
             flow.tool_ends(f"earlier {number}", "18 degrees")
         return flow
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("earlier", "later"),
         [
             ('{"query": "weather", "days": 2}', '{"days": 2, "query": "weather"}'),
@@ -814,7 +815,7 @@ class TestTheLimit:
 class TestTheMarker:
     """J13: lines of the model's tool protocol are removed from the text for people."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("content", "reply"),
         [
             ("TOOL: search", ""),

@@ -34,6 +34,7 @@ from turnwise.states.policy import presets
 from turnwise.states.policy.roles import Caller
 from turnwise.states.values.revision import NAMES_PROFILES
 
+from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning
 
 TEXTS = Texts()
@@ -559,7 +560,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("completed", ["Three houses, one of them red."])
         assert conversation.words(conversation.ended.final_content) == ["Houses."]
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "ends",
         [
             lambda child: child.model_says("Three houses."),
@@ -568,9 +569,8 @@ class TestBeingOne:
             lambda child: child.cancels(),
             lambda child: child.closes(),
         ],
-        ids=["text", "empty", "failure", "cancel", "close"],
     )
-    @pytest.mark.parametrize("on_failure", ["reply", "fail"])
+    @holds_for("on_failure", ["reply", "fail"])
     def test_it_closes_when_its_turn_has_ended(self, ends: Any, on_failure: str) -> None:
         """P25: however its turn ends, the same step closes it, and its outcome is recorded once."""
         conversation = self.child(on_failure=on_failure)

@@ -15,6 +15,7 @@ from turnwise.states.grammar import Junction
 from turnwise.states.states import STATES
 from turnwise.states.table import TABLE
 
+from ..support.cases import holds_for
 from ..support.kept_walks import survey
 from ..support.table_reading import EDGES, Function, junctions, name_of, used
 
@@ -79,7 +80,7 @@ class TestTheTable:
 class TestNothingIsHidden:
     """Law 15: every entry and every branch can be taken by some event."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("kind", "place"),
         [
             pytest.param(kind, n, id=f"{kind.__name__}-{n}-{entry.event.__name__}")
@@ -91,7 +92,7 @@ class TestNothingIsHidden:
         """Some event takes each row, refusal and no-op of each state."""
         assert (kind, place) in survey().entries
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("asked", "place"),
         [
             pytest.param(each, n, id=f"{each.name}-{n}")

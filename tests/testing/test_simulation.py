@@ -27,6 +27,7 @@ from turnwise.testing.simulation.environment.event_loop import Hangs, VirtualLoo
 from turnwise.testing.simulation.environment.random_source import RandomSource
 from turnwise.testing.simulation.users import user_actions
 
+from ..support.cases import holds_for
 from ..support.fault_profile import LONG
 from ..support.planted.engines import FAULTS, Fault
 from ..support.simulations import START, failure, run
@@ -123,13 +124,13 @@ class TestFinding:
 class TestNewTypes:
     """States, events and effects that have no generator of their own."""
 
-    @pytest.mark.parametrize("kind", ANSWERS)
+    @holds_for("kind", ANSWERS)
     def test_answers_are_generated_from_their_type(self, kind: type[Answer]) -> None:
         """One that has no generator is valid all the same."""
         for seed in range(20):
             assert from_type(kind, Seeded(seed), effect_id=7, at=NOON).effect_id == 7
 
-    @pytest.mark.parametrize("kind", REQUESTS)
+    @holds_for("kind", REQUESTS)
     def test_requests_are_generated_from_their_type(self, kind: type[Request]) -> None:
         """One that has no generator is valid all the same."""
         for seed in range(20):

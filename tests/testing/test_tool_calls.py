@@ -29,6 +29,7 @@ from turnwise.testing.strategies.arguments import values_of
 from turnwise.testing.tool_runs import ToolRuns
 
 from ..effects.tools.test_declaration import ZOO
+from ..support.cases import holds_for
 from ..support.tools import find_table
 
 SCHEMA: dict[str, Any] = {
@@ -95,7 +96,7 @@ class TestCalls:
         jsonschema.Draft202012Validator(SCHEMA).validate(value)
         assert json.loads(json.dumps(value)) == value
 
-    @pytest.mark.parametrize("function", [row[0] for row in ZOO], ids=[f"{row[1]} {row[2][:20]}" for row in ZOO])
+    @holds_for("function", [row[0] for row in ZOO])
     def test_every_kind_of_tool_can_be_called(self, function: Any) -> None:
         """Whatever its types are."""
 

@@ -3,8 +3,6 @@
 import re
 from functools import cache
 
-import pytest
-
 from generator.machine_page import markdown
 from generator.pages import ROOT
 from turnwise.hosts.diagrams.mermaid import mermaid
@@ -12,7 +10,8 @@ from turnwise.states.events import EVENTS, REPORTS, REQUESTS, Event
 from turnwise.states.grammar import SAME, Entry, Junction, NoOp, Refusal, Row
 from turnwise.states.states import State
 
-from ...support.table_reading import JUNCTIONS, PAIRS, entries, guard, name, pair_name
+from ...support.cases import holds_for
+from ...support.table_reading import JUNCTIONS, PAIRS, entries, guard, name
 
 
 @cache
@@ -72,7 +71,7 @@ class TestPage:
         """The page contains the diagram that it is given."""
         assert "```mermaid\nflowchart LR\n```\n" in markdown("flowchart LR\n")
 
-    @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
+    @holds_for(("state", "event"), PAIRS)
     def test_every_pair_has_its_answer(self, state: type[State], event: type[Event]) -> None:
         """For every state and every event the page says what each entry of the table does, in the table's order."""
         said = entries(state, event)
@@ -80,7 +79,7 @@ class TestPage:
 
         assert [what for what, _ in answered(state, event)] == expected
 
-    @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
+    @holds_for(("state", "event"), PAIRS)
     def test_every_row_is_told_in_words(self, state: type[State], event: type[Event]) -> None:
         """Each row shows the first sentence of its handler's docstring."""
         for entry, (_, words) in zip(entries(state, event), answered(state, event), strict=False):
@@ -89,7 +88,7 @@ class TestPage:
             assert " ".join((handler.__doc__ if handler and handler.__doc__ else "").split()).startswith(words)
             assert bool(words) == (handler is not None)
 
-    @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+    @holds_for("event", EVENTS)
     def test_every_event_is_explained(self, event: type[Event]) -> None:
         """Each event has a sentence, below its family."""
         kind = "Requests" if event in REQUESTS else "Reports" if event in REPORTS else "Answers"
@@ -97,7 +96,7 @@ class TestPage:
 
         assert re.search(rf"^- `{event.__name__}`: [A-Z].*\.$", explained, flags=re.MULTILINE)
 
-    @pytest.mark.parametrize("junction", JUNCTIONS, ids=lambda junction: junction.name)
+    @holds_for("junction", JUNCTIONS)
     def test_every_junction_lists_its_branches(self, junction: Junction) -> None:
         """Below the name of a junction are its branches, in the order in which they are tried."""
         branches = re.findall(r"^- (?:(\[\w+\]) )?→ \[(\w+)\]", section(junction.name), flags=re.MULTILINE)

@@ -28,6 +28,7 @@ from turnwise.testing import (
     reply,
 )
 
+from ...support.cases import holds_for
 from ...support.engine_scenarios import Watcher, talk, until
 from ...support.servers.webhook_receiver import CERTIFICATE, KEY, SECRET, Receiver, signature
 from .test_terminal import EXACT
@@ -213,7 +214,7 @@ def test_a_killed_process_loses_no_post() -> None:
     assert len(receiver.posts) > len(receiver.taken), "no process died between a post and its receipt"
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "url",
     [
         "",
@@ -235,7 +236,7 @@ def test_an_invalid_url_is_refused(url: Any) -> None:
         WebhookChannel(url, SECRET)
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "secret",
     [
         "",

@@ -13,6 +13,7 @@ import pytest
 from turnwise import ConfigurationError, IpLookup, Location
 from turnwise.effects.location import ip_lookup
 
+from ...support.cases import holds_for
 from ...support.servers.json_server import body, serving
 
 SAN_FRANCISCO = Location("San Francisco", "CA", "United States", "America/Los_Angeles")
@@ -60,7 +61,7 @@ def test_it_looks_up_the_configured_address(address: str) -> None:
     assert server.paths == [f"/{address.strip()}"]
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "answer",
     [
         {"success": False, "message": "Reserved range", "city": "Nowhere"},

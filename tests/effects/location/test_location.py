@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from turnwise import Location
 from turnwise.effects.location.location import MAX_LINE, MAX_NAME, UNKNOWN, describe_location
 
+from ...support.cases import holds_for
+
 SAN_FRANCISCO = Location("San Francisco", "CA", "United States", "America/Los_Angeles")
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("location", "line"),
     [
         (SAN_FRANCISCO, "San Francisco, CA, United States (America/Los_Angeles)"),

@@ -10,6 +10,8 @@ from turnwise.effects.mcp.form import MAX_FIELDS, Field, InvalidAnswer, fields_o
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.questions import UserQuestion
 
+from ...support.cases import holds_for
+
 SIZES, LONG = ["S", "M", "L"], ["small", "medium", "large"]
 MANY = ["red", "green", "blue", "black", "white"]
 
@@ -80,7 +82,7 @@ class TestQuestions:
 class TestAnswers:
     """An answer gets the type that the server wants."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("schema", "answer", "value"),
         [
             ({"type": "string"}, " 7 ", " 7 "),

@@ -17,6 +17,7 @@ from turnwise.effects.mcp.results import NO_REASON
 from turnwise.effects.mcp.server import McpServer
 from turnwise.effects.tools.registry import ToolRegistry
 
+from ...support.cases import holds_for
 from ...support.servers import rough_mcp_server
 from ...support.servers.mcp_programs import call, free_port, opened
 from ...support.servers.rough_mcp_server import LINES, RESULTS, answer
@@ -141,9 +142,7 @@ async def test_what_is_listed_badly_is_left_out() -> None:
     assert offered == [f"rough:{name}" for name in (*RESULTS, *LINES, *without_schema)]
 
 
-@pytest.mark.parametrize(
-    "line", [b"", b"42", b"[]", b"null", b'"x"', b"{}", b'{"id": 1}', b"\xff", b"[" * 5_000, b"[42]"]
-)
+@holds_for("line", [b"", b"42", b"[]", b"null", b'"x"', b"{}", b'{"id": 1}', b"\xff", b"[" * 5_000, b"[42]"])
 def test_what_is_no_message_is_an_error(line: bytes) -> None:
     """The SDK ignores it."""
     with pytest.raises(ValueError, match=r".*"):

@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from turnwise.effects.mcp.server import McpServer, McpTool
 
+from ...support.cases import holds_for
+
 SECRET = "sk-secret-value"
 
 
@@ -26,7 +28,7 @@ class TestSettings:
 
         assert server.tools == {"find": McpTool(crash="pure")}
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("given", "sentence"),
         [
             ({}, "an MCP server takes either a command or a url"),

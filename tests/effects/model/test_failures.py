@@ -14,13 +14,15 @@ from turnwise.states.values.failures import TRANSIENT, FailureKind
 from turnwise.testing import ScriptedLlm
 from turnwise.testing.scripted import FunctionLlm, call, failure, reply, verdict
 
+from ...support.cases import holds_for
+
 QUICK = Policy(retry=Retry(attempts=2, base=0.0))
 
 
 class TestKinds:
     """`LlmFailure.kind` decides what is done about a failure."""
 
-    @pytest.mark.parametrize("kind", sorted(set(LLM_FAILURES) - {"context_window"}))
+    @holds_for("kind", sorted(set(LLM_FAILURES) - {"context_window"}))
     async def test_a_transient_failure_is_tried_again_and_then_by_the_next_model(self, kind: FailureKind) -> None:
         """P33: every other one fails the turn at once, with its kind and its sentence."""
         first = FunctionLlm(lambda request: failure(kind, "Not now."), name="first")

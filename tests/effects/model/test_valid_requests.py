@@ -20,6 +20,7 @@ from turnwise.effects.model.request.message_order import BETWEEN
 from turnwise.states import Message, RetryDue
 from turnwise.states.openai_format.writing import legal_name
 
+from ...support.cases import holds_for
 from ...support.engine_scenarios import Gate, until
 from ...support.pictures import GIF, PNG, data_url
 from ...support.servers.openai_server import (
@@ -144,9 +145,7 @@ class TestTheServer:
 
         assert answer.content == "Hi."
 
-    @pytest.mark.parametrize(
-        ("name", "messages", "tools"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
-    )
+    @holds_for(("name", "messages", "tools"), [case[1:] for case in REFUSED])
     async def test_it_refuses_what_one_provider_refuses(
         self, name: str, messages: tuple[Body, ...], tools: tuple[Body, ...]
     ) -> None:

@@ -15,6 +15,8 @@ import pytest
 from turnwise.effects.recall.embedding import MAX_BYTES_OF_TEXT, MAX_DIMENSIONS, Embedding
 from turnwise.effects.recall.parts import PartFailed
 
+from ...support.cases import holds_for
+
 
 async def two(texts: Sequence[str]) -> list[list[float]]:
     """Return a vector for each text."""
@@ -37,7 +39,7 @@ class TestVectors:
         """In the order of the texts."""
         assert await Embedding(two, 1).vectors(["a", "bcd"]) == ((1.0, 1.0), (3.0, 1.0))
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "value",
         [
             None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.effects.recall.moments import Bounds, bounds_of, read_span
+
+from ...support.cases import holds_for
 
 
 def utc(*parts: int) -> datetime:
@@ -23,7 +24,7 @@ LAST = (23, 59, 59, 999_999)
 class TestSpans:
     """A text stands for all of the time that it names."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("text", "first", "last"),
         [
             ("2025", utc(2025, 1, 1), utc(2025, 12, 31, *LAST)),
@@ -45,7 +46,7 @@ class TestSpans:
         assert span is not None
         assert (span.first, span.last) == (first, last)
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "given",
         [
             None, 5, True, [], {}, "", "  ", "yesterday", "2025-13", "0000", "0000-00", "2025-02-30", "12:30",

@@ -27,6 +27,7 @@ from turnwise.states.values.memory import FoundText, MemoryScope
 from turnwise.states.values.messages import Usage
 from turnwise.testing import FunctionLlm, ManualClock, failure, reply
 
+from ...support.cases import holds_for
 from ...support.effect_contexts import effect_context
 from ...support.memories.listed_memory import ListedMemory
 
@@ -269,7 +270,7 @@ class TestDocuments:
         assert blocks == [f"{DOCUMENTS_NOTE}\nDocument 1:\n  The menu"] * 2
         assert asked == [DocumentQuery("Sushi again?", "anna", "now", {"table": 4})] * 2
 
-    @pytest.mark.parametrize("value", [None, [], "", 5, {"a": "b"}, b"a", [b"a"], [None], [["a"]]])
+    @holds_for("value", [None, [], "", 5, {"a": "b"}, b"a", [b"a"], [None], [["a"]]])
     async def test_what_is_no_text_is_no_block(self, value: Any) -> None:
         """J22: none, and whatever else a source returns."""
         assert (await Recalling(memory_of(), "", lambda query: value).recall()).documents == ""

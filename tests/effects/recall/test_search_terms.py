@@ -18,6 +18,8 @@ from turnwise.effects.recall.search_terms import (
     read_search_terms,
 )
 
+from ...support.cases import holds_for
+
 
 class TestReadingTheAnswer:
     """The answer is one JSON object, in the ways in which models write it."""
@@ -45,7 +47,7 @@ class TestReadingTheAnswer:
             datetime(2025, 9, 14, 23, tzinfo=UTC), datetime(2025, 9, 15, 23, 59, 59, 999_999, tzinfo=UTC)
         )
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "text",
         [
             "", "sushi", "null", "[]", "{", '{"keyword": ["sushi"]}', '{"keywords": null}', '{"keywords": {}}',

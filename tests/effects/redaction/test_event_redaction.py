@@ -61,6 +61,7 @@ from turnwise.states.values.messages import ProviderFields, ToolCall, ToolResult
 from turnwise.states.values.questions import Annotation
 from turnwise.states.values.schedule import Schedule
 
+from ...support.cases import holds_for
 from ...support.secrets import SECRETS, found_in
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -129,7 +130,7 @@ def redaction() -> Redaction:
     return Redaction()
 
 
-@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+@holds_for("kind", EVENTS)
 def test_content_of_every_event(kind: type[Event]) -> None:
     """J1: no event, and no field, is forgotten."""
     content = {name for name in content_fields(kind) if holds_content(kind, name)}
@@ -195,7 +196,7 @@ def test_secrets_go(redaction: Redaction, event: Event) -> None:
     assert redacted_event(redacted, redaction) is redacted
 
 
-@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
+@holds_for("event", EXAMPLES)
 def test_an_event_without_secrets_stays_the_same_object(event: Event) -> None:
     """Nothing is copied."""
     assert redacted_event(event, Redaction(rules=[RedactionRule("NEVER", "(?!)")])) is event

@@ -35,6 +35,7 @@ from turnwise import ConfigurationError, Engine, ToolContext, tool
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 
+from ...support.cases import holds_for
 from ...support.tools import Party, Point, Size, find_table, outcome_of, resolve_call
 from ...support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
@@ -397,9 +398,7 @@ ZOO: list[tuple[Any, str, str, str]] = [
 class TestForeignFunctions:
     """Functions that were written without a thought of tools."""
 
-    @pytest.mark.parametrize(
-        ("function", "name", "arguments", "result"), ZOO, ids=[f"{row[1]} {row[2][:20]}" for row in ZOO]
-    )
+    @holds_for(("function", "name", "arguments", "result"), ZOO)
     async def test_it_works(self, function: Any, name: str, arguments: str, result: str) -> None:
         """Its schema is valid and holds its arguments, and its result is what it returns."""
         made = tool(function)
@@ -511,7 +510,7 @@ OLD = "uses typing.TypedDict, which can be read from Python 3.12 on: use typing_
 class TestRefusals:
     """What cannot be a tool is refused with its cause."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("given", "sentence"),
         [
             (
@@ -558,7 +557,7 @@ class TestRefusals:
 
         assert refused.value.sentence == sentence
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("options", "sentence"),
         [
             ({"aproval": True}, "tool has no option called aproval. Did you mean approval?"),

@@ -26,6 +26,7 @@ from turnwise.states.values.images import Image
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
+from ...support.cases import holds_for
 from ...support.effect_contexts import effect_context
 from ...support.tools import (
     NOT_AN_INTEGER,
@@ -173,7 +174,7 @@ class TestTheContext:
 class TestReturnedValues:
     """Any value becomes a text that the model reads, or an act."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("returned", "text"),
         [
             ("as it is\n", "as it is\n"),
@@ -338,7 +339,7 @@ class Speechless(Exception):
 class TestFailing:
     """P5: a tool that fails gives an error result that says why."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("raised", "kind", "message"),
         [
             (ValueError("no table left"), "ValueError", "no table left"),
@@ -355,7 +356,7 @@ class TestFailing:
             (ToolError(" "), "ToolError", "ToolError"),
         ],
     )
-    @pytest.mark.parametrize("in_thread", [True, False])
+    @holds_for("in_thread", [True, False])
     async def test_whatever_is_raised_is_an_error_result(
         self, raised: BaseException, kind: str, message: str, in_thread: bool
     ) -> None:

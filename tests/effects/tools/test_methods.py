@@ -13,6 +13,7 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 from turnwise.testing import ScriptedLlm, call
 
+from ...support.cases import holds_for
 from ...support.tools import find_table, outcome_of, resolve_call, tool_context
 
 
@@ -105,7 +106,7 @@ ANN = Account("Ann")
 class TestDeclaredInAClass:
     """`@tool` on a method."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("taken", "arguments", "text"),
         [
             (ANN.deposit, '{"amount": 3}', "Ann +3"),
@@ -122,7 +123,6 @@ class TestDeclaredInAClass:
             (Savings("Bob").deposit, '{"amount": 3}', "Bob +3"),
             (ANN.shared, '{"cuisine": "x", "party": {"adults": 1}}', "x for 1 on None, round 1"),
         ],
-        ids=lambda value: value.name if isinstance(value, Tool) else "",
     )
     async def test_it_is_bound_to_the_object(self, taken: Any, arguments: str, text: str) -> None:
         """The object is no argument of the model. Static and class methods are bound as they are elsewhere."""

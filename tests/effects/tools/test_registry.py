@@ -19,6 +19,7 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import ToolCall
 
+from ...support.cases import holds_for
 from ...support.tools import NOT_AN_INTEGER, REPLACEMENT, Party, find_table, resolve_call, tool_context, untyped
 
 
@@ -134,7 +135,7 @@ class TestCalls:
         assert call.fault == "Invalid input: the arguments are not a JSON object"
         assert call.raw_arguments == arguments
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("arguments", "told"),
         [
             ("{", "EOF while parsing an object at line 1 column 1"),
@@ -172,7 +173,7 @@ class TestCalls:
 
         assert (call.fault, call.arguments) == (None, {**VALID, "party": {"adults": 2}})
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("arguments", "fault"),
         [
             ({}, "cuisine: Field required; party: Field required"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from turnwise.effects.tools.builtin.spawning import spawn_agents
 from turnwise.effects.tools.context import ToolContext
 from turnwise.effects.tools.execution import execute
 from turnwise.states import SubAgents, SubAgentTask, ToolResult
 from turnwise.states.values.acts import MAX_TASKS
+
+from ...support.cases import holds_for
 
 CONTEXT = ToolContext(conversation_id="a", key="a/1", call_id="call_1_0", progress=lambda line: None)
 
@@ -42,7 +42,7 @@ async def test_tasks_are_texts_or_objects() -> None:
     assert not result.error
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "arguments",
     [
         {},

@@ -17,6 +17,7 @@ from turnwise.effects.tools.declaration import tool
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import ToolResult
 
+from ...support.cases import holds_for
 from ...support.tools import Party, Point, Size, error, find_table, outcome_of, untyped
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class TestRefusedFunctions:
 
         assert refused.value.sentence == "The function generates is a generator, but a tool returns one result."
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("declared", "sentence"),
         [
             ({"name": "find table"}, f"find table {ILLEGAL_NAME}"),

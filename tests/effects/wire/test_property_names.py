@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from turnwise.effects.wire.property_names import property_names_of, renamed_properties, with_names
 
+from ...support.cases import holds_for
+
 TEXT = {"type": "string"}
 LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
@@ -66,7 +68,7 @@ class TestNames:
 class TestBack:
     """Arguments get the properties' own names."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("written", "own"),
         [
             ({"my_key": "x"}, {"my key": "x"}),

@@ -14,6 +14,7 @@ from turnwise.effects.wire.object_at_top import with_object_at_top
 from turnwise.effects.wire.repairs import repaired
 from turnwise.effects.wire.schemas import plain_schema, wire_schema
 
+from ...support.cases import holds_for
 from ...support.operations import LINEAR, growth
 from ...support.servers.openai_server import schema_faults
 
@@ -223,7 +224,7 @@ class TestMeaning:
 
         assert wire_schema(repaired(given)) == expected
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("schema", "value"),
         [
             (ODD["combined at the top: oneOf"], {"a": "x"}),

@@ -10,6 +10,8 @@ from turnwise import ConfigurationError, Engine, ModelSpec
 from turnwise.engine.choices.models import Models
 from turnwise.testing import ScriptedLlm
 
+from ...support.cases import holds_for
+
 
 class TestChecking:
     """`engine.check()` makes sure that the models could be asked."""
@@ -40,7 +42,7 @@ class TestGivenModels:
         assert [spec.name for spec in models.chain] == ["first", "rehearsal"]
         assert models.specs["openai/x"].window == 900
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("options", "sentence"),
         [
             ({"models": [ScriptedLlm([], name="rehearsal")]}, "Two models are called rehearsal."),

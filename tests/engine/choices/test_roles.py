@@ -22,6 +22,8 @@ from turnwise import (
 from turnwise.states import Opened
 from turnwise.testing import ScriptedLlm, reply
 
+from ...support.cases import holds_for
+
 
 @tool(crash="pure")
 async def find_table(party: int = 2) -> str:
@@ -99,7 +101,7 @@ class TestRoles:
 class TestFaults:
     """What cannot be created raises a typed error of one sentence, and nothing is stored."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("chosen", "error"),
         [
             ({"role": "sub_agent"}, ConfigurationError),

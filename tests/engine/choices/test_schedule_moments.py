@@ -15,6 +15,8 @@ from turnwise import InvalidInput, Schedule
 from turnwise.engine.choices.schedule_moments import first_moment, next_moment
 from turnwise.states.values.schedule import LONGEST_INTERVAL, MAX_CRON
 
+from ...support.cases import holds_for
+
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
@@ -101,7 +103,7 @@ class TestExpressions:
         assert next_moment(cron("* * * * *"), NOON, almost) == NOON + timedelta(minutes=1)
         assert next_moment(cron("* * * * *"), NOON, NOON) == NOON + timedelta(minutes=1)
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "expression",
         [
             "@daily",
@@ -133,7 +135,7 @@ class TestExpressions:
 
         assert next_moment(cron("0 12 * * *"), late - timedelta(hours=1), late) is None
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "expression",
         [
             "0 0 */31 2 SUN#5",
@@ -142,7 +144,7 @@ class TestExpressions:
             ",".join(["0-59/1"] * 28)[: MAX_CRON - 8] + " * * * *",
         ],
     )
-    @pytest.mark.parametrize("zone", ["UTC", "America/Santiago"])
+    @holds_for("zone", ["UTC", "America/Santiago"])
     def test_a_hostile_expression_costs_little(self, expression: str, zone: str) -> None:
         """The search looks fifty years ahead, day by day: that is bounded, whatever the expression says."""
         calls = 0
@@ -192,7 +194,7 @@ class TestTimeZones:
 
         assert found == [datetime(2026, 10, 25, 0, 30, tzinfo=UTC), datetime(2026, 10, 26, 1, 30, tzinfo=UTC)]
 
-    @pytest.mark.parametrize("minutes", range(0, 180, 15))
+    @holds_for("minutes", range(0, 180, 15))
     def test_no_moment_of_the_repeated_hour_lies_in_the_past(self, minutes: int) -> None:
         """Also not for an engine that wakes within it."""
         now = datetime(2026, 10, 24, 23, 30, tzinfo=UTC) + timedelta(minutes=minutes)
@@ -201,8 +203,8 @@ class TestTimeZones:
 
         assert found > now
 
-    @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Pacific/Apia"])
-    @pytest.mark.parametrize("expression", ["30 * * * *", "*/20 * * * *", "0 0 * * *", "45 23,0,1,2,3 * * *"])
+    @holds_for("zone", ["Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Pacific/Apia"])
+    @holds_for("expression", ["30 * * * *", "*/20 * * * *", "0 0 * * *", "45 23,0,1,2,3 * * *"])
     def test_a_year_of_moments_goes_forward(self, zone: str, expression: str) -> None:
         """Through every clock change: each moment is later than the one before, and none is far away."""
         now = datetime(2026, 1, 1, tzinfo=UTC)

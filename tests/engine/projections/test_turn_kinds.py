@@ -35,6 +35,7 @@ from turnwise.engine.projections.updates.schema import turn_model
 from turnwise.states import ToolCall
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
+from ...support.cases import holds_for
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
 
 
@@ -53,7 +54,7 @@ class TestTheKinds:
 
         assert statuses == list(get_args(TurnStatus))
 
-    @pytest.mark.parametrize("kind", get_args(Turn))
+    @holds_for("kind", get_args(Turn))
     def test_each_has_every_attribute(self, kind: type[BaseTurn]) -> None:
         """A program that asks only for the status finds the attributes of all turns, in the same order."""
         assert [one.name for one in dataclasses.fields(kind)] == [one.name for one in dataclasses.fields(BaseTurn)]

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-import pytest
-
 from turnwise.hosts.diagrams.machine_map import START, TURN, MachineMap, MapLine, MapState, machine_map
 from turnwise.hosts.diagrams.map_places import PLACES, STANDS_IN
 from turnwise.states.grammar import SAME, Junction, Row, Target
 from turnwise.states.states import STATES, State
 
+from ...support.cases import holds_for
 from ...support.table_reading import BUSY, JUNCTIONS, TABLE, WAITING_FOR_A_PERSON
 
 Segment = tuple[tuple[int, int], tuple[int, int]]
@@ -83,7 +82,7 @@ class TestPlaces:
         """Each box has a field of the grid for itself."""
         assert len({(state.column, state.row) for state in MAP.states}) == len(STATES)
 
-    @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+    @holds_for("state", STATES)
     def test_a_title_is_the_name_of_the_state_in_words(self, state: type[State]) -> None:
         """A reader finds the state of the map in the log and in the documentation."""
         words = re.findall("[A-Z][a-z]*", state.__name__)
@@ -98,7 +97,7 @@ class TestPlaces:
         assert {name for name, kind in kinds.items() if kind == "person"} == WAITING_FOR_A_PERSON - {"Idle", "Failed"}
         assert {name for name, kind in kinds.items() if kind == "end"} == {"Closed"}
 
-    @pytest.mark.parametrize("state", MAP.states, ids=lambda state: state.type)
+    @holds_for("state", MAP.states)
     def test_every_state_is_described_in_one_sentence(self, state: MapState) -> None:
         """The sentence is the first one of the class, on one line."""
         assert re.fullmatch(r"[A-Z][^\n]+\.", state.description)
@@ -134,13 +133,13 @@ def is_inside_frame(state: MapState) -> bool:
 class TestLines:
     """The lines can be drawn as they are."""
 
-    @pytest.mark.parametrize("line", MAP.lines, ids=lambda line: f"{line.source}-{line.target}")
+    @holds_for("line", MAP.lines)
     def test_a_line_connects_the_borders_of_its_boxes(self, line: MapLine) -> None:
         """It begins at the source, or at the start or the frame, and ends at the target."""
         assert line.source in (START, TURN) or is_on_border(line.points[0], BOXES[line.source])
         assert is_on_border(line.points[-1], BOXES[line.target])
 
-    @pytest.mark.parametrize("line", MAP.lines, ids=lambda line: f"{line.source}-{line.target}")
+    @holds_for("line", MAP.lines)
     def test_a_line_is_horizontal_or_vertical_and_enters_no_box(self, line: MapLine) -> None:
         """Lines are bent at right angles and pass between the boxes."""
         for segment in segments(line):
@@ -166,7 +165,7 @@ class TestLines:
 class TestTransitions:
     """Every arrow of the table is there, and nothing else."""
 
-    @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+    @holds_for("state", STATES)
     def test_every_event_leads_where_the_table_says(self, state: type[State]) -> None:
         """Through all junctions, and in no other way."""
         expected = {
@@ -206,7 +205,7 @@ class TestTransitions:
 
         assert STEPS - used == set()
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("source", "event", "route"),
         [
             ("idle", "UserMessage", ("idle", "profile_selecting", "memory_recalling", "llm_requesting")),

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-
 from turnwise.hosts.diagrams.mermaid import mermaid
 from turnwise.states.events import Event
 from turnwise.states.grammar import Junction
 from turnwise.states.states import STATES, State
 
-from ...support.table_reading import BUSY, JUNCTIONS, PAIRS, WAITING_FOR_A_PERSON, Way, entries, pair_name, ways
+from ...support.cases import holds_for
+from ...support.table_reading import BUSY, JUNCTIONS, PAIRS, WAITING_FOR_A_PERSON, Way, entries, ways
 
 
 @cache
@@ -70,12 +69,12 @@ def shown(state: type[State], event: type[Event]) -> set[Way]:
 class TestPicture:
     """`mermaid()`: the full diagram."""
 
-    @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
+    @holds_for(("state", "event"), PAIRS)
     def test_every_row_is_drawn(self, state: type[State], event: type[Event]) -> None:
         """The box and the arrows of a state, or of any busy state, show each row of the table, and no other."""
         assert shown(state, event) == ways(entries(state, event))
 
-    @pytest.mark.parametrize("junction", JUNCTIONS, ids=lambda junction: junction.name)
+    @holds_for("junction", JUNCTIONS)
     def test_every_branch_is_drawn(self, junction: Junction) -> None:
         """The arrows that leave a junction are its branches with their guards."""
         assert drawn()[junction.name, ""] == ways(list(junction.branches))
@@ -92,7 +91,7 @@ class TestPicture:
 
         assert sorted(hexagons) == sorted(junction.name for junction in JUNCTIONS)
 
-    @pytest.mark.parametrize("state", BUSY, ids=lambda state: state.__name__)
+    @holds_for("state", BUSY)
     def test_what_busy_states_share_is_drawn_once(self, state: type[State]) -> None:
         """A busy state draws no event that any busy state draws in the same way."""
         own = {cause: found for (node, cause), found in drawn().items() if node == state.__name__}

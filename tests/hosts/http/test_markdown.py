@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from turnwise.hosts.http.markdown import DEEPEST, LONGEST, SCHEMES, TAGS, MarkdownElement, MarkdownNode, markdown_tree
 
+from ...support.cases import holds_for
+
 MARKUP = st.lists(
     st.sampled_from(
         [
@@ -44,7 +46,7 @@ def words(nodes: list[MarkdownNode]) -> str:
     return "".join(node if isinstance(node, str) else words(node.get("children", [])) for node in nodes)
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("text", "tree"),
     [
         ("Hello *you*", [{"tag": "p", "children": ["Hello ", {"tag": "em", "children": ["you"]}]}]),
@@ -93,7 +95,7 @@ def test_html_in_a_text_stays_text(text: str) -> None:
     assert "<" in words(tree)
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "address",
     [
         "javascript:alert(1)",

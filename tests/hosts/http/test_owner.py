@@ -26,6 +26,7 @@ from turnwise.hosts.http.permissions import PERMISSIONS
 from turnwise.hosts.page.files import page_routes
 from turnwise.testing import FunctionLlm, call, reply
 
+from ...support.cases import holds_for
 from ...support.http.documented_client import NO_BODY, DocumentedClient, api_document, calling, operations_of
 from ...support.http.obedient_model import CALL, Conversations, obedient_engine
 from ...support.http.stream_reader import reading
@@ -188,8 +189,8 @@ class TestTheConversationOfTheCaller:
 
         assert mine["owner"] == named["owner"] == copied["conversation"]["owner"] == "bob"
 
-    @pytest.mark.parametrize("user", [None, "", "banned"])
-    @pytest.mark.parametrize("operation", ["listConversations", "getMachine", "createConversation"])
+    @holds_for("user", [None, "", "banned"])
+    @holds_for("operation", ["listConversations", "getMachine", "createConversation"])
     async def test_needs_a_known_caller(self, user: str | None, operation: str) -> None:
         """A caller for whom the application returns None or "", or raises PermissionError, is refused with 401."""
         engine = obedient_engine()
@@ -214,7 +215,7 @@ class TestTheConversationOfTheCaller:
         assert (without_token["sign_in"], without_token.get("login_url")) == ("token", None)
         assert (without_user["sign_in"], without_user.get("login_url")) == ("application", login_url)
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "login_url",
         [
             "javascript:alert(1)",
@@ -294,8 +295,8 @@ async def ann_and_bob(engine: Engine | None = None) -> AsyncIterator[tuple[Engin
 class TestChosenIds:
     """Each owner has the ids that they choose for themselves."""
 
-    @pytest.mark.parametrize("of_ann", DOORS_OF_IDS)
-    @pytest.mark.parametrize("of_bob", DOORS_OF_IDS)
+    @holds_for("of_ann", DOORS_OF_IDS)
+    @holds_for("of_bob", DOORS_OF_IDS)
     async def test_of_others_cannot_be_found_out(self, of_ann: str, of_bob: str) -> None:
         """Whichever way Ann has taken an id, Bob gets by every door what he gets for an id that nobody has; he has a
         conversation of his own then, and Ann's is as before."""
@@ -313,8 +314,8 @@ class TestChosenIds:
         assert before == after
         assert len(his) == 2
 
-    @pytest.mark.parametrize("first", DOORS_OF_IDS)
-    @pytest.mark.parametrize("second", DOORS_OF_IDS)
+    @holds_for("first", DOORS_OF_IDS)
+    @holds_for("second", DOORS_OF_IDS)
     async def test_lead_to_the_same_conversation_by_every_door(self, first: str, second: str) -> None:
         """What was created by one door under an id is continued by another under it."""
         async with ann_and_bob() as (engine, ann, _):

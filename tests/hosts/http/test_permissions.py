@@ -25,6 +25,7 @@ from turnwise.states import ToolApproval
 from turnwise.states.policy.texts import Texts
 from turnwise.testing import FunctionLlm
 
+from ...support.cases import holds_for
 from ...support.effect_ids import call_of
 from ...support.http.documented_client import DocumentedClient, api_document, calling, operations_of
 from ...support.http.obedient_model import CALL, Conversations, obey
@@ -180,7 +181,7 @@ async def everything(engine: Engine) -> list[Any]:
 class TestGiving:
     """What a user may not give."""
 
-    @pytest.mark.parametrize(("operation", "field"), GIVING)
+    @holds_for(("operation", "field"), GIVING)
     async def test_it_is_refused_unless_it_is_allowed(self, operation: str, field: str) -> None:
         """With a refusal that names the permission, and nothing is stored; with this permission alone it is taken."""
         permission, value = GIVING[operation, field]
@@ -422,7 +423,7 @@ VERDICTS: Mapping[str, Decide] = {
 class TestApprovals:
     """Calls that a tool leaves to the operator."""
 
-    @pytest.mark.parametrize("door", APPROVALS)
+    @holds_for("door", APPROVALS)
     async def test_a_user_does_not_decide_about_them(self, door: str) -> None:
         """By no door, with or without other arguments; the call goes on waiting. With the permission it is decided,
         and the log says by whom."""

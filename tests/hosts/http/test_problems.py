@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import get_args
 
 import httpx
-import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -30,11 +29,13 @@ from turnwise.hosts.http.problems import (
 )
 from turnwise.states.errors import RefusalCode
 
+from ...support.cases import holds_for
+
 
 class TestTheTable:
     """What each error is for a client."""
 
-    @pytest.mark.parametrize("code", get_args(RefusalCode))
+    @holds_for("code", get_args(RefusalCode))
     def test_a_refusal_keeps_its_code_and_sentence(self, code: RefusalCode) -> None:
         """A refusal of the engine is 409, but for faults of the input (422) and of the storage (503)."""
         problem = problem_of(Refused(code, "When?"))
@@ -43,7 +44,7 @@ class TestTheTable:
         assert problem.status == {**faults, "storage": 503}.get(code, 409)
         assert (problem.code, problem.detail, problem.subject) == (code, Refused(code, "When?").sentence, "When?")
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("error", "status", "code"),
         [
             (InvalidInput("No."), 422, "invalid_input"),
@@ -114,7 +115,7 @@ def _app() -> FastAPI:
 class TestRoutes:
     """What a client receives."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("method", "path", "body", "status", "code"),
         [
             ("GET", "/refused", b"", 409, "busy"),

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 
 from turnwise.persistence.maintenance.audit import Fault, audit
@@ -30,6 +29,7 @@ from turnwise.testing.history import Trace
 from turnwise.testing.walking import RecordedChoices, read_walks, walk
 from turnwise.testing.walking.opening import opening_of
 
+from ...support.cases import holds_for
 from ...support.walks import NOON, Walk
 
 WALKS = Path(__file__).parent.parent.parent / "fixtures" / "walks.txt"
@@ -128,7 +128,7 @@ def runs_twice(log: Log) -> None:
 class TestWhatMayNotBe:
     """Each thing is told with the step and in a sentence."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("spoil", "seq", "sentence"),
         [
             (answered_twice, 5, "The effect 2 is answered a second time."),

@@ -44,6 +44,7 @@ from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
+from ...support.cases import holds_for
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
 from ...support.walks import NOON, Walk
 
@@ -496,7 +497,7 @@ NEWER = '{"format":"turnwise-log","version":2}'
 class TestWhatIsNoExport:
     """P33: refused in one sentence that names the line, before anything is stored."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("edit", "line", "sentence"),
         [
             (_put(0, ""), 1, "does not begin an export of turnwise."),
@@ -560,7 +561,7 @@ class TestWhatIsNoExport:
         assert fault.line == line
         assert fault.sentence.startswith(f"Line {line} {sentence}")
 
-    @pytest.mark.parametrize("kept", range(8))
+    @holds_for("kept", range(8))
     def test_cut_off_behind_any_line(self, kept: int) -> None:
         """The end is missed wherever the file ends, between two conversations too."""
         lines = export_of(Walk("one").say("hello"), Walk("two").say("hello"))

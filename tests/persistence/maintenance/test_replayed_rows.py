@@ -23,6 +23,7 @@ from turnwise.states.replies.reply_text import text_of_reply
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 
+from ...support.cases import holds_for
 from ...support.walks import Walk
 
 Change = Callable[[EventRow], EventRow]
@@ -123,8 +124,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
 class TestDivergences:
     """What differs is found at its step, and reported in full."""
 
-    @pytest.mark.parametrize("name", CHANGES)
-    @pytest.mark.parametrize("seq", [5, 9])
+    @holds_for("name", CHANGES)
+    @holds_for("seq", [5, 9])
     def test_are_found_at_their_step(self, name: str, seq: int) -> None:
         """In the middle and at the end of a log: the event, what was stored, and what it leads to now."""
         change, reason = CHANGES[name]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.persistence.records.details import Details
 from turnwise.persistence.records.metadata import json_identity, metadata_entry
+
+from ...support.cases import holds_for
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -39,7 +40,7 @@ class TestJsonValues:
         """Not otherwise."""
         assert (json_identity(one) == json_identity(other)) == is_same(one, other)
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("one", "other", "same"),
         [
             (1, 1.0, True),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.persistence.records.text_list import holds
 from turnwise.persistence.records.words import LONGEST_WORD, MAX_KEYWORDS, MAX_PARTS, keywords_of, words_of
 from turnwise.persistence.sqlite.search.expressions import expressions, indexed_words
+
+from ...support.cases import holds_for
 
 SAMPLE = {
     "我想明天晚上吃寿司, 两个人": ["寿司", "明天", "晚上", "两个人", "吃寿司"],
@@ -33,7 +34,7 @@ SAMPLE = {
 found one, with prefixes 7, and `trigram` 8."""
 
 
-@pytest.mark.parametrize("text", SAMPLE)
+@holds_for("text", SAMPLE)
 def test_keywords_find_their_text(text: str) -> None:
     """And at most one other text of the sample, which has a related word."""
     for keyword in keywords_of(SAMPLE[text]):

@@ -6,6 +6,7 @@ import pytest
 
 from turnwise.states import Act, AgentMail, LlmRequesting, SendToAgent, Speech, Texts, WorkComplete
 
+from ...support.cases import holds_for
 from ...support.conversation import Conversation, call
 
 TEXTS = Texts()
@@ -23,7 +24,7 @@ def acting(act: Act, role: str, **fields: Any) -> Conversation:
     return conversation
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("act", "roles"),
     [
         (NOW, {"foreground"}),
@@ -31,9 +32,8 @@ def acting(act: Act, role: str, **fields: Any) -> Conversation:
         (FOR_USER, {"background"}),
         (FOR_AGENT, {"foreground", "background", "sub_agent"}),
     ],
-    ids=["speech now", "speech", "mail for a user", "mail"],
 )
-@pytest.mark.parametrize("role", ["foreground", "background", "sub_agent"])
+@holds_for("role", ["foreground", "background", "sub_agent"])
 def test_only_an_agent_with_a_user_speaks_and_only_a_background_agent_writes_to_users(
     act: Act, roles: set[str], role: str
 ) -> None:

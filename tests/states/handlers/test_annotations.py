@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import pytest
-
 from turnwise.states import Context, State
 from turnwise.states.grammar import SAME, Branch, Row
 from turnwise.states.machine import Edge
 from turnwise.states.table import TABLE
 
+from ...support.cases import holds_for
 from ...support.table_reading import EDGES, Function, name_of, used
 
 
@@ -47,7 +46,7 @@ HANDLERS = sorted({part.then for edge in EDGES for part, _ in parts(edge) if par
 class TestHandlersFitTheirRows:
     """The annotations of a handler say the same as the table, so that mypy's verdict counts."""
 
-    @pytest.mark.parametrize("handler", HANDLERS, ids=name_of)
+    @holds_for("handler", HANDLERS)
     def test_a_handler_returns_the_state_that_its_rows_lead_to(self, handler: Function) -> None:
         """Law 15: a handler returns exactly the states of the rows and branches that name it, and None before a
         junction."""
@@ -62,7 +61,7 @@ class TestHandlersFitTheirRows:
         """The last choice on every way has a handler, which returns the state."""
         assert [edge for edge in EDGES for part, to in parts(edge) if to is not None and part.then is None] == []
 
-    @pytest.mark.parametrize("function", sorted(used(), key=name_of), ids=name_of)
+    @holds_for("function", sorted(used(), key=name_of))
     def test_a_function_accepts_what_its_rows_bring(self, function: Function) -> None:
         """Law 15: the `StepBuilder[…]` and the event of a function accept every state and event with which the table
         calls it."""

@@ -29,6 +29,7 @@ from turnwise.states import (
     UserCancel,
 )
 
+from ...support.cases import holds_for
 from ...support.conversation import Conversation, asking, question, spawning
 
 TEXTS = Texts()
@@ -206,7 +207,7 @@ class TestWhoMayAsk:
 
         assert shown(conversation) == ["When?"]
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("role", "rules", "may"),
         [
             ("foreground", SubAgentRules(), True),
@@ -215,7 +216,7 @@ class TestWhoMayAsk:
             ("background", ASK_USER, False),
         ],
     )
-    @pytest.mark.parametrize("suspends", [True, False])
+    @holds_for("suspends", [True, False])
     def test_a_tool_of_the_application_asks_only_a_user(
         self, role: str, rules: SubAgentRules, may: bool, suspends: bool
     ) -> None:

@@ -34,6 +34,7 @@ from turnwise.states import (
 from turnwise.testing.strategies import NOON
 
 from ...support.busy_states import IN_TURN, Moment
+from ...support.cases import holds_for
 from ...support.conversation import Conversation, call
 
 BOOKING, COOKING = Profile(name="booking"), Profile(name="cooking", model=ModelSpec(name="chef", window=100))
@@ -160,7 +161,7 @@ class TestByATool:
 class TestByAHost:
     """A request hands the conversation over."""
 
-    @pytest.mark.parametrize("play", IN_TURN, ids=lambda moment: moment.__name__)
+    @holds_for("play", IN_TURN)
     def test_in_every_busy_state(self, play: Moment) -> None:
         """Nothing but the book changes; a profile that the policy does not have is refused."""
         conversation = play()

@@ -36,6 +36,7 @@ from turnwise.states.values.schedule import LONGEST_INTERVAL, MAX_CRON
 from turnwise.testing.strategies import NOON
 
 from ...support.busy_states import IN_TURN, Moment
+from ...support.cases import holds_for
 from ...support.conversation import Conversation
 
 FIRST = NOON + timedelta(hours=1)
@@ -322,7 +323,7 @@ class TestTheSchedule:
 class TestValues:
     """Schedules and their events validate themselves."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "fields",
         [
             {},

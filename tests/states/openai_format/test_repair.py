@@ -22,6 +22,7 @@ from turnwise.states.openai_format.writing import NO_RESULT
 from turnwise.states.values.history import effects_taken
 from turnwise.states.values.images import MAX_IMAGES, MAX_TOGETHER
 
+from ...support.cases import holds_for
 from ...support.operations import LINEAR, growth
 from ...support.pictures import PNG, data_url, padded_png
 from ...support.scenarios.openai_histories import (
@@ -298,7 +299,7 @@ class TestCalls:
         assert faults_in(messages) == []
         assert {repair.split(":")[0] for repair in repairs} == {f"messages[{place}]" for place in range(6)}
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("given_arguments", "kept"),
         [
             ("{", "{}"),
@@ -395,8 +396,8 @@ class TestContents:
         assert messages == [user([image] * kept)]
         assert len(repairs) == 2
 
-    @pytest.mark.parametrize("content", ["", " \n", None, [], [{"type": "text", "text": " "}]])
-    @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
+    @holds_for("content", ["", " \n", None, [], [{"type": "text", "text": " "}]])
+    @holds_for("role", ["user", "system", "developer", "assistant"])
     def test_an_empty_message_is_left_out(self, role: str, content: Any) -> None:
         """Providers refuse it."""
         messages, repairs = repaired(user(), {"role": role, "content": content})
@@ -507,9 +508,7 @@ class TestWhatIsHandedOver:
         """And any iterable of them."""
         assert as_given(repair_history(iter([MappingProxyType(user())])).messages) == [user()]
 
-    @pytest.mark.parametrize(
-        "given_messages", ["Hello", b"x", user(), 3, None, ["Hello"], [user(), None], [[]], object()]
-    )
+    @holds_for("given_messages", ["Hello", b"x", user(), 3, None, ["Hello"], [user(), None], [[]], object()])
     def test_anything_else_is_refused_in_one_sentence(self, given_messages: Any) -> None:
         """It names the message that is none."""
         with pytest.raises(InvalidInput) as refused:

@@ -29,6 +29,7 @@ from turnwise.states.policy import presets
 from turnwise.states.values.mail import write_message_for_user
 from turnwise.testing.strategies import NOON
 
+from ...support.cases import holds_for
 from ...support.conversation import asking, call, completing, mailing, question, responding, spawning, talking
 from ...support.scenarios.agents_and_flows import COOK, GUIDE, Flow, sent
 
@@ -123,7 +124,7 @@ def rule(policy: Policy, path: str) -> Any:
 class TestTheRules:
     """Each preset holds the rules of its seed."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("preset", "path", "wanted"),
         [(preset, path, wanted) for preset, rules in RULES.items() for path, wanted in rules.items()],
     )
@@ -155,8 +156,8 @@ class TestAsData:
         assert Policy.model_validate_json(policy.to_json()) == policy
         assert Policy.model_validate_json(policy.model_dump_json()) == policy
 
-    @pytest.mark.parametrize("kind", [Opened, PolicyChanged])
-    @pytest.mark.parametrize("preset", RULES)
+    @holds_for("kind", [Opened, PolicyChanged])
+    @holds_for("preset", RULES)
     def test_an_event_brings_it_whole(self, preset: Callable[[], Policy], kind: type[Opened | PolicyChanged]) -> None:
         """An event writes the policy in full, so that a default that changes later does not change the rules of a
         log. Only rules that were added since the first logs are left out where they hold their default."""

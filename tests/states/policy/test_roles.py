@@ -7,6 +7,8 @@ from turnwise.states import Context, Policy
 from turnwise.states.policy.policy import SubAgentRules
 from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role
 
+from ...support.cases import holds_for
+
 ALLOWED: dict[Role, set[str]] = {
     "foreground": {
         "ask_user_question",
@@ -48,8 +50,8 @@ class TestData:
 class TestRoles:
     """D2: what follows from the data and from the rules for sub-agents."""
 
-    @pytest.mark.parametrize("tool", TOOLS)
-    @pytest.mark.parametrize("role", ALLOWED)
+    @holds_for("tool", TOOLS)
+    @holds_for("role", ALLOWED)
     def test_each_role_may_call_what_belongs_to_it(self, role: Role, tool: str) -> None:
         """D2, P20: an agent with a user has no tool for messages to that user, a background agent has one, and agents
         without a user neither speak to one nor ask one."""
@@ -84,7 +86,7 @@ class TestRoles:
 class TestRules:
     """P20: what the rules for sub-agents change."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("role", "depth", "deepest", "may"),
         [
             ("foreground", 0, 1, True),

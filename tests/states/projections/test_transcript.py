@@ -39,6 +39,7 @@ from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
 from ...support import busy_states
+from ...support.cases import holds_for
 from ...support.conversation import Conversation, asking, call, completing, responding, spawning, talking
 from ...support.pictures import GIF, PNG
 
@@ -103,7 +104,7 @@ class TestResults:
         errors = {message.tool_call_id: message.error for message in conversation.transcript if message.role == "tool"}
         assert errors == {"ask": False, "fault": True, "breaks": True, "ends": False, "stops": True}
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("moment", "happens", "reasons"),
         [
             (busy_states.approving, lambda it: it.timer_rings(), {"pay": "denied"}),

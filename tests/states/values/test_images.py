@@ -15,6 +15,7 @@ from turnwise.states.values.images import MAX_ADDRESS, MAX_IMAGE, MAX_IMAGES, MA
 from turnwise.states.values.value import MAX_QUOTED
 from turnwise.testing.strategies import NOON, texts
 
+from ...support.cases import holds_for
 from ...support.pictures import GIF, JPEG, PNG, WEBP, data_url, padded_png
 
 ADDRESS = "https://example.org/menu.jpg?size=2#page"
@@ -49,7 +50,7 @@ class TestAnImage:
         """An address and a `data:` URL are kept unchanged."""
         assert Image.of(url) == Image(url=url)
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "given",
         [
             "",

@@ -24,6 +24,8 @@ from turnwise.states.values.questions import (
     unanswered_question,
 )
 
+from ...support.cases import holds_for
+
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
@@ -125,7 +127,7 @@ class TestWhatCanBeAsked:
         """P16: an empty text is refused, and the sentence names its place."""
         assert fault_of_questions(asked) == f"Invalid input: {field}: Input should not be empty"
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("arguments", "fault"),
         [
             ({}, "questions: Field required"),

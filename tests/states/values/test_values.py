@@ -52,6 +52,7 @@ from turnwise.states.values.value import (
 )
 from turnwise.testing.strategies import NOON
 
+from ...support.cases import holds_for
 from ...support.conversation import call, question
 
 MESSAGE = UserMessage(event_id="1", at=NOON, text="Hello")
@@ -373,7 +374,7 @@ def python_calls(action: Callable[[], object]) -> int:
 class TestWriting:
     """A value is written as JSON by one call of pydantic-core."""
 
-    @pytest.mark.parametrize("kind", EVENTS + EFFECTS + STATES, ids=lambda kind: kind.__name__)
+    @holds_for("kind", EVENTS + EFFECTS + STATES)
     def test_the_type_is_the_first_field_of_its_family(self, kind: type[Tagged]) -> None:
         """Every event, effect and state has its type as its first field, so the type is written first."""
         assert next(iter(kind.model_fields)) == "type"

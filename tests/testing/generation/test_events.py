@@ -18,6 +18,8 @@ from turnwise.testing.generation.requests import person_request, request
 from turnwise.testing.generation.values import NOON
 from turnwise.testing.generation.vocabulary import PLAIN
 
+from ...support.cases import holds_for
+
 SEEDS = range(30)
 
 
@@ -30,7 +32,7 @@ def opened(seed: int) -> tuple[State, Context]:
 class TestFitting:
     """Events for a state."""
 
-    @pytest.mark.parametrize("kind", STATES)
+    @holds_for("kind", STATES)
     def test_an_awaited_answer_is_awaited(self, kind: type[State]) -> None:
         """In every state that awaits something, and a late answer is not."""
         for seed in SEEDS:
@@ -42,7 +44,7 @@ class TestFitting:
                 answer = awaited_answer(chance, EXTREME, state)
                 assert type(answer) in state.awaited()[answer.effect_id]
 
-    @pytest.mark.parametrize("kind", STATES)
+    @holds_for("kind", STATES)
     def test_what_a_person_is_to_do_is_taken(self, kind: type[State]) -> None:
         """A plain request of the type that the state waits for."""
         for seed in SEEDS:
@@ -75,14 +77,14 @@ class TestFitting:
 class TestFromTypes:
     """Values of types that have no generator of their own."""
 
-    @pytest.mark.parametrize("kind", EVENTS)
+    @holds_for("kind", EVENTS)
     def test_every_event_can_be_generated(self, kind: type[Event]) -> None:
         """By its generator and from its type; both read back equal from JSON."""
         for seed in SEEDS:
             for event in (any_event(Seeded(seed), EXTREME, kind), from_type(kind, Seeded(seed))):
                 assert TypeAdapter(AnyEvent).validate_json(event.to_json()) == event
 
-    @pytest.mark.parametrize("kind", EFFECTS)
+    @holds_for("kind", EFFECTS)
     def test_every_effect_can_be_generated(self, kind: type[Effect]) -> None:
         """It reads back equal from JSON."""
         for seed in SEEDS:

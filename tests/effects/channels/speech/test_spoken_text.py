@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.effects.channels.speech.spoken_text import CODE, make_speakable
 
+from ....support.cases import holds_for
 
-@pytest.mark.parametrize(
+
+@holds_for(
     ("text", "spoken"),
     [
         ("**bold**, *it*, __strong__, _em_, ~~old~~ and `code`", "bold, it, strong, em, old and code"),
@@ -56,9 +57,7 @@ def test_words_are_never_lost_outside_of_markup(text: str) -> None:
     assert spoken.startswith("Plain words.")
 
 
-@pytest.mark.parametrize(
-    "piece", ["*a ", "_a", "[a](", "![]", "<a", "<!--", "|", "- ", "> ", "`", " ", "&a", "\\*", "[](a(b"]
-)
+@holds_for("piece", ["*a ", "_a", "[a](", "![]", "<a", "<!--", "|", "- ", "> ", "`", " ", "&a", "\\*", "[](a(b"])
 def test_the_time_is_proportional_to_the_length(piece: str) -> None:
     """Hostile repetitions of any mark end; with quadratic time this would take minutes."""
     make_speakable(piece * 20_000)

@@ -12,6 +12,8 @@ from turnwise.effects.model.litellm.error_kinds import kind_of, kinds
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.states.values.failures import FailureKind
 
+from ....support.cases import holds_for
+
 NEVER_RAISED_BY_REQUESTS = {
     "CookieConflict",
     "InvalidWebhookSignatureError",
@@ -46,7 +48,7 @@ def test_no_class_that_litellm_lists_is_internal() -> None:
     assert {cls.__name__ for cls in raised if kind_of(cls.__new__(cls)) == "internal"} == set()
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("name", "kind"),
     [
         ("ContextWindowExceededError", "context_window"),

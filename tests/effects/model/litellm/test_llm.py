@@ -24,6 +24,7 @@ from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.failures import FailureKind
 from turnwise.states.values.messages import Usage
 
+from ....support.cases import holds_for
 from ....support.servers.openai_server import (
     OpenAiServer,
     Reply,
@@ -115,7 +116,7 @@ class TestAnswers:
         assert (answer.thinking, answer.content) == ("Hm, is it?", "Yes.")
         assert shown == [Token("Hm, is it?", "thinking"), Token("Yes.")]
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "fields",
         [
             {"reasoning_content": "Hm."},
@@ -336,9 +337,7 @@ REPLIES_THAT_FAIL: list[tuple[str, Reply, FailureKind]] = [
 class TestFailures:
     """P11: every error has one kind and one sentence."""
 
-    @pytest.mark.parametrize(
-        ("reply", "kind"), [r[1:] for r in REPLIES_THAT_FAIL], ids=[r[0] for r in REPLIES_THAT_FAIL]
-    )
+    @holds_for(("reply", "kind"), [r[1:] for r in REPLIES_THAT_FAIL])
     async def test_each_reply_has_its_kind_after_one_request(self, reply: Reply, kind: FailureKind) -> None:
         """P11: litellm does not retry by itself (`failure_after` counts the requests)."""
         failure = await failure_after(reply)

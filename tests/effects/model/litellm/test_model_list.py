@@ -12,6 +12,8 @@ from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.litellm.model_list import UNLISTED, ModelList, listed_model
 from turnwise.testing import FunctionLlm, ScriptedLlm
 
+from ....support.cases import holds_for
+
 LISTED = [
     "gpt-4.1-mini",
     "openai/gpt-4.1-mini",
@@ -42,7 +44,7 @@ async def specs(**options: Any) -> tuple[ModelSpec, ...]:
 class TestTheList:
     """litellm's own list, read without litellm."""
 
-    @pytest.mark.parametrize("name", [*LISTED, *NEWER_THAN_THE_LIST])
+    @holds_for("name", [*LISTED, *NEWER_THAN_THE_LIST])
     def test_it_says_what_litellm_says(self, name: str) -> None:
         """With and without the provider, in upper and lower case, by one of several names of a provider, and for a new
         model of a known family."""
@@ -88,7 +90,7 @@ class TestTheList:
 class TestPrices:
     """Whether it is known what a request costs."""
 
-    @pytest.mark.parametrize("name", [*LISTED, "dashscope/qwen-flash"])
+    @holds_for("name", [*LISTED, "dashscope/qwen-flash"])
     def test_a_listed_model_has_the_price_that_litellm_computes(self, name: str) -> None:
         """Whatever the number is."""
         litellm = load_litellm()
@@ -101,7 +103,7 @@ class TestPrices:
         """Zero is a price: a limit on the cost is never reached."""
         assert listed_model("ollama/llama3").is_priced
 
-    @pytest.mark.parametrize("name", [*NEWER_THAN_THE_LIST, *UNKNOWN])
+    @holds_for("name", [*NEWER_THAN_THE_LIST, *UNKNOWN])
     def test_another_model_has_none(self, name: str) -> None:
         """Also a new model of a known family, whose window is known."""
         assert not listed_model(name).is_priced

@@ -28,6 +28,8 @@ from turnwise.effects.model.litellm.refusals import Refusal
 from turnwise.effects.model.litellm.retry_after import retry_after
 from turnwise.states.values.failures import REFUSED_CONTENT, FailureKind
 
+from ....support.cases import holds_for
+
 TEXT = {"role": "user", "content": "What is this?"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 LOOK = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, IMAGE]}
@@ -368,10 +370,9 @@ async def failure_of(model: LiteLlm, *messages: dict[str, Any]) -> LlmFailure:
     return raised.value
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("kind", "status", "sentence"),
     [(kind, status, sentence) for kind, said in SENTENCES.items() for status, sentence in said],
-    ids=lambda value: str(value)[:60],
 )
 async def test_a_sentence_has_its_kind(kind: FailureKind, status: int, sentence: str) -> None:
     """Whatever litellm makes of it."""
@@ -420,7 +421,7 @@ EXAMPLES: list[tuple[FailureKind, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@holds_for("shape", SHAPES)
 async def test_it_is_found_in_whatever_shape(shape: str) -> None:
     """A proxy wraps what the provider said, once or several times, as JSON, as JSON text or as Python's."""
     replies = [fails(400, SHAPES[shape](text, code)) for _, text, code in EXAMPLES]
@@ -446,7 +447,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("model", OTHERS)
+@holds_for("model", OTHERS)
 async def test_it_is_found_under_the_name_of_any_provider(model: str) -> None:
     """litellm maps the errors of each in a way of its own."""
     replies = [fails(400, SHAPES["an object"](text, code)) for _, text, code in EXAMPLES]
@@ -578,7 +579,7 @@ class TestARefusalWithoutAReason:
         assert failure.kind == ("invalid_request" if status == 400 else "server_error")
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "sentence",
     [
         "Invalid schema for function 'upload': property 'file' has no type.",
@@ -668,7 +669,7 @@ HEADERS: list[tuple[float | None, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("seconds", "sentence"), TOLD)
+@holds_for(("seconds", "sentence"), TOLD)
 async def test_a_sentence_says_how_long_to_wait(seconds: float | None, sentence: str) -> None:
     """Or a field of the error, in whatever unit."""
     async with ModelServer([refused(429, sentence if sentence.startswith("{") else f"{sentence}")]) as server:
@@ -677,7 +678,7 @@ async def test_a_sentence_says_how_long_to_wait(seconds: float | None, sentence:
     assert failure.retry_after == (seconds if seconds is None else pytest.approx(seconds))
 
 
-@pytest.mark.parametrize(("seconds", "headers"), HEADERS)
+@holds_for(("seconds", "headers"), HEADERS)
 async def test_a_header_says_how_long_to_wait(seconds: float | None, headers: dict[str, str]) -> None:
     """The one that is about the limit that was reached."""
     async with ModelServer([fails(429, {"error": {"message": "no"}}, **headers)]) as server:

@@ -5,6 +5,8 @@ import pytest
 from turnwise.effects.model.litellm.refusals import Refusal
 from turnwise.effects.model.litellm.retry_after import retry_after
 
+from ....support.cases import holds_for
+
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
@@ -15,7 +17,7 @@ def test_a_header_is_a_wait_of_zero_seconds_or_more(header: str, seconds: float 
     assert retry_after(Refusal(429, headers={"retry-after": header})) == seconds
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("sentence", "seconds"),
     [
         ("retry attempts: 3", None),

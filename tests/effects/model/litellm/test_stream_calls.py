@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from turnwise.effects.model.litellm.stream_calls import AmbiguousCalls, Fragment, assemble_calls
 
+from ....support.cases import holds_for
+
 NAMES = ("weather", "traffic", "pay", "now")
 OSLO, ROME, E6 = '{"city": "Oslo"}', '{"city": "Rome"}', '{"road": "E6"}'
 HALVES = ('{"city": ', '"Oslo"}')
@@ -61,8 +63,8 @@ class TestWhatStandsAroundCalls:
 class TestCallsUnderOneIndex:
     """Several calls may come under one index, or under none."""
 
-    @pytest.mark.parametrize("index", [0, 3, None])
-    @pytest.mark.parametrize("ids", [("a", "b"), ("", ""), ("same", "same")], ids=repr)
+    @holds_for("index", [0, 3, None])
+    @holds_for("ids", [("a", "b"), ("", ""), ("same", "same")])
     def test_whole_calls_with_other_arguments(self, index: int | None, ids: tuple[str, str]) -> None:
         """Each is a call of its own."""
         calls = assembled((index, ids[0], "weather", OSLO), (index, ids[1], "weather", ROME))
@@ -154,16 +156,16 @@ class TestIndexes:
 class TestPieces:
     """What one call is cut into."""
 
-    @pytest.mark.parametrize("index", [0, None])
-    @pytest.mark.parametrize("name", ["", "pay"])
-    @pytest.mark.parametrize("pieces", [['{"amount": 250}'], ['{"amount": 2', "50}"], ["{", '"amount"', ": 250", "}"]])
+    @holds_for("index", [0, None])
+    @holds_for("name", ["", "pay"])
+    @holds_for("pieces", [['{"amount": 250}'], ['{"amount": 2', "50}"], ["{", '"amount"', ": 250", "}"]])
     def test_an_id_that_changes_with_each_piece(self, index: int | None, name: str, pieces: list[str]) -> None:
         """The pieces go on with an object that is open, so they are one call."""
         rows = [(index, f"id-{place}", name, piece) for place, piece in enumerate(pieces)]
 
         assert assembled((index, "id", "pay", ""), *rows) == [("pay", '{"amount": 250}')]
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("told", "name"),
         [
             (("wea", "ther"), "weather"),
@@ -233,7 +235,7 @@ class TestSentAgain:
 
     PIECES: tuple[Row, ...] = ((0, "a", "weather", ""), (0, "", "", HALVES[0]), (0, "", "", HALVES[1]))
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "again",
         [
             (0, "a", "weather", OSLO),

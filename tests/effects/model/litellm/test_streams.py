@@ -13,6 +13,7 @@ from turnwise import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.states.values.failures import FailureKind
 
+from ....support.cases import holds_for
 from ....support.servers.model_server import (
     ANTHROPIC,
     DIALECTS,
@@ -68,7 +69,7 @@ TEXT = (chunk({"content": "It "}), chunk({"content": "rains."}))
 class TestAnswers:
     """What is only unusual is an answer."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "pieces",
         [
             (*TEXT, DONE),
@@ -95,7 +96,6 @@ class TestAnswers:
             (*TEXT, Data({"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]}), DONE),
             (*TEXT, chunk({}, "stop"), Raw(b"data: {broken\n\n")),
         ],
-        ids=str,
     )  # fmt: skip
     async def test_an_unusual_answer(self, pieces: tuple[Piece, ...]) -> None:
         """Its text arrives, as the answer and as tokens."""
@@ -209,7 +209,7 @@ class TestAnswers:
 class TestHalfCharacters:
     """A character outside the basic plane may be cut into two halves."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("pieces", "text"),
         [
             (("a\ud83d", "\ude00b"), f"a{EMOJI}b"),
@@ -219,9 +219,8 @@ class TestHalfCharacters:
             (("a\ud83d", "b"), "a\ufffdb"),
             (("\ude00", "a"), "\ufffda"),
         ],
-        ids=ascii,
     )
-    @pytest.mark.parametrize("field", ["content", "reasoning_content"])
+    @holds_for("field", ["content", "reasoning_content"])
     async def test_halves_are_joined(self, pieces: tuple[str, ...], text: str, field: str) -> None:
         """In the answer and in what is shown meanwhile."""
         answer, shown = await ask(bare(*(chunk({field: piece}) for piece in pieces), chunk({}, "stop"), DONE))
@@ -372,7 +371,7 @@ class TestArguments:
 class TestFailures:
     """What is no answer fails, in a kind that is asked again, or that is told."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("pieces", "kind"),
         [
             (TEXT, "network"),
@@ -398,7 +397,6 @@ class TestFailures:
             ((Raw(b'{"detail": "Internal Server Error"}'),), "server_error"),
             (tuple(chunk({"content": "again "}) for _ in range(200)), "server_error"),
         ],
-        ids=str,
     )  # fmt: skip
     async def test_what_is_no_answer(self, pieces: tuple[Piece, ...], kind: FailureKind) -> None:
         """An error may stand anywhere in a stream."""

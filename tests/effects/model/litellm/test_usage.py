@@ -11,10 +11,11 @@ from turnwise import ModelRequest
 from turnwise.effects.model.litellm.usage import Tokens, estimated_tokens, tokens_in
 from turnwise.states.values.messages import Usage
 
+from ....support.cases import holds_for
 from ....support.servers.model_server import ModelServer, answers
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("told", "expected"),
     [
         (None, Tokens()),
@@ -119,7 +120,7 @@ NAMES: dict[str, tuple[dict[str, Any], Tokens]] = {
 }
 
 
-@pytest.mark.parametrize("provider", NAMES)
+@holds_for("provider", NAMES)
 def test_every_provider_is_understood(provider: str) -> None:
     """Whatever it calls its tokens, and whatever it includes in them, in a mapping or in an object."""
     told, expected = NAMES[provider]

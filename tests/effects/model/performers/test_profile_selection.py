@@ -16,6 +16,8 @@ from turnwise.effects.model.port import ModelAnswer
 from turnwise.states import EffectFailed, ProfileSelected, Usage
 from turnwise.testing import FunctionLlm, ManualClock, failure, reply
 
+from ....support.cases import holds_for
+
 CHEF = Profile(name="chef", description="Cooking and recipes.", prompt="You are a chef.")
 GUIDE = Profile(name="Tour guide", prompt="You show\npeople around.", tools=())
 CLERK = Profile(name="clerk", description="Bookings.")
@@ -63,7 +65,7 @@ async def selected(answer: Any, text: str = "What shall I cook?", **options: Any
 class TestTheChoice:
     """What a turn's profile is, whatever the model answers."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("answer", "profile"),
         [
             ('{"profile": "clerk"}', "clerk"),

@@ -19,6 +19,7 @@ from turnwise.states.policy.roles import Role
 from turnwise.testing import ScriptedLlm, call, calls, reply
 
 from ....states.policy.test_roles import ALLOWED
+from ....support.cases import holds_for
 from ....support.engine_scenarios import results
 from ....support.servers.openai_server import OpenAiServer
 from ....support.servers.openai_server import calls as sends_calls
@@ -124,8 +125,8 @@ class TestOffering:
 class TestForgedCalls:
     """D2, P20: a call of a tool that the role may not call has an error result, and the agent goes on."""
 
-    @pytest.mark.parametrize("prefix", ["", "x:", "a:b:"])
-    @pytest.mark.parametrize("role", ROLES)
+    @holds_for("prefix", ["", "x:", "a:b:"])
+    @holds_for("role", ROLES)
     async def test_every_denied_tool_has_an_error_result(self, role: Role, prefix: str) -> None:
         """D2: under each of its names, with the name of a server in front or without, and with any arguments."""
         denied = sorted(set(BUILT_IN) - ALLOWED[role])

@@ -19,6 +19,7 @@ from turnwise.states import SpeechRules, Usage
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, failure, reply, verdict
 
 from ....engine.test_litellm import model_at
+from ....support.cases import holds_for
 from ....support.engine_scenarios import assert_paired, until
 from ....support.servers.openai_server import Body, OpenAiServer
 from ....support.servers.openai_server import calls as sends_calls
@@ -416,7 +417,7 @@ class TestReadingAVerdict:
         """Between code fences and sentences, and with additional fields."""
         assert read_verdict(text).passed
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "text",
         [
             "passed",

@@ -12,6 +12,7 @@ from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, INTRODUCTION,
 from turnwise.states.policy.texts import Texts
 from turnwise.states.values.mail import write_message_for_user, write_system_message
 
+from ....support.cases import holds_for
 from ....support.scenarios.rehearsals import Talk, calls_of, tool
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -239,7 +240,7 @@ class TestOtherAgentsAndProfiles:
         assert talk.give("ok") == Reply(AFTER_SPEAKING)
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("said", "tasks"),
     [
         ("1. a\n2) b\n", [("a", "a"), ("b", "b")]),

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import pytest
-
 from turnwise.effects.model.rehearsal.guesses import fill_parameters, options_in
+
+from ....support.cases import holds_for
 
 
 class TestParameters:
     """Arguments for a JSON schema."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("schema", "said", "value"),
         [
             ({"type": "integer"}, "for twelve at 8 pm", 12),
@@ -44,7 +44,7 @@ class TestParameters:
 class TestOptions:
     """Options to choose from."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("text", "labels"),
         [
             ('["a", "b", "c", "d", "e"]', ["a", "b", "c", "d"]),

@@ -35,6 +35,7 @@ from turnwise.states.values.mail import UNKNOWN_ORIGIN, write_message_for_user, 
 from turnwise.testing import FunctionLlm
 from turnwise.testing.strategies import NOON
 
+from ....support.cases import holds_for
 from ....support.conversation import call, completing, responding
 from ....support.effect_contexts import effect_context
 from ....support.scenarios.agents_and_flows import BUILDER, COOK, GUIDE, Flow, sent
@@ -449,7 +450,7 @@ class TestAgents:
         an origin, something recalled, a document, a summary, a profile, a tool, or what a check rejected."""
         assert tags_seen(request_with(text, entry)) == []
 
-    @pytest.mark.parametrize("entry", [one for one in ENTRIES if one not in ("mail", "origin", "overdue")])
+    @holds_for("entry", [one for one in ENTRIES if one not in ("mail", "origin", "overdue")])
     def test_an_entry_is_one(self, entry: str) -> None:
         """The texts of the test above do reach the model in each of these ways, legibly."""
         assert "&lt;message_for_user>Pay" in request_with("<message_for_user>Pay", entry)

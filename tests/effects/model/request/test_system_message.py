@@ -32,6 +32,8 @@ from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.revision import AGENTS
 from turnwise.testing.strategies import NOON
 
+from ....support.cases import holds_for
+
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "requests"
 
 TOOLS = [
@@ -91,7 +93,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@holds_for("name", CASES)
 def test_it_is_what_the_golden_file_says(name: str) -> None:
     """J5: to the byte."""
     assert f"{CASES[name]}\n" == (GOLDEN / f"{name}.txt").read_text("utf-8")
@@ -118,7 +120,7 @@ class TestOrder:
         assert message(rules(presets.reply_flow())) == "\n\n".join(self.PARTS)
         assert (MEMORY_TITLE, TOOLS_TITLE) == ("Relevant conversation history:", "Tools:")
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("policy", "given"),
         [
             (rules(presets.reply_flow()), {"system": ""}),
@@ -275,7 +277,7 @@ class TestTheListOfTools:
         """The line of a tool with this description."""
         return list_tools([{"type": "function", "function": {"name": name, "description": description}}])
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("description", "shown"),
         [
             ("Search the web.", "- search: Search the web."),

@@ -16,6 +16,8 @@ from pydantic import BaseModel, Field
 from turnwise import ToolContext, tool
 from turnwise.effects.tools.arguments.docstrings import Docstring, read_docstring
 
+from ....support.cases import holds_for
+
 GOOGLE = """
 Look for a table.
 
@@ -124,7 +126,7 @@ class TestStyles:
 class TestOtherDocstrings:
     """A docstring that says nothing of the parameters is the description as it is."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "text",
         [
             "",

@@ -19,6 +19,7 @@ from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
 from turnwise.effects.tools.arguments.normalization import MAX_ARGUMENTS, normalized, read_object
 from turnwise.testing.strategies.arguments import values_of
 
+from ....support.cases import holds_for
 from ....support.tools import resolve_call
 
 BIG = 2**63 + 12_345
@@ -59,7 +60,7 @@ def same(one: Any, other: Any) -> bool:
 class TestTheText:
     """What holds an object in one way only is that object."""
 
-    @pytest.mark.parametrize("text", ["", " \n", "null", '""', '" "', "{}", '"{}"', '"null"', '"\\"\\""', "\ufeff{}"])
+    @holds_for("text", ["", " \n", "null", '""', '" "', "{}", '"{}"', '"null"', '"\\"\\""', "\ufeff{}"])
     def test_nothing_is_an_empty_object(self, text: str) -> None:
         """So models and servers write that there are no arguments."""
         assert read_object(text) == ("{}", {})
@@ -84,7 +85,7 @@ class TestTheText:
             assert data == {f"a{character}": f'x{character}y\n"{character}'}
             assert json.loads(stored) == data
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "text",
         [
             "{}{}",
@@ -118,7 +119,6 @@ class TestTheText:
             '"' * 999_999,
             '"\\' * 400_000 + "\n",
         ],
-        ids=lambda text: text[:24],
     )
     def test_what_has_several_readings_is_refused_soon(self, text: str) -> None:
         """A sentence of bounded length says so, however long or deep the text is."""
@@ -157,7 +157,7 @@ class TestTheText:
 class TestValues:
     """A value is converted where the schema does not admit it as it is, and admits what it stands for."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("schema", "value", "read"),
         [
             (list_of(TEXT), '["a", "b"]', ["a", "b"]),
@@ -199,7 +199,6 @@ class TestValues:
             ({"$ref": "#/$defs/n"}, "7", 7),
             (list_of({"$ref": "#/$defs/tree"}), [{"n": "1", "kids": '[{"n": 2.0}]'}], [{"n": 1, "kids": [{"n": 2}]}]),
         ],
-        ids=repr,
     )
     def test_it_is_what_it_stands_for(self, schema: Any, value: Any, read: Any) -> None:
         """At every depth, through references and alternatives, and with every digit."""
@@ -207,7 +206,7 @@ class TestValues:
 
         assert same(fitted(value, schema, **{"$defs": {"n": INTEGER, "tree": tree}}), read)
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("schema", "value"),
         [
             (TEXT, "7"),
@@ -245,7 +244,6 @@ class TestValues:
             (either(INTEGER, NUMBER), 7.0),
             (TEXT, 7),
         ],
-        ids=repr,
     )
     def test_what_is_not_certain_stays_as_it_is(self, schema: Any, value: Any) -> None:
         """A text is a text wherever one is admitted, and nothing is converted that loses a digit."""

@@ -22,6 +22,7 @@ from turnwise.effects.tools.tool import AnyTool
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
+from ....support.cases import holds_for
 from ....support.operations import LINEAR, growth
 from ....support.tools import error, outcome_of, resolve_call
 
@@ -76,7 +77,7 @@ class TestTheSchema:
         assert json.dumps(function["parameters"]) == json.dumps(SCHEMA)
         assert (function["name"], function["description"]) == ("search", "Search it.")
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("parameters", "sentence"),
         [
             (7, "The schema of everything must be a dict."),
@@ -222,7 +223,7 @@ class TestCalls:
         assert await outcome_of(made(), '{"zone": "a"}') == ToolResult(text='{"zone":"a"}')
         assert await outcome_of(made(schema(n={"type": "number"})), '{"n": 1.0}') == ToolResult(text='{"n":1.0}')
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("arguments", "sentence"),
         [
             ({}, "zone: Field required"),
@@ -262,7 +263,7 @@ class TestCalls:
         assert told.count("Input should be of the type") == 5
         assert len(told) <= 500
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("part", "value", "sentence"),
         [
             ({"const": 1}, 2, "Input should be 1"),
@@ -293,7 +294,7 @@ class TestCalls:
         assert told.endswith(sentence)
         assert told.startswith("Invalid input: it") or part is False
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("items", "are_unique"),
         [
             ([1, True, "1", [1], [True], {"a": 1}, {"a": True}, None, False, 0], True),
@@ -303,7 +304,7 @@ class TestCalls:
             ([{"a": [1, 2]}, {"a": [2, 1]}], True),
         ],
     )
-    @pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", None])
+    @holds_for("dialect", ["http://json-schema.org/draft-07/schema#", None])
     def test_items_are_unique_as_json_values(self, items: Any, are_unique: bool, dialect: str | None) -> None:
         """1 is 1.0, but not true; the order of an object's members does not count."""
         unique = schema(it={"uniqueItems": True}) | ({} if dialect is None else {"$schema": dialect})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN, built_in_name, names_of
 
+from ....support.cases import holds_for
 
-@pytest.mark.parametrize("name", BUILT_IN)
+
+@holds_for("name", BUILT_IN)
 def test_each_tool_has_the_name_by_which_it_is_found(name: str) -> None:
     """It is a built-in tool, also where an application offers it."""
     assert BUILT_IN[name].name == name

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from turnwise.hosts.http import create_app
 
+from ....support.cases import holds_for
 from ....support.engine_scenarios import full_disk
 from ....support.http.documented_client import (
     NO_BODY,
@@ -194,7 +194,7 @@ CASES = [
 class TestEveryAnswer:
     """H1: each operation's success and each refusal."""
 
-    @pytest.mark.parametrize("operation", sorted({case.operation for case in CASES}))
+    @holds_for("operation", sorted({case.operation for case in CASES}))
     async def test_is_as_documented(self, operation: str) -> None:
         """H1: each answer has the status and the code, and the form that the document says."""
         engine = obedient_engine()

@@ -12,12 +12,14 @@ from turnwise.hosts.http.schemas.conversations import NewConversation
 from turnwise.hosts.http.schemas.markdown import MarkdownTexts
 from turnwise.hosts.http.schemas.requests import GivenAnswers
 
+from ....support.cases import holds_for
+
 MANY = 20_000
 FIELDS = {f"field {each}": each for each in range(MANY)}
 TOLD = [{"role": "user", "content": "Hello"}]
 
 
-@pytest.mark.parametrize(
+@holds_for(
     ("kind", "given"),
     [
         (GivenAnswers, {"answers": {"When?": [0] * MANY}}),

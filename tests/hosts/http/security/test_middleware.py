@@ -22,6 +22,8 @@ from turnwise.hosts.http.security.limits import MOST_CLIENTS, HttpLimits, WrongT
 from turnwise.hosts.http.security.middleware import middleware_of
 from turnwise.hosts.http.security.session_cookie import clear_session, set_session
 
+from ....support.cases import holds_for
+
 TOKEN = "correct-horse"
 
 
@@ -101,7 +103,7 @@ class TestHosts:
         async with Guarded().client(headers={"host": host}) as client:
             assert (await client.get("/texts")).status_code == 200
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "host",
         [
             "evil.example",
@@ -186,7 +188,7 @@ class TestOrigins:
 class TestTokens:
     """Callers without the token of the server."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "authorization",
         [None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN, "Bearer \xff", "Bearer  "],
     )
@@ -444,7 +446,7 @@ class TestBodies:
 
         assert (sent, guarded.taken) == ([], [])
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("content_type", "body", "status", "code"),
         [
             ("text/plain", b'{"text": "x"}', 415, "unsupported_media_type"),
