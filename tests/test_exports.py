@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import pytest
+
 import turnwise
 import turnwise.states
 
@@ -140,6 +142,7 @@ from turnwise.testing import ScriptedLlm
 """
 
 
+@pytest.mark.slow
 @BY_EACH_CHECKER
 def test_type_checkers_report_a_name_that_does_not_exist(checker: str, tmp_path: Path) -> None:
     """Names are imported on first use, and a misspelt one is an error for mypy and pyright all the same."""

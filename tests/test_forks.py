@@ -13,6 +13,8 @@ import pytest
 
 from .support.forks.starting import python
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os, sys
 print(__name__, sys.argv, os.getcwd(), sys.path[0], sorted(os.environ.items()), input())

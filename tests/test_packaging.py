@@ -87,6 +87,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(folder.glob("turnwise-*.whl")))
 
 
+@pytest.mark.slow
 class TestPackages:
     """`package-dir = { "turnwise" = "." }`, and a list of packages that is kept by hand."""
 
@@ -147,6 +148,7 @@ class TestOneNameForEachModule:
         assert places == []
 
 
+@pytest.mark.slow
 class TestWhatAnImportLoads:
     """`import turnwise` is cheap, and a package loads nothing of the packages above it."""
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 STARTUP = BENCHMARKS / "startup.py"
 TRANSITION = BENCHMARKS / "transition.py"

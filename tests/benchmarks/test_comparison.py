@@ -43,6 +43,7 @@ def run(folder: Path, *arguments: str) -> None:
     )
 
 
+@pytest.mark.slow
 class TestRun:
     """`python benchmarks/run.py`."""
 
@@ -84,6 +85,7 @@ class TestRun:
         assert list(some.results["many"]) == ["floor"]
 
 
+@pytest.mark.slow
 class TestTurnwise:
     """The parts that measure turnwise, each with a few turns."""
 

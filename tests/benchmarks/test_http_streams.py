@@ -18,6 +18,7 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_doubled_or_out_of_order() -> None:
     """Eight subscribers of four conversations receive every update and every piece once, in order, though some of them
     break their connections, and others never read."""

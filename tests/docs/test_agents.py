@@ -21,6 +21,7 @@ pytestmark = pytest.mark.timeout(240)  # programs on a machine that may be busy
 PAGE = Page("docs/agents.md")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block is a complete program that succeeds and asserts what it claims."""

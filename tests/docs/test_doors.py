@@ -40,6 +40,7 @@ def printed(folder: Path, name: str, *arguments: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_its_completion_is_streamed(server: LiveServer, tmp_path: Path) -> None:
     """And nothing is kept of it."""
     assert "You said: “Hello”" in printed(tmp_path, "chat.py", server.url)
@@ -47,6 +48,7 @@ def test_its_completion_is_streamed(server: LiveServer, tmp_path: Path) -> None:
         assert client.get("/conversations").json()["conversations"] == []
 
 
+@pytest.mark.slow
 def test_its_conversation_answers_a_question(server: LiveServer, tmp_path: Path) -> None:
     """By a number. The program may run again and gets the same."""
     first = printed(tmp_path, "book.py", server.url, "dinner")
@@ -57,6 +59,7 @@ def test_its_conversation_answers_a_question(server: LiveServer, tmp_path: Path)
     assert first == again
 
 
+@pytest.mark.slow
 def test_its_agent_resumes_after_an_interrupt(server: LiveServer, npm: NodePackages, tmp_path: Path) -> None:
     """With the npm package @ag-ui/client."""
     module = tmp_path / "agent.mjs"
@@ -65,6 +68,7 @@ def test_its_agent_resumes_after_an_interrupt(server: LiveServer, npm: NodePacka
     assert "Kikunoi" in npm.program(module, server.url, "lunch")
 
 
+@pytest.mark.slow
 def test_its_request_of_another_agent_is_answered(server: LiveServer) -> None:
     """With a task that waits for an answer."""
     pytest.importorskip("a2a", reason="the extra `a2a` is not installed")

@@ -51,6 +51,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
     """Each block without a file name is a whole program that ends well; what it claims it asserts."""
@@ -59,6 +60,7 @@ def test_its_programs_run(program: str, tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_state_works_in_an_engine(extended: Path) -> None:
     """With the changes of the page, its last program ends well."""
     ran = run(extended, "program.py", PYTHONPATH=str(extended))
@@ -66,6 +68,7 @@ def test_the_state_works_in_an_engine(extended: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_kit_holds_for_the_state_at_once(extended: Path) -> None:
     """Simulations of the changed machine keep every promise, and the new rows are walked."""
     simulated = run(extended, "-m", "turnwise.testing.simulation", "--seeds", "20", PYTHONPATH=str(extended))

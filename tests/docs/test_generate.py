@@ -67,6 +67,7 @@ class TestCommand:
         assert status == 1
         assert capsys.readouterr() == ("", f"{page} cannot be written: No such file or directory.\n")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", ["1", "2"])
     def test_another_process_makes_the_same_pages(self, seed: str) -> None:
         """The pages of the repository are up to date, in whatever order a process iterates over its sets."""

@@ -31,6 +31,7 @@ LOCAL = "http://127.0.0.1:8080/v1"
 (ASKS_A_SERVER,) = (program for program in PAGE.programs if LOCAL in program and ".send(" in program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [program for program in PAGE.programs if program is not ASKS_A_SERVER])
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
     """Each block is a complete program that succeeds and asserts what it claims, also where it has run before."""
@@ -60,6 +61,7 @@ def test_it_says_what_its_programs_need() -> None:
     assert "[Models](#models)" in needs
 
 
+@pytest.mark.slow
 async def test_a_local_server_is_asked_as_it_says(tmp_path: Path) -> None:
     """The program for a server of one's own sends its request to that address."""
     async with OpenAiServer([says("Hello from here.")]) as server:

@@ -33,6 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_its_client_holds_a_conversation(server: LiveServer, tmp_path: Path) -> None:
     """It sends a message, answers the question that comes, and prints the reply."""
     (tmp_path / "client.py").write_text(PAGE.files["client.py"], encoding="utf-8")
@@ -43,6 +44,7 @@ def test_its_client_holds_a_conversation(server: LiveServer, tmp_path: Path) -> 
     assert "Kikunoi" in ran.stdout
 
 
+@pytest.mark.slow
 def test_its_commands_work_with_curl(server: LiveServer, tmp_path: Path) -> None:
     """They create a conversation, send a message, and read what became of it."""
     if not shutil.which("curl"):

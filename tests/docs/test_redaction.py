@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(240)  # programs in processes of their own, on 
 PAGE = Page("docs/redaction.md")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
     """Each is a whole program that ends well; what it claims it asserts."""

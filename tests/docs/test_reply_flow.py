@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(240)  # programs in processes of their own, on 
 PAGE = Page("docs/reply_flow.md")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
     """Each block is a complete program that succeeds and asserts what it claims."""

@@ -9,7 +9,10 @@ import pytest
 
 from ..support.pages import ROOT, Page, run_block, run_tests
 
-pytestmark = pytest.mark.timeout(240)  # a search in a process of its own, on a machine that may be busy
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),  # a search in a process of its own, on a machine that may be busy
+]
 
 PAGE = Page("docs/testing.md")
 OURS = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")

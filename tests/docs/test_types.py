@@ -10,7 +10,10 @@ import pytest
 from ..support.pages import ROOT, Page
 from ..support.type_checking import BY_EACH_CHECKER, checked
 
-pytestmark = pytest.mark.timeout(280)  # both checkers read the whole package, on a machine that may be busy
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(280),  # both checkers read the whole package, on a machine that may be busy
+]
 
 PAGES = (
     "README.md",

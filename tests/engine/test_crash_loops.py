@@ -18,7 +18,7 @@ from turnwise import Engine
 from turnwise.persistence import examine, open_store, repair
 from turnwise.testing import RecordingChannel, ScriptedLlm, reply
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(240)]
 
 PROGRAM = '''
 import asyncio, logging, os, signal, sys

@@ -223,6 +223,7 @@ class TestABlockingEngine:
         with _opened_again(database) as engine:
             assert len(engine.list()) == 1
 
+    @pytest.mark.slow
     def test_it_closes_when_the_process_ends(self, database: Path) -> None:
         """The write-ahead log is merged into the file, as `close` does it; nothing hangs."""
         ended = _program(
@@ -274,6 +275,7 @@ def second(path):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="There is no fork on this system.")
 class TestAfterAFork:
     """A child has the parent's engine in its memory, and neither its threads nor its right to the database."""

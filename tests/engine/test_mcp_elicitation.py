@@ -17,6 +17,8 @@ from turnwise.testing import ScriptedLlm, call, reply
 from ..support.engine_scenarios import results
 from ..support.servers.mcp_programs import Program, is_alive, until
 
+pytestmark = pytest.mark.slow
+
 FORM = {
     "message": "Your trip?",
     "requestedSchema": {

@@ -75,6 +75,7 @@ class TestTurns:
         assert turn.reply == "It says a."
         assert replayed.divergence is None
 
+    @pytest.mark.slow
     async def test_every_call_of_a_response_is_answered(self, database: Path, tmp_path: Path) -> None:
         """J7: also those that fail, are not known, or do not fit the schema; the turn goes on."""
         asked = calls(
@@ -98,6 +99,7 @@ class TestTurns:
         sent = [message["content"] for message in model.requests[-1].messages if message["role"] == "tool"]
         assert sent[1:3] == ["Error: Invalid input: path: Field required", "Error: the disk is full"]
 
+    @pytest.mark.slow
     async def test_a_person_approves_calls(self, database: Path, tmp_path: Path) -> None:
         """If the settings say so."""
         server = Program(tmp_path / "server", ["echo"]).server(approval=True)
@@ -110,6 +112,7 @@ class TestTurns:
         assert (waiting.status, done.reply) == ("awaiting_approval", "Done.")
 
 
+@pytest.mark.slow
 class TestComingAndGoing:
     """What a turn is offered follows what the servers offer."""
 
@@ -143,6 +146,7 @@ def is_connected(engine: Engine) -> bool:
     return engine.choices.checks.tools.find(ECHO) is not None
 
 
+@pytest.mark.slow
 class TestChoosing:
     """Which conversations are offered the tools of servers."""
 
@@ -226,6 +230,7 @@ class TestSettings:
             Engine.open("sqlite://", mcps={name: McpServer(command="x")})
 
 
+@pytest.mark.slow
 class TestOpeningAndClosing:
     """Servers live as long as the engine."""
 

@@ -583,6 +583,7 @@ class TestMoments:
 class TestBlocking:
     """The engine without an event loop, after it was closed."""
 
+    @pytest.mark.slow
     def test_what_is_asked_afterwards_is_refused(self, database: Path) -> None:
         """Calls raise EngineClosed, and open iterators print nothing."""
         program = f"""
@@ -602,6 +603,7 @@ except turnwise.EngineClosed as closed:
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "The engine is closed.\n", "")
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_tool_ends_a_program_with_a_loop_of_its_own(database: Path) -> None:
     """Under `run_until_complete` Python raises KeyboardInterrupt within the tool. The program gets it at once, and the
     engine can still be closed; the call counts as failed."""

@@ -43,6 +43,7 @@ uvicorn.run(Starlette(routes=[Route("/events", events)], lifespan=lifespan), por
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_with_an_open_stream_stops(database: Path, number: signal.Signals) -> None:
     """uvicorn waits for open responses before it ends the lifespan that closes the engine. So updates end at the

@@ -28,7 +28,7 @@ from ..support.fault_profile import LONG
 from ..support.planted.engines import takes_no_tool_for_harmful
 from ..support.planted.stores import StoresLater, WrappedStore
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 SAID = [
     calls(call("look"), call("note", text="for two"), text="Let me see."),

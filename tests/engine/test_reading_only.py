@@ -131,6 +131,7 @@ with Engine.open_blocking(path, read_only=True) as engine:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions.")
 def test_a_file_that_may_only_be_read() -> None:
     """In a folder in which nothing can be made: a mounted backup, for example. No file is left beside it."""

@@ -466,6 +466,7 @@ class TestPeople:
             assert (await again.turns())[-1].reply == "I chose for you."
 
 
+@pytest.mark.slow
 class TestResolvingFromOutside:
     """`turnwise resolve`: whoever looks after the database says what became of a call, before any program runs."""
 

@@ -221,6 +221,7 @@ class TestApproval:
 
             assert (turn.status, sent) == ("awaiting_approval", [])
 
+    @pytest.mark.slow
     async def test_a_call_of_a_server_that_is_not_there_yet_waits_for_it(
         self, database: Path, tmp_path: Path, payments: Payments
     ) -> None:
@@ -255,6 +256,7 @@ class TestApproval:
             assert program.received("tools/call") == []
             assert (await again.replay()).divergence is None
 
+    @pytest.mark.slow
     async def test_the_operator_decides_about_a_call_of_a_server_that_is_not_there_yet(
         self, database: Path, tmp_path: Path
     ) -> None:

@@ -41,6 +41,7 @@ def many(count: int) -> Sequence[Any]:
 class TestOdd:
     """What servers list."""
 
+    @pytest.mark.slow
     async def test_every_odd_tool_is_offered_beside_a_good_one(self, database: Path, tmp_path: Path) -> None:
         """In one request, which the strictest provider takes."""
         server = Program(tmp_path / "s", ALL).server()
@@ -90,6 +91,7 @@ class TestLeftOut:
         assert len(caplog.records) == 1
         assert "The tool tool130 is left out" in caplog.text
 
+    @pytest.mark.slow
     async def test_the_check_tells_them(self, tmp_path: Path) -> None:
         """A sentence for each tool, those of servers too."""
         bad = listed("bad", {"type": "object", "$ref": "https://example.com/x"})

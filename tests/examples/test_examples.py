@@ -20,6 +20,8 @@ from ..support.speech.speakers import fake_speaker, fake_speaker_environment
 from ..support.speech.voices import any_voice_that_works, heard
 from ..support.terminal import ENVIRONMENT, TIMEOUT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 CARD = "4111 1111 1111 1111"

@@ -9,6 +9,8 @@ import pytest
 
 from ..support.npm.node_packages import DECLARED, NodePackages, installed_packages
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_package_has_a_digest_and_no_address() -> None:
     """A registry of one's own may serve it, and may not change it."""

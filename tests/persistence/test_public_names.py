@@ -25,6 +25,7 @@ def test_any_other_name_is_an_attribute_error() -> None:
         persistence.Nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_writing_a_store_needs_no_sqlalchemy() -> None:
     """The port, the records and the errors are imported without it."""
     program = (

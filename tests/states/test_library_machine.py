@@ -66,6 +66,7 @@ class TestTheMachineOfTheLibrary:
         assert set(machine.states) == {str(state.model_fields["type"].default) for state in STATES}
         assert set(machine.events) <= {str(event.model_fields["type"].default) for event in EVENTS}
 
+    @pytest.mark.slow
     def test_threads_that_ask_first_get_the_same(self) -> None:
         """Eight threads that ask both modules at the same time get one machine, which both modules keep."""
         program = (
@@ -85,6 +86,7 @@ class TestTheMachineOfTheLibrary:
 
         assert (done.stdout, done.stderr) == ("8 1\n", "")
 
+    @pytest.mark.slow
     def test_it_is_listed_before_it_is_built(self) -> None:
         """`dir` names it in both modules, and does not build it."""
         program = (
@@ -224,6 +226,7 @@ def test_the_machine_of_the_library_has_every_way(state: type[State]) -> None:
     assert {edge.row for edge in EDGES if edge.source is state} <= set(rows)
 
 
+@pytest.mark.slow
 def test_importing_turnwise_does_not_build_the_machine_of_the_library() -> None:
     """A conversation begins and moves without it; it is built when it is asked for."""
     program = (

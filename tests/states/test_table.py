@@ -77,6 +77,7 @@ class TestTheTable:
         assert sorted(map(name_of, used() - functions)) == []
 
 
+@pytest.mark.slow
 class TestNothingIsHidden:
     """Law 15: every entry and every branch can be taken by some event."""
 

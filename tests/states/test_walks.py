@@ -17,6 +17,8 @@ from turnwise.testing.walking.walk import WalkStep
 from ..conftest import SUMMARY_LINES
 from ..support.kept_walks import WALKS, survey
 
+pytestmark = pytest.mark.slow
+
 EVERY_PAIR = 6_984
 """How many pairs the longest search so far has found. If a longer search finds more, keep its walks and raise this."""
 

@@ -17,6 +17,8 @@ from turnwise.testing.store_contract import StoreContract
 
 from ..support.scenarios.examples import example
 
+pytestmark = pytest.mark.slow
+
 MemoryStore = example("memory_store").MemoryStore
 
 

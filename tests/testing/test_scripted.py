@@ -127,6 +127,7 @@ SEARCHES = {
 class TestWithoutHypothesis:
     """The extra `testing` is needed only for what generates conversations."""
 
+    @pytest.mark.slow
     def test_it_is_told_by_its_extra(self, tmp_path: Path) -> None:
         """P33: each name of the kit can be imported, or says in a sentence what to install."""
         program = """

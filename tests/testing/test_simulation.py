@@ -43,6 +43,7 @@ def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], seed: int = 0) -> 
     return VirtualLoop(RandomSource(seed), disorder=1.0).run(main(), bound=86_400)
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
@@ -52,6 +53,7 @@ def test_every_invariant_holds(seeds: range) -> None:
         simulate(seed)
 
 
+@pytest.mark.slow
 class TestRepeating:
     """The same seed gives the same conversation, byte for byte."""
 
@@ -93,6 +95,7 @@ class TestRepeating:
             simulate(0)
 
 
+@pytest.mark.slow
 class TestFinding:
     """A simulation finds faults, and says how to see them again."""
 
@@ -240,6 +243,7 @@ class TestTheLoop:
             run_virtually(main)
 
 
+@pytest.mark.slow
 class TestTheCommand:
     """`python -m turnwise.testing.simulation`."""
 

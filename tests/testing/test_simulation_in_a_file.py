@@ -18,7 +18,7 @@ from ..support.fault_profile import LONG
 from ..support.planted.engines import FILE_FAULTS, Fault
 from ..support.simulations import START, failure, run
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
 PORTION, PORTIONS = (100, 20) if LONG else (30, 1)
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]

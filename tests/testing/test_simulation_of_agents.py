@@ -1,7 +1,7 @@
 """A tree of agents in virtual time: no mail is lost or doubled, no sub-agent is left over, no budget is exceeded.
 
 One agent has a user, two work for it in the background, one of them on a schedule, and their models start sub-agents.
-These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test` runs a sample, `make faults`
+These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test-all` runs a sample, `make faults`
 two thousand. That these simulations can fail is tested, too: they find each fault of support/planted/agents.py.
 """
 
@@ -21,7 +21,7 @@ from ..support.planted.agents import FAULTS, QUICK
 from ..support.planted.engines import Fault
 from ..support.simulations import START, failure, run
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
 PORTION, PORTIONS = (100, 20) if LONG else (8, 1)
 OTHERS = 200 if LONG else 2

@@ -23,7 +23,7 @@ from ..support.fault_profile import LONG
 from ..support.planted.engines import CONFLICT_FAULTS, Fault
 from ..support.simulations import START, failure
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
 PORTION, PORTIONS = (100, 10) if LONG else (30, 1)
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]

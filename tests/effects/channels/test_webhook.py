@@ -184,6 +184,7 @@ async def test_the_next_process_posts_what_was_not_taken(database: Path) -> None
     assert [post.id for post in receiver.posts] == [*before, before[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 def test_a_killed_process_loses_no_post() -> None:
     """S13, B9, S20: the process is killed at each boundary, with a real receiver that stays: everything that was said

@@ -40,6 +40,7 @@ async def connected(program: Program, **settings: Any) -> AsyncIterator[ToolRegi
         yield registry
 
 
+@pytest.mark.slow
 class TestWhatGoesWrong:
     """It becomes an error result, and the server can be called again."""
 
@@ -106,6 +107,7 @@ class TestWhatGoesWrong:
         assert json.loads(result.text)["message"] == "Sampling not supported"
 
 
+@pytest.mark.slow
 class TestStopping:
     """A call that takes too long, or whose turn is cancelled, ends, and the server is told."""
 
@@ -157,6 +159,7 @@ class TestWhatTheServerIsTold:
         assert without.keys() <= {"progressToken"}
 
 
+@pytest.mark.slow
 class TestStandardError:
     """What a server prints is in the log at the level DEBUG, and does not drown it."""
 

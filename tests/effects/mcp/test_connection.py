@@ -26,6 +26,7 @@ def names(registry: ToolRegistry) -> list[str]:
     return [definition["function"]["name"] for definition in registry.definitions()]
 
 
+@pytest.mark.slow
 class TestOpening:
     """An engine opens with the servers that are there, and without those that are not."""
 
@@ -111,6 +112,7 @@ class TestOpening:
         assert "The MCP server files cannot be reached: it did not answer within 0.3 s" in caplog.text
 
 
+@pytest.mark.slow
 class TestVersions:
     """A server that may ask speaks a version in which it may do so in the middle of a call, if it knows one."""
 
@@ -147,6 +149,7 @@ class TestVersions:
             assert names(registry) == []
 
 
+@pytest.mark.slow
 class TestFollowing:
     """The tools of a server come and go while the engine is open."""
 
@@ -188,6 +191,7 @@ class TestFollowing:
         assert sentence == "files:echo is not available now: its server is not connected, or no longer offers it."
 
 
+@pytest.mark.slow
 class TestClosing:
     """A closed engine leaves no process behind."""
 
@@ -276,6 +280,7 @@ loop.run_forever()
         assert list(servers.tools()) == []
 
 
+@pytest.mark.slow
 class TestCheck:
     """`engine.check()` tells which servers cannot be reached."""
 

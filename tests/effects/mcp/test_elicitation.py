@@ -36,6 +36,7 @@ async def told(registry: ToolRegistry, context: AnsweringContext, asks: dict[str
 class TestAnswers:
     """The server learns what the user did."""
 
+    @pytest.mark.slow
     async def test_what_the_server_is_told(self, tmp_path: Path) -> None:
         """Answers as values; a refusal and a missing answer as what they are."""
         async with opened(files=Program(tmp_path, ["ask"]).server()) as registry:
@@ -63,6 +64,7 @@ class TestAnswers:
         assert agreeing.asked == [UserQuestion(question=text, options=options)]
         assert (accepted["action"], refused["action"]) == ("accept", "decline")
 
+    @pytest.mark.slow
     async def test_an_answer_that_never_fits(self, tmp_path: Path) -> None:
         """The user is asked three times, each time with what is wrong."""
         number = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
@@ -76,6 +78,7 @@ class TestAnswers:
         assert answer == {"action": "cancel"}
 
 
+@pytest.mark.slow
 class TestWhoIsAsked:
     """Only the user of the call is asked, and only in a call that may ask."""
 

@@ -23,6 +23,8 @@ from ...support.servers.mcp_programs import (
 )
 from ...support.tools import error
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:

@@ -105,6 +105,7 @@ async def check(registry: ToolRegistry, name: str) -> str | None:
     return None if fits and result.error == (name in FAILED) else f"{name}: {result.text!r}, error={result.error}"
 
 
+@pytest.mark.slow
 async def test_every_call_over_stdio_is_answered_at_once() -> None:
     """Whatever a program writes around its answers, and in them; one server goes through all of it."""
     async with opened(rough=rough_program()) as registry:
@@ -133,6 +134,7 @@ async def test_what_the_sdk_refuses_over_http_is_an_error() -> None:
     assert all(result.error for result in results)
 
 
+@pytest.mark.slow
 async def test_what_is_listed_badly_is_left_out() -> None:
     """Pages that go in circles, tools without a name, and two tools of one name. A tool without a schema is offered."""
     async with opened(rough=rough_program()) as registry:

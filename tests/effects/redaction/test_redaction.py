@@ -349,6 +349,7 @@ class TestLibraries:
         with pytest.raises(ConfigurationError, match=r'pip install "turnwise\[redact\]"'):
             redaction.redact("anna@posti.example")
 
+    @pytest.mark.slow
     def test_they_are_imported_by_the_first_text(self) -> None:
         """Not by turnwise, nor by an engine."""
         program = (

@@ -684,6 +684,7 @@ tool(crash="never")  # error
 """A program with tools; the lines that end in "# error" are wrong."""
 
 
+@pytest.mark.slow
 @BY_EACH_CHECKER
 def test_type_checkers_know_what_a_tool_takes(checker: str, tmp_path: pathlib.Path) -> None:
     """A decorated function keeps its signature, with and without options, and a method is bound."""

@@ -87,6 +87,7 @@ class TestTimeouts:
 
         assert "late" not in shown
 
+    @pytest.mark.slow
     def test_a_thread_that_hangs_does_not_keep_the_process_alive(self) -> None:
         """A new Python process runs a tool that never returns, and ends."""
         program = (

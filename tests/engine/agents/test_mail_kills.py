@@ -17,7 +17,7 @@ from turnwise.testing.crashes.journal import Seen
 from ...support.agents.teams import MAIL_TOOLS, received, tells_agent, tells_user
 from ...support.fault_profile import LONG
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 WRITES = [
     tells_user("Table 4 is free."),

@@ -18,7 +18,7 @@ from ...support.engine_scenarios import QUESTION
 from ...support.families import GO, finished, first_text, outcomes_in, spawn, spawned
 from ...support.fault_profile import LONG
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 SAID = {
     GO: [calls(spawn("asks", "answers"), spawn("answers too")), reply("Done.")],

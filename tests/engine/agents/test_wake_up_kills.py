@@ -17,7 +17,7 @@ from turnwise.testing.clock import NOON
 
 from ...support.fault_profile import LONG
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 
 def newest_moment(database: Path) -> datetime:

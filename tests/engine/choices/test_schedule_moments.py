@@ -238,6 +238,7 @@ except ConfigurationError as error:
 """
 
 
+@pytest.mark.slow
 def test_cron_expressions_need_a_package() -> None:
     """It is loaded when it is needed, intervals go on without it, and a sentence says what to install."""
     ran = subprocess.run([sys.executable, "-c", WITHOUT_CRONSIM], capture_output=True, text=True, check=True)

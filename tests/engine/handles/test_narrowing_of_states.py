@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ...support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
+
+pytestmark = pytest.mark.slow
 
 STATES = """
 from datetime import UTC, datetime

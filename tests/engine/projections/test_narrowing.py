@@ -8,6 +8,8 @@ import pytest
 
 from ...support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
 
+pytestmark = pytest.mark.slow
+
 TURNS = """
 from typing import assert_never, assert_type
 

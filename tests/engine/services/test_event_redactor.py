@@ -178,6 +178,7 @@ async def looks_up(database: Path) -> None:
         assert [text for text in channels[0].texts if found_in(text)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 def test_no_crash_leaves_a_secret_behind() -> None:
     """J1: a process that is killed at any boundary has written none to any file."""

@@ -258,6 +258,7 @@ async def test_a_stream_reads_as_its_document_says() -> None:
     assert {"message", "tool", "state_change", "turn_ended"} <= {event.event for event in events}
 
 
+@pytest.mark.slow
 def test_without_its_extra_it_says_what_to_install() -> None:
     """A program that imports `create_app` where the libraries are missing is told so in one sentence."""
     program = "import sys; sys.modules['fastapi'] = None; from turnwise.hosts.http import create_app"

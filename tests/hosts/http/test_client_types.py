@@ -6,8 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from ...support.http.documented_client import api_document, operations_of
 from ...support.npm.node_packages import NodePackages
+
+pytestmark = pytest.mark.slow
 
 CLIENT = Path(__file__).parent / "client_types" / "client.ts"
 

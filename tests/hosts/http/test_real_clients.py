@@ -17,6 +17,8 @@ from ...support.http.live_server import PATIENCE, LiveServer, serving
 from ...support.http.obedient_model import obedient_engine
 from ...support.programs.missing import missing
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a-token-for-tests"
 
 

@@ -18,6 +18,8 @@ from schemathesis.engine import events, from_schema
 from ...support.http.live_server import LiveServer, serving
 from ...support.http.obedient_model import obedient_engine
 
+pytestmark = pytest.mark.slow
+
 STREAMS = ["followConversation", "followConversations"]
 
 ENDS = ["closeConversation", "deleteConversation"]

@@ -29,6 +29,8 @@ from ...support.browser.tabs import Tabs
 from ...support.http.live_server import serving
 from ...support.npm.node_packages import NodePackages
 
+pytestmark = pytest.mark.slow
+
 LONG = "A long message of several words, and aWordThatIsLongerThanAnyOther" * 3
 
 

@@ -116,6 +116,7 @@ async def test_a_message_is_sent_and_its_answer_streams(chat: ChatPage, model: P
     await expect(chat.thoughts.locator("details > .text")).to_have_text("I think: so.")
 
 
+@pytest.mark.slow
 async def test_a_reload_in_the_middle_loses_and_doubles_nothing(chat: ChatPage, model: PacedLlm) -> None:
     """H7: a page that is reloaded while an answer streams has its beginning, its end, and everything once."""
     await chat.open()
@@ -137,6 +138,7 @@ async def test_a_reload_in_the_middle_loses_and_doubles_nothing(chat: ChatPage, 
     await expect(chat.own).to_have_count(1)
 
 
+@pytest.mark.slow
 async def test_a_hidden_tab_holds_no_connection_and_misses_nothing(chat: ChatPage, model: PacedLlm) -> None:
     """While a tab is hidden its stream is closed, since a browser opens only six to a server; shown again, it goes on
     where it was."""
@@ -160,6 +162,7 @@ async def test_a_hidden_tab_holds_no_connection_and_misses_nothing(chat: ChatPag
     await expect(chat.own).to_have_count(1)
 
 
+@pytest.mark.slow
 async def test_an_image_is_shown_if_it_is_in_the_message_and_is_a_link_otherwise(
     chat: ChatPage, model: PacedLlm
 ) -> None:
@@ -177,6 +180,7 @@ async def test_an_image_is_shown_if_it_is_in_the_message_and_is_a_link_otherwise
     await expect(chat.answers).to_contain_text(["Seen."])
 
 
+@pytest.mark.slow
 async def test_markup_in_any_text_stays_text(chat: ChatPage, model: PacedLlm) -> None:
     """H7: markup in messages, answers, thoughts, titles, arguments, progress, results and errors is shown as it was
     written. Scripts, handlers, addresses that a browser would run, and images of others do not act."""
@@ -205,6 +209,7 @@ async def test_markup_in_any_text_stays_text(chat: ChatPage, model: PacedLlm) ->
     await expect(chat.page).not_to_have_title("run")
 
 
+@pytest.mark.slow
 async def test_values_that_are_no_texts_and_texts_of_any_length_are_shown(chat: ChatPage, model: PacedLlm) -> None:
     """A model may put anything into the arguments of a call: numbers beyond those of JavaScript, and names that an
     object of JavaScript has itself. A long answer is shown as it was written, and those beside it are rendered."""
@@ -230,6 +235,7 @@ async def test_values_that_are_no_texts_and_texts_of_any_length_are_shown(chat: 
     await expect(chat.answers.locator("em")).to_have_text("Then")
 
 
+@pytest.mark.slow
 async def test_a_tool_is_a_card_with_arguments_progress_and_result(chat: ChatPage, model: PacedLlm) -> None:
     """A call is a card: what it was given, what it reports while it runs, and its result or its error."""
     released.clear()
@@ -253,6 +259,7 @@ async def test_a_tool_is_a_card_with_arguments_progress_and_result(chat: ChatPag
     await expect(chat.answers.last).to_contain_text("Done.")
 
 
+@pytest.mark.slow
 async def test_a_message_during_a_turn_waits_and_can_be_withdrawn(chat: ChatPage, model: PacedLlm) -> None:
     """A message that arrives while the assistant works is shown as waiting; withdrawn, it goes back to the composer."""
     await chat.open()
@@ -277,6 +284,7 @@ async def test_a_message_during_a_turn_waits_and_can_be_withdrawn(chat: ChatPage
     await expect(chat.own).to_have_text(["First", "Second"])
 
 
+@pytest.mark.slow
 async def test_a_turn_is_stopped(chat: ChatPage, model: PacedLlm) -> None:
     """Stop ends the turn under way; what was streamed goes away, and the conversation goes on."""
     await chat.open()
@@ -293,6 +301,7 @@ async def test_a_turn_is_stopped(chat: ChatPage, model: PacedLlm) -> None:
     await expect(chat.answers.last).to_contain_text("All right.")
 
 
+@pytest.mark.slow
 async def test_a_message_that_does_not_arrive_comes_back(chat: ChatPage, model: PacedLlm, faults: Faults) -> None:
     """Without a connection the text returns to the composer with a sentence, and the page says that it is cut off; sent
     again, the message is said once. The page reconnects by itself."""
@@ -315,6 +324,7 @@ async def test_a_message_that_does_not_arrive_comes_back(chat: ChatPage, model: 
     await expect(chat.own).to_have_text(["Hello", "Are you there?"])
 
 
+@pytest.mark.slow
 async def test_a_message_that_fails_while_another_conversation_is_shown_comes_back_to_its_own(
     chat: ChatPage, model: PacedLlm, faults: Faults
 ) -> None:
@@ -352,6 +362,7 @@ async def test_a_message_that_fails_while_another_conversation_is_shown_comes_ba
     await expect(chat.own).to_have_text(["To the first"])
 
 
+@pytest.mark.slow
 async def test_a_draft_is_kept_for_its_conversation(chat: ChatPage) -> None:
     """What was typed and not sent is there after a reload, in its own conversation only."""
     with chat.server.client() as client:
@@ -369,6 +380,7 @@ async def test_a_draft_is_kept_for_its_conversation(chat: ChatPage) -> None:
     await expect(chat.composer).to_have_value("a thought\non two lines")
 
 
+@pytest.mark.slow
 async def test_scrolling_follows_the_end_only_while_it_is_in_sight(chat: ChatPage, model: PacedLlm) -> None:
     """A person who scrolls up stays there while an answer grows; at the end the page follows it. No token reads the
     height of the page, and the text is written at most once a frame."""
@@ -401,6 +413,7 @@ async def test_scrolling_follows_the_end_only_while_it_is_in_sight(chat: ChatPag
     await expect(chat.answers).to_contain_text(["Short."])
 
 
+@pytest.mark.slow
 async def test_a_conversation_of_two_thousand_messages_stays_usable(chat: ChatPage, model: PacedLlm) -> None:
     """A long conversation begins with its newest messages; earlier ones come on demand, and it can be gone on with."""
     history = [{"role": ("user", "assistant")[n % 2], "content": f"Message *{n}*"} for n in range(2000)]
@@ -420,6 +433,7 @@ async def test_a_conversation_of_two_thousand_messages_stays_usable(chat: ChatPa
     await expect(chat.answers.last).to_be_in_viewport()
 
 
+@pytest.mark.slow
 async def test_nothing_is_said_of_deliveries_where_there_are_none(page: Page, model: PacedLlm, tmp_path: Path) -> None:
     """Without channels and under the default rules everything is for whoever reads the page, so no text is marked."""
     with serving(Engine.open(tmp_path / "plain.db", model=model)) as server:
@@ -435,6 +449,7 @@ async def test_nothing_is_said_of_deliveries_where_there_are_none(page: Page, mo
         await expect(page.get_by_text("There are no channels")).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_where_not_every_text_is_for_the_user_that_is_said(page: Page, model: PacedLlm, tmp_path: Path) -> None:
     """By rules under which the user hears only what a tool says, a turn that said nothing says so."""
     engine = Engine.open(tmp_path / "talk.db", model=model, tools=["talk"], policy=presets.talk())
@@ -447,6 +462,7 @@ async def test_where_not_every_text_is_for_the_user_that_is_said(page: Page, mod
         await expect(chat.messages.get_by_text("Nothing was delivered to the user.")).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_what_goes_out_through_a_channel_is_marked(page: Page, model: PacedLlm, tmp_path: Path) -> None:
     """With a channel each text says whether it was delivered, after a reload too."""
     engine = Engine.open(tmp_path / "channel.db", model=model, channels=[RecordingChannel()])

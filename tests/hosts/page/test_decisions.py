@@ -30,6 +30,8 @@ from ...support.browser.asking import (
 from ...support.browser.tabs import Faults
 from ...support.http.live_server import serving
 
+pytestmark = pytest.mark.slow
+
 
 async def leave_in_doubt(database: Path, conversations: int) -> list[str]:
     """End the engine while a tool that must not run twice runs in each of these conversations."""

@@ -14,6 +14,8 @@ from turnwise.hosts.http.demo.tools import TravelTools
 
 from ...support.http.live_server import LiveServer, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:

@@ -14,6 +14,8 @@ from starlette.routing import Route
 from ...support.browser.tabs import Faults
 from ...support.http.live_server import LiveServer, serving_app
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = {
     "console": "console.error('out of order')",
     "throws": "throw new Error('boom')",

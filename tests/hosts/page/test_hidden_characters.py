@@ -7,10 +7,14 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import pytest
+
 from turnwise.effects.printable import with_hidden_shown
 
 from ...support.browser.node_tests import check_modules
 from ...support.hidden_texts import HIDDEN, INNOCENT
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parent / "hidden_characters.test.mjs"
 

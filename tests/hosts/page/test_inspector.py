@@ -19,6 +19,8 @@ from ...support.npm.node_packages import NodePackages
 from ...support.terminal import database_with, diverging_walk
 from ...support.walks import Walk
 
+pytestmark = pytest.mark.slow
+
 LONG = 401
 """How many steps the long conversation has: five pages of the log."""
 

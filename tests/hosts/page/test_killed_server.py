@@ -9,12 +9,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.async_api import Page, expect
 
 from ...support.browser.asking import TABLE
 from ...support.browser.tabs import Faults
 from ...support.http.server_process import ServerProcess, started
 from ...support.source.source_tree import ROOT
+
+pytestmark = pytest.mark.slow
 
 GONE = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE"
 """What goes wrong in a browser whose server is gone."""

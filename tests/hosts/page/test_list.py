@@ -19,6 +19,8 @@ from ...support.browser.chat_page import ChatPage
 from ...support.browser.tabs import Faults, Tabs
 from ...support.http.live_server import LiveServer, serving, serving_app
 
+pytestmark = pytest.mark.slow
+
 MANY = 65
 """More conversations than the list reads at once."""
 

@@ -13,6 +13,8 @@ from turnwise.testing import FunctionLlm, call
 from ...support.browser.tabs import Faults
 from ...support.http.live_server import LiveServer, serving
 
+pytestmark = pytest.mark.slow
+
 
 @tool(approval_by="operator")
 async def refund(amount: int) -> str:

@@ -70,6 +70,7 @@ class TestChoosing:
         await received(page, {"Which table would you like?": "Bar"})
         await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
 
+    @pytest.mark.slow
     async def test_several_of_several_and_other_words(self, page: Page, conversations: Conversations) -> None:
         """Checkboxes give a list; what is typed beside "Other" is part of it, as it was typed."""
         await page.goto(conversations.begin(EXTRA))
@@ -83,6 +84,7 @@ class TestChoosing:
         said = json.dumps({"answers": {"What else do you need?": ["Parking, covered", words]}}, ensure_ascii=False)
         await expect(page.get_by_role("main")).to_contain_text(f"I received: {said}")
 
+    @pytest.mark.slow
     async def test_other_takes_text_and_needs_it(self, page: Page, conversations: Conversations) -> None:
         """ "Other" without a text is not sent; with a text, the text is the answer."""
         address = conversations.begin(TABLE)
@@ -96,6 +98,7 @@ class TestChoosing:
 
         await received(page, {"Which table would you like?": "The garden"})
 
+    @pytest.mark.slow
     async def test_the_missing_answer_is_named(self, page: Page, faults: Faults, conversations: Conversations) -> None:
         """Of two questions one has no answer: the server says which, and the page shows it there. Nothing is lost."""
         faults.allow("status of 422")
@@ -113,6 +116,7 @@ class TestChoosing:
         table, more = "Which table would you like?", "What else do you need?"
         await received(page, {table: "Window", more: ["High chair"]}, annotations={table: {"notes": "no draught"}})
 
+    @pytest.mark.slow
     async def test_the_preview_of_the_focused_option_stands_beside_it(
         self, page: Page, conversations: Conversations
     ) -> None:
@@ -129,6 +133,7 @@ class TestChoosing:
 
         await expect(panel(page)).to_have_count(0)
 
+    @pytest.mark.slow
     async def test_markup_is_text(self, page: Page, conversations: Conversations) -> None:
         """Questions, labels, descriptions, headers and previews that look like markup, or like names of JavaScript, are
         shown and sent as they are."""
@@ -141,6 +146,7 @@ class TestChoosing:
 
         await received(page, {f"Is {MARKUP} a text?": "__proto__"})
 
+    @pytest.mark.slow
     async def test_a_question_without_options_takes_any_text(self, page: Page, conversations: Conversations) -> None:
         """A tool may ask openly, and one call several times; what is typed is the answer, and begins anew each time."""
         await page.goto(conversations.begin(OPEN))
@@ -155,6 +161,7 @@ class TestChoosing:
             """I received: The answers are ["O'Hara <Ltd>", '19:00']"""
         )
 
+    @pytest.mark.slow
     async def test_a_sub_agent_asks(self, page: Page, conversations: Conversations) -> None:
         """The question of a sub-agent says whose it is, and its answer reaches the sub-agent."""
         await page.goto(conversations.begin(DELEGATE))
@@ -166,6 +173,7 @@ class TestChoosing:
         await expect(page.get_by_role("main")).to_contain_text('{"agents": [{"status": "completed"')
         await expect(page.get_by_role("main")).to_contain_text("Bar")
 
+    @pytest.mark.slow
     async def test_a_question_out_of_sight_is_announced(self, page: Page, conversations: Conversations) -> None:
         """Each of several questions says which it is. Where the window is too low for all of them, a button leads to
         the next one, until it can be seen."""
@@ -178,6 +186,7 @@ class TestChoosing:
         await expect(page.get_by_role("button", name="Question 2 of 2")).to_have_count(0)
 
 
+@pytest.mark.slow
 class TestNotAnswering:
     """A question can be declined, and the turn that asks can be stopped."""
 
@@ -217,6 +226,7 @@ class TestNotAnswering:
         assert conversations.state(address) == "idle"
 
 
+@pytest.mark.slow
 class TestDrafts:
     """What was chosen and typed is lost neither by updates nor by a reload, and is sent once."""
 

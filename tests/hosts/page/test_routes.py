@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from turnwise.hosts.diagrams.machine_map import machine_map, route_of, type_of
 from turnwise.states.grammar import Junction
 from turnwise.states.machine import MACHINE, Edge, edges
 
 from ...support.browser.node_tests import check_modules
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parent / "routes.test.mjs"
 

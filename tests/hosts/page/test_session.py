@@ -18,6 +18,8 @@ from ...support.browser.asking import TABLE, Conversations, asking_engine
 from ...support.browser.tabs import Faults
 from ...support.http.live_server import LiveServer, serving, serving_app
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a-token-of-this-test"
 
 

@@ -12,6 +12,8 @@ from ...support.browser.asking import TABLE, Conversations, asking_engine
 from ...support.browser.tabs import Faults, Tabs
 from ...support.http.live_server import serving
 
+pytestmark = pytest.mark.slow
+
 HIDE = """hidden => {
     Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ...support.browser.node_tests import check_modules
 from ...support.browser.page_recordings import record_all
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parent / "view.test.mjs"
 

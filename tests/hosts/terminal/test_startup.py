@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 IMPORTED = re.compile(r"^import time: .*\| *(\S+)$", re.MULTILINE)
 """A line of `python -X importtime`, with the name of the module."""
 

@@ -16,6 +16,8 @@ from turnwise.persistence.sqlite.store import SqliteStore
 from ...support.terminal import run
 from ...support.walks import Walk
 
+pytestmark = pytest.mark.slow
+
 NAMES = [f"conversation-{number:02}" for number in range(40)]
 PAGE = 4096
 

@@ -299,6 +299,7 @@ class TestTheLock:
         assert await refusal(link) == f"{link} is already open in another engine; close that one first."
         await store.close()
 
+    @pytest.mark.slow
     async def test_an_engine_in_another_process_is_refused(self, path: Path) -> None:
         """P42: the second one is refused with one sentence; commands that only read work."""
         await (await SqliteStore.open(path)).close()
@@ -318,6 +319,7 @@ class TestTheLock:
 
         await (await SqliteStore.open(path)).close()
 
+    @pytest.mark.slow
     async def test_death_releases_it(self, path: Path) -> None:
         """A process that was killed holds nothing, whatever it left lying around."""
         with other_process(HOLD, path) as process:
@@ -326,6 +328,7 @@ class TestTheLock:
 
         await (await SqliteStore.open(path)).close()
 
+    @pytest.mark.slow
     @pytest.mark.skipif(sys.platform != "linux", reason="The lock on the database itself is one of Linux.")
     async def test_deleting_the_file_beside_it_lets_nobody_in(self, path: Path) -> None:
         """The database itself is locked, too, whoever holds it: another process, or this one."""
@@ -468,6 +471,7 @@ class TestWriting:
 
         assert closed.value.sentence == f"{path} is closed."
 
+    @pytest.mark.slow
     def test_what_nobody_closed_makes_no_noise(self, path: Path) -> None:
         """A program that ends without closing its store loses nothing, and nobody sees a traceback (P33)."""
         program = (
@@ -535,6 +539,7 @@ class TestReadingOnly:
         await reading.close()
         await writing.close()
 
+    @pytest.mark.slow
     async def test_after_a_crash(self, path: Path) -> None:
         """What was committed is seen, and every byte of the file and its write-ahead log stays as the crash left it."""
         store = await SqliteStore.open(path)
@@ -630,6 +635,7 @@ class TestMigrations:
 
         assert [script.revision for script in scripts] == list(reversed(REVISIONS))
 
+    @pytest.mark.slow
     async def test_no_database_that_needs_no_migration_loads_alembic(self, path: Path) -> None:
         """Neither a new one nor one that is up to date."""
         loaded = python(

@@ -151,6 +151,7 @@ class TestALargeFile:
         assert {word for word in words if word.encode() in left} == {word for word in words if int(word[-3:-1]) >= 5}
         assert await findings_in(database) == ()
 
+    @pytest.mark.slow
     async def test_a_process_that_dies_in_the_middle_is_finished_by_the_next(self, database: Path) -> None:
         """Some of the steps were overwritten. The conversation is gone, its id is free, the doctor finds no fault, and
         behind the next opening no byte of it is left."""

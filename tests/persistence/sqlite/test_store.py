@@ -655,6 +655,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 class TestAKilledProcess:
     """kill -9 at any moment."""
 

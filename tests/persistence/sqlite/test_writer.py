@@ -367,6 +367,7 @@ asyncio.run(main())
 class TestTheThread:
     """It ends with who holds it, and never in the middle of a step."""
 
+    @pytest.mark.slow
     def test_finishes_what_was_handed_in_before_the_process_ends(self, database: Path) -> None:
         """A program that leaves without closing its store has stored what it handed in."""
         root = str(Path(__file__).parent.parent.parent.parent)
@@ -424,6 +425,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 class TestAKilledProcess:
     """kill -9 while many conversations write."""
 

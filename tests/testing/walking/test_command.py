@@ -7,6 +7,8 @@ import pytest
 from turnwise.testing.walking import read_walks, write_walks
 from turnwise.testing.walking.__main__ import main, take
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_tells_what_is_covered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It prints the rows and the pairs in one line."""

@@ -84,6 +84,7 @@ def test_an_error_without_class_and_status_is_internal() -> None:
     assert kind_of(ZeroDivisionError()) == "internal"
 
 
+@pytest.mark.slow
 def test_the_first_error_loads_litellm_without_its_downloads() -> None:
     """An error may be judged before litellm was imported; it must not fetch its price list then."""
     program = (

@@ -251,6 +251,7 @@ class TestRequests:
         assert server.requests[0]["tools"] != [before]
         assert asked.tools == (before,)
 
+    @pytest.mark.slow
     async def test_tools_work_without_the_mcp_package_installed(self) -> None:
         """Some versions of litellm need the package `mcp` for any call with tools; the installed one must not. The
         process is a new one, in which nothing has imported the package before it is hidden."""
@@ -278,6 +279,7 @@ class TestRequests:
         """A LiteLlm is an Llm."""
         assert isinstance(LiteLlm("openai/test"), Llm)
 
+    @pytest.mark.slow
     def test_importing_it_does_not_import_litellm(self) -> None:
         """litellm is imported at the first request."""
         program = "import sys, turnwise.effects.model.litellm.llm; sys.exit('litellm' in sys.modules)"

@@ -62,6 +62,7 @@ class TestTheList:
         """Nor has a model that is listed for another provider: the same model may have a smaller window elsewhere."""
         assert listed_model(name).window is None
 
+    @pytest.mark.slow
     def test_litellm_is_not_imported(self) -> None:
         """Its import takes seconds; reading its list does not."""
         program = (

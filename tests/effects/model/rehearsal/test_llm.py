@@ -113,6 +113,7 @@ class TestTheEngine:
         with pytest.raises(ConfigurationError):
             LiteLlm("rehearsal").check()
 
+    @pytest.mark.slow
     def test_a_conversation_with_it_imports_no_client_library(self) -> None:
         """A program that uses it starts at once: litellm's import takes seconds."""
         program = (

@@ -190,6 +190,7 @@ class TestOtherDocstrings:
 
         assert tool(look).description in {"", "half \N{REPLACEMENT CHARACTER}"}
 
+    @pytest.mark.slow
     def test_the_parser_is_loaded_for_such_sections_only(self) -> None:
         """A program whose docstrings are plain does not pay for it."""
         program = (

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ....support.doors.waiting import until
 from ....support.http import waiting_server
@@ -15,6 +16,8 @@ from ....support.http.event_stream import ServerSentEvent, events_of, read_until
 from ....support.http.live_server import PATIENCE
 from ....support.http.raw_client import connected
 from ....support.http.server_process import ServerProcess, started
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from ....support.terminal import (
 class TestChatThroughAPipe:
     """Lines in, plain text out, for scripts."""
 
+    @pytest.mark.slow
     def test_a_line_is_a_message_or_an_answer_or_a_command(self, tmp_path: Path) -> None:
         """A number chooses an option, commands are executed, the output has no escape codes, the exit code is 0."""
         lines = (
@@ -52,6 +53,7 @@ class TestChatThroughAPipe:
         assert "unsaid" not in done.stdout
         assert "\x1b" not in done.stdout
 
+    @pytest.mark.slow
     def test_a_command_answers_no_question(self, tmp_path: Path) -> None:
         """P15: where an answer is expected a command is executed or refused, and the question is asked again. Answers
         to other questions are kept. A path is an answer."""
@@ -80,6 +82,7 @@ class TestChatThroughAPipe:
         assert "You chose Kikunoi." in second.stdout
         assert (first.returncode, second.returncode) == (0, 0)
 
+    @pytest.mark.slow
     def test_a_call_that_asks_ends_with_the_process(self, tmp_path: Path) -> None:
         """What becomes of it is decided when the chat is resumed, so nobody is told that its question stays open."""
         (tmp_path / "asks.py").write_text(ASKING_TOOL)
@@ -93,6 +96,7 @@ class TestChatThroughAPipe:
         assert "The user says Yes." in second.stdout
         assert (first.returncode, second.returncode) == (0, 0)
 
+    @pytest.mark.slow
     async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
         """P11, P33: its sentence is shown, and /retry continues it. A chat whose last turn failed exits with 1."""
         async with OpenAiServer([fails(401), says("Back ", "again."), fails(401)]) as server:
@@ -108,6 +112,7 @@ class TestChatThroughAPipe:
         assert done.stdout.count("refused the key") == 2
         assert done.stdout.index("/retry tries again") < done.stdout.index("Back again.")
 
+    @pytest.mark.slow
     async def test_what_was_said_can_be_condensed(self, tmp_path: Path) -> None:
         """/compact says once that it condenses, also if the model is asked again; a failure is one sentence. The
         summary is among the events, and a second /compact has nothing to condense."""
@@ -127,6 +132,7 @@ class TestChatThroughAPipe:
         assert "history_compacted          They met." in second
         assert second.endswith("Again.\n")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("preset", ["talk", "explicit-response"])
     def test_resuming_brings_the_required_tools(self, preset: str, tmp_path: Path) -> None:
         """P19: by `--resume` and by the id, without `--tools` and `--preset`."""
@@ -140,12 +146,14 @@ class TestChatThroughAPipe:
         assert output_after_hint(newest).count("You said: “and now?”") == 1
         assert "missing" not in by_id.stdout + newest.stdout
 
+    @pytest.mark.slow
     def test_there_is_nothing_to_resume(self, tmp_path: Path) -> None:
         """P33: one sentence, and no database is created."""
         assert_one_sentence(run("chat", "--resume", cwd=tmp_path), "There is no database called turnwise.db.")
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_table_is_booked_by_talking(tmp_path: Path) -> None:
     """B2: with tools and a question between the talks."""
     done = run("chat", "--preset", "talk", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "2"])

@@ -24,6 +24,8 @@ from ....support.terminal import (
     terminal,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class TestTitles:
     """`/title`, and where titles are shown."""

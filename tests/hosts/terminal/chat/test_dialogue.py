@@ -39,6 +39,7 @@ class TestApprovals:
         assert "  pay denied: Denied by the user: too much" in run("show", newest_id(tmp_path), cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 class TestCtrlC:
     """Ctrl-C cancels, and leaves if there is nothing to cancel."""

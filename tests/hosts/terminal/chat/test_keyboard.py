@@ -10,6 +10,8 @@ import pytest
 
 from ....support.terminal import DEMO_TOOLS, at_prompt, end_of, newest_id, run, terminal
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 class TestThePrompt:

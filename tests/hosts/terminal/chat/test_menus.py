@@ -35,6 +35,7 @@ class TestMenus:
 
             assert end_of(child) == 0
 
+    @pytest.mark.slow
     def test_what_is_typed_in_a_menu_is_an_answer_or_a_command(self, tmp_path: Path) -> None:
         """P15: nothing that is typed or pasted is lost or chooses an option. A command is executed, and the question
         is asked again."""
@@ -60,6 +61,7 @@ class TestMenus:
             assert end_of(child) == 0
         assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
 
+    @pytest.mark.slow
     def test_typing_adds_to_the_marked_options(self, tmp_path: Path) -> None:
         """P15: where several options may be chosen, every letter begins free text, and the marked options count too."""
         (tmp_path / "several.py").write_text(
@@ -78,6 +80,7 @@ class TestMenus:
 
             assert end_of(child) == 0
 
+    @pytest.mark.slow
     def test_an_open_question_is_answered_in_words(self, tmp_path: Path) -> None:
         """It has no menu: a tool of the application asks without offering options."""
         (tmp_path / "open.py").write_text(TWO_QUESTIONS_TOOL.replace(", options=(NORTH, SOUTH)", ""))
@@ -94,6 +97,7 @@ class TestMenus:
 
             assert end_of(child) == 0
 
+    @pytest.mark.slow
     def test_other_takes_free_text(self, tmp_path: Path) -> None:
         """P15: it arrives as it was typed."""
         with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:

@@ -11,7 +11,7 @@ from ....support.screens import FakeScreen
 from ....support.servers.openai_server import OpenAiServer, drops_after, hangs, says
 from ....support.terminal import at_prompt, end_of, terminal
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")]
 
 ANSWER = "# A *plan*\n\n1. **Look**\n2. Leap\n\n```python\nleap(2)\n```\n\nThat is `all`."
 

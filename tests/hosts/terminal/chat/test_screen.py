@@ -15,6 +15,8 @@ from turnwise.testing import calls as call_several
 from ....support.servers.openai_server import OpenAiServer, calls, fails, says
 from ....support.terminal import LOOK_TOOL, output_after_hint, run, run_beside, shown_on_resume
 
+pytestmark = pytest.mark.slow
+
 
 def talks() -> OpenAiServer:
     """Return a model that thinks, talks, looks, talks again, and thinks once more."""

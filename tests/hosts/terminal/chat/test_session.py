@@ -16,6 +16,8 @@ from ....support.servers.mcp_programs import Program
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment
 from ....support.terminal import assert_one_sentence, at_prompt, end_of, output_after_hint, run, terminal
 
+pytestmark = pytest.mark.slow
+
 
 class TestSpeech:
     """`--speak`."""

@@ -73,6 +73,7 @@ NUMBER = "4111 1111 1111 1111"
 class TestTheReplyFlow:
     """`turnwise chat --preset reply-flow`, with the rehearsal model."""
 
+    @pytest.mark.slow
     def test_a_terminal_shows_steps_a_header_and_the_reply(self, tmp_path: Path) -> None:
         """J24: in this order. A step quotes nothing, and what the user typed is the only place of a secret."""
         (tmp_path / "turnwise.toml").write_text(PROFILES)
@@ -95,6 +96,7 @@ class TestTheReplyFlow:
         assert not any(NUMBER in line for line in lines[1:] if not line.startswith("> "))
         assert NUMBER.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("turnwise.db*"))
 
+    @pytest.mark.slow
     def test_debugging_moves_the_steps_to_stderr(self, tmp_path: Path) -> None:
         """J19, J24: by the option or the setting, each with its label and without content. Through a pipe the header
         stands above the reply, too, and the resume hint has the options. One profile is not chosen. A later

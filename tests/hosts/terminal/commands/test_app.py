@@ -11,6 +11,7 @@ from ....support.terminal import InProcessRun, assert_one_sentence, run
 COMMANDS = ("chat", "demo", "list", "show", "replay", "resolve", "fork", "export", "import", "diagram", "doctor")
 
 
+@pytest.mark.slow
 def test_the_diagram_is_the_table_in_mermaid(tmp_path: Path) -> None:
     """`turnwise diagram` prints it."""
     done = run("diagram", cwd=tmp_path)
@@ -22,6 +23,7 @@ def test_the_diagram_is_the_table_in_mermaid(tmp_path: Path) -> None:
 class TestHelp:
     """What `--help` shows."""
 
+    @pytest.mark.slow
     def test_it_names_each_command(self, tmp_path: Path) -> None:
         """The commands and options of the README."""
         done = run("--help", cwd=tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from turnwise import Engine
 from turnwise.testing import FunctionLlm
 
@@ -12,6 +14,7 @@ from ....support.terminal import InProcessRun, database_with, exported, run, run
 from ....support.walks import Walk
 
 
+@pytest.mark.slow
 async def test_an_interrupted_turn_is_listed_and_continues(database: Path) -> None:
     """P27, P42: its state is shown while its engine is open, "interrupted" afterwards; a chat continues it."""
     gate = Gate()
@@ -41,6 +44,7 @@ def test_an_imported_turn_has_failed(tmp_path: Path, in_process: InProcessRun) -
     assert in_process("show", "walk").stdout.startswith("user:\nhello\n")
 
 
+@pytest.mark.slow
 async def test_a_part_of_the_list(database: Path) -> None:
     """Those of one owner, or the newest few."""
     async with Engine.open(database) as engine:
@@ -56,6 +60,7 @@ async def test_a_part_of_the_list(database: Path) -> None:
     assert listed("--owner", "ann", "--limit", "1") == [third.id]
 
 
+@pytest.mark.slow
 async def test_an_owner_without_conversations(database: Path) -> None:
     """Says so, on stderr."""
     async with Engine.open(database) as engine:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment
 from ....support.terminal import InProcessRun, end_of, run, terminal
+
+pytestmark = pytest.mark.slow
 
 
 class TestTheDemo:

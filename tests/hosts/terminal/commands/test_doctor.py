@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from turnwise import Conversation
 
 from ....support.terminal import (
@@ -49,6 +51,7 @@ class TestDoctor:
         )
         assert done.stderr == "1 of these can be repaired without guessing: turnwise doctor --fix\n"
 
+    @pytest.mark.slow
     def test_the_command_that_repairs_names_the_database(self, tmp_path: Path) -> None:
         """It can be copied, and stands below the findings if stdout and stderr are one file."""
         path = database_with(tmp_path, Walk("one").turn("tonight"), name="other.db")
@@ -91,6 +94,7 @@ class TestDoctor:
 
         assert_one_sentence(in_process("doctor"), "turnwise.db cannot be used now: it is damaged.")
 
+    @pytest.mark.slow
     async def test_it_examines_while_an_engine_works(self, busy: Conversation, database: Path) -> None:
         """P42: so do `replay` and `export`. A command that writes does not wait for the lock, and is refused."""
         folder = database.parent

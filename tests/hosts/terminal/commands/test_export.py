@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from turnwise import Conversation
 
 from ....support.terminal import InProcessRun, assert_one_sentence, database_with, execute_sql, run_beside
 from ....support.walks import Walk
 
 
+@pytest.mark.slow
 async def test_an_export_is_a_line_for_each_step(asking: Conversation, database: Path) -> None:
     """JSON lines: the format, the conversation, its steps in order, and the number of conversations."""
     done = await run_beside("export", asking.id, "--db", f"sqlite:///{database}", cwd=database.parent)

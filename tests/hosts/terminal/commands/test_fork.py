@@ -66,6 +66,7 @@ class TestFork:
         assert len(in_process("list").stdout.splitlines()) == 1
         assert not (tmp_path / "missing.db").exists()
 
+    @pytest.mark.slow
     def test_in_a_chat(self, tmp_path: Path) -> None:
         """The chat continues with the original; the copy can be resumed by its id."""
         done = run("chat", "--tools", "", cwd=tmp_path, lines=["hello", "/fork", "bye"])

@@ -16,6 +16,7 @@ from ....support.terminal import (
 from ....support.walks import Walk
 
 
+@pytest.mark.slow
 def test_there_and_back(tmp_path: Path) -> None:
     """A database that is exported and imported into an empty one is exported to the same bytes, whatever the terminal's
     encoding."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from turnwise import Engine, ModelRequest, Profile, presets
 from turnwise.states import MemoryRecalled, ProfileSelected
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
@@ -39,6 +41,7 @@ class TestReplay:
         assert re.findall(r"^ {12}state   (\{.{9})", late, re.MULTILINE)[:2] == ['{"type":"i', '{"type":"i']
         assert '\n  expected  effect  {"type":"persist_message"' in late
 
+    @pytest.mark.slow
     def test_a_report_for_ci(self, tmp_path: Path) -> None:
         """A case for each conversation; one that diverged has a failure with the reason and the report."""
         database_with(tmp_path, Walk("sound").turn("tonight"), diverging_walk("other", 2))
@@ -88,6 +91,7 @@ class TestReplay:
         assert done.stdout == "sound  5 events replayed, no divergence.\n"
         assert done.stderr == "The report cannot be written to nowhere/report.xml: No such file or directory.\n"
 
+    @pytest.mark.slow
     async def test_a_divergence_exits_with_1(self, database: Path) -> None:
         """The other conversations are replayed too."""
         async with Engine.open(database, model=FunctionLlm(lambda _: reply("Yes."))) as engine:
@@ -132,6 +136,7 @@ main()
 """The command in a process that opens no connection, starts no other process, and has a store that cannot search."""
 
 
+@pytest.mark.slow
 class TestReplayOfReplyFlows:
     """What was routed, recalled and found once stands in the log."""
 

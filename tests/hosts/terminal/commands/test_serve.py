@@ -35,6 +35,7 @@ class TestRefusals:
         assert_one_sentence(given, "A token that others must not guess is random and has at least 20 characters")
         assert len(token) == 1 or token not in given.stderr
 
+    @pytest.mark.slow
     def test_on_this_machine_any_token_will_do(self, tmp_path: Path) -> None:
         """Who can reach the server can read the files of its owner as well."""
         with started([*COMMAND, "serve", "--port", "0", "--token", "a"], tmp_path, {}) as server:
@@ -87,6 +88,7 @@ class TestRefusals:
         assert_one_sentence(in_process("serve"), 'pip install "turnwise[http]"')
 
 
+@pytest.mark.slow
 class TestServing:
     """A server in a process of its own."""
 

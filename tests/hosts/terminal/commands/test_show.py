@@ -17,6 +17,7 @@ from ....support.terminal import (
 )
 
 
+@pytest.mark.slow
 class TestReading:
     """P42: reading works while another process has the database open."""
 

@@ -13,6 +13,8 @@ from turnwise.hosts.terminal.configuration.command_lines import command_line
 
 from ....support.terminal import run
 
+pytestmark = pytest.mark.slow
+
 
 def read_by_a_shell(line: str, cwd: Path) -> list[str]:
     """Return the arguments that a shell passes when it runs this line."""

@@ -51,6 +51,7 @@ class TestTheBeginningOfAnId:
 
         assert_one_sentence(done, "There is no conversation with the id ")
 
+    @pytest.mark.slow
     def test_a_chat_is_resumed_by_it(self, tmp_path: Path) -> None:
         """The conversation goes on under its whole id."""
         done = run("chat", "alto", cwd=tmp_path, lines=["/state"])

@@ -34,6 +34,7 @@ def test_a_missing_file_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_second_engine_is_refused(asking: Conversation, database: Path) -> None:
     """P42: `chat` and `demo` write, and do not wait for the lock: one sentence, exit code 2."""
     chat = await run_beside("chat", "--db", database, cwd=database.parent)
@@ -43,6 +44,7 @@ async def test_a_second_engine_is_refused(asking: Conversation, database: Path) 
         assert_one_sentence(done, "is already open in another engine; close that one first.")
 
 
+@pytest.mark.slow
 def test_a_newer_database_is_one_sentence(tmp_path: Path) -> None:
     """A database of a newer turnwise is not opened."""
     with Engine.open_blocking(tmp_path / "future.db") as engine:

@@ -11,6 +11,8 @@ from ....support.terminal import (
     run,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_settings_come_from_the_directory(tmp_path: Path) -> None:
     """turnwise.toml names the database and a tool in the working directory; the environment takes precedence."""

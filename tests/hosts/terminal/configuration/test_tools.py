@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ....support.terminal import DEMO_TOOLS, LOOK_TOOL, OWN_TALK_TOOL, REQUEST, output_after_hint, run
+
+pytestmark = pytest.mark.slow
 
 
 def test_missing_tools_are_named(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from ....support.terminal import COMMAND, assert_one_sentence, run
 
+pytestmark = pytest.mark.slow
+
 
 class TestErrors:
     """P33: one sentence on stderr, exit code 2, no traceback."""

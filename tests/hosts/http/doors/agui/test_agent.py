@@ -11,6 +11,8 @@ import pytest
 from .....support.http.live_server import LiveServer
 from .....support.npm.node_packages import NodePackages
 
+pytestmark = pytest.mark.slow
+
 AGENT = Path(__file__).with_name("agent.mjs")
 
 
