@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from collections.abc import AsyncIterator, Generator
@@ -56,6 +57,18 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("seeded")
     elif PROFILE == "deep":
         config.option.hypothesis_seed = random.randrange(2**32)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without looking for garbage, and look past the tests afterwards: they stay until the end of the run, and
+    each full search would go through all of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

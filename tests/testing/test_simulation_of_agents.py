@@ -1,8 +1,9 @@
 """A tree of agents in virtual time: no mail is lost or doubled, no sub-agent is left over, no budget is exceeded.
 
 One agent has a user, two work for it in the background, one of them on a schedule, and their models start sub-agents.
-These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test-all` runs a sample, `make faults`
-two thousand. That these simulations can fail is tested, too: they find each fault of support/planted/agents.py.
+These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test-all` runs a sample, and
+`make faults` two thousand. That these simulations can fail is tested, too: they find each fault of
+support/planted/agents.py.
 """
 
 from __future__ import annotations

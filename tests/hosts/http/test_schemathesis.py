@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-import schemathesis
-from schemathesis.config import SchemathesisConfig
-from schemathesis.engine import events, from_schema
 
 from ...support.http.live_server import LiveServer, serving
 from ...support.http.obedient_model import obedient_engine
@@ -59,6 +56,10 @@ def faults(
     server: LiveServer, leave_out: list[str], examples: int, operations: Iterable[Any] = (), **options: Any
 ) -> tuple[list[str], int]:
     """Let schemathesis make its requests. Returns what it finds, and how many answers it has looked at."""
+    import schemathesis  # late: it takes more than a second, in each process that collects this file
+    from schemathesis.config import SchemathesisConfig
+    from schemathesis.engine import events, from_schema
+
     config = SchemathesisConfig.from_dict({
         "seed": 1,
         "request-timeout": 120,
