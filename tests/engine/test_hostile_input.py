@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -166,25 +166,36 @@ async def go_on(conversation: Conversation) -> str | None:
     return (await conversation.send("And now?")).reply
 
 
+def faults(door: str, kind: str, refused: TurnwiseError) -> Iterator[str]:
+    """Yield what is wrong with a refusal of hostile input."""
+    sentence = refused.sentence
+    if not 0 < len(sentence) <= 600:
+        yield f"{door}, {kind}: {len(sentence)} characters"
+    if "\n" in sentence or " at 0x" in sentence or "Traceback" in sentence:
+        yield f"{door}, {kind}: {sentence}"
+
+
 @pytest.mark.parametrize("rest", ["idle", "awaiting_user_response", "awaiting_approval"])
-@pytest.mark.parametrize("door", DOORS)
-async def test_what_is_nasty_is_refused_and_nothing_is_written(database: Path, rest: str, door: str) -> None:
-    """P33: hostile input is refused in one sentence of bounded length, without a repr; no row changes, and the
-    conversation goes on."""
+async def test_what_is_nasty_is_refused_and_nothing_is_written(database: Path, rest: str) -> None:
+    """P33: hostile input is refused at each door in one sentence of bounded length, without a repr; no row changes, and
+    the conversation goes on."""
+    found: list[str] = []
     async with resting(database, rest) as (engine, conversation):
         before = rows(database)
 
-        for kind, value in NASTY.items():
-            if (door, kind) in UNDEMANDING:
-                continue
-            with pytest.raises(TurnwiseError) as refused:
-                await DOORS[door](engine, conversation, value)
-                pytest.fail(f"{door} takes {kind}")
-            sentence = refused.value.sentence
-            assert 0 < len(sentence) <= 600, kind
-            assert "\n" not in sentence and " at 0x" not in sentence and "Traceback" not in sentence, kind
+        for door, knock in DOORS.items():
+            for kind, value in NASTY.items():
+                if (door, kind) in UNDEMANDING:
+                    continue
+                try:
+                    await knock(engine, conversation, value)
+                    found.append(f"{door} takes {kind}")
+                except TurnwiseError as refused:
+                    found += faults(door, kind, refused)
+            if rows(database) != before:
+                found.append(f"{door} has written")
 
-        assert rows(database) == before
+        assert found == []
         assert await go_on(conversation) == "And on."
         assert (await conversation.replay()).divergence is None
 

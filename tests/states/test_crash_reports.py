@@ -72,6 +72,7 @@ from ..support.busy_states import (
     verifying,
     waiting_for_children,
 )
+from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning, talking
 
 TEXTS = Texts()
@@ -109,9 +110,9 @@ FOR_A_PERSON: dict[Moment, tuple[type[Effect], ...]] = {
 }
 """Waits that outlive a process."""
 
-each_at_work = pytest.mark.parametrize("begun", list(AT_WORK), ids=lambda begun: begun.__name__)
-each_for_a_person = pytest.mark.parametrize("begun", list(FOR_A_PERSON), ids=lambda begun: begun.__name__)
-each_busy = pytest.mark.parametrize("begun", [*AT_WORK, *FOR_A_PERSON], ids=lambda begun: begun.__name__)
+each_at_work = holds_for("begun", list(AT_WORK))
+each_for_a_person = holds_for("begun", list(FOR_A_PERSON))
+each_busy = holds_for("begun", [*AT_WORK, *FOR_A_PERSON])
 
 
 def without_moment(effect: Effect) -> Effect:

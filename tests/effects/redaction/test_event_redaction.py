@@ -186,7 +186,7 @@ EXAMPLES: list[Event] = [
 ]
 
 
-@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
+@holds_for("event", EXAMPLES)
 def test_secrets_go(redaction: Redaction, event: Event) -> None:
     """J1: out of every text at every depth; redacted once more, the event is the same."""
     redacted = redacted_event(event, redaction)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from turnwise import ConfigurationError, Redaction, RedactionRule, SecretSpan
 from turnwise.effects.redaction.redaction import NOT_INSTALLED
 
+from ...support.cases import holds_for
 from ...support.secrets import ALL, SECRETS, WRITTEN, found_in, load_sample
 
 TUNING = load_sample("tuning")
@@ -49,7 +50,7 @@ def redaction() -> Redaction:
 class TestEveryKind:
     """J1: each kind of secret is replaced by a label."""
 
-    @pytest.mark.parametrize("kind", SECRETS)
+    @holds_for("kind", SECRETS)
     def test_is_found(self, redaction: Redaction, kind: str) -> None:
         """J1: the value is gone, and a label stands in its place."""
         redacted = redaction.redact(WRITTEN[kind].format(SECRETS[kind]))
@@ -65,7 +66,7 @@ class TestEveryKind:
         assert "Pay to [IBAN] by Friday." in redacted
         assert "See https://api.test/items?page=2&access_token=[TOKEN]&sort=asc" in redacted
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("written", "redacted"),
         [
             ("Card \uff14\uff11\uff11\uff11 \uff11\uff11\uff11\uff11 1111 1111.", "Card [CARD]."),
@@ -89,7 +90,7 @@ class TestEveryKind:
 class TestNumbersAndSpeech:
     """J1: secrets as they are read out, and numbers that look like them in tables."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("spoken", "redacted"),
         [
             ("4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 expires 1 2 2 5", "[CARD] expires 1 2 2 5"),
@@ -114,8 +115,8 @@ class TestNumbersAndSpeech:
         """J1: a secret is found in a sentence, and a sentence without one stays."""
         assert redaction.redact(spoken) == redacted
 
-    @pytest.mark.parametrize("separator", [" ", "\n"])
-    @pytest.mark.parametrize("digits", [1, 2, 3, 4])
+    @holds_for("separator", [" ", "\n"])
+    @holds_for("digits", [1, 2, 3, 4])
     def test_a_list_of_numbers_stays(self, redaction: Redaction, digits: int, separator: str) -> None:
         """J1: among members of a list some always look like a card together; it counts only where the list begins."""
         random = Random(digits)
@@ -132,7 +133,7 @@ class TestNumbersAndSpeech:
 class TestJson:
     """JSON stays JSON."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("written", "redacted"),
         [
             ({"to": "anna@posti.example", "n": 3}, {"to": "[EMAIL]", "n": 3}),
@@ -237,7 +238,7 @@ UNITS = [
 class TestTime:
     """A hostile text takes no longer than another one of its length."""
 
-    @pytest.mark.parametrize("unit", UNITS)
+    @holds_for("unit", UNITS)
     def test_time_grows_with_the_length(self, redaction: Redaction, unit: str) -> None:
         """Eight times the text takes about eight times the processor's time, not sixty-four times."""
 

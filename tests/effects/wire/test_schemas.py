@@ -134,10 +134,13 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
+EACH_ODD_ONE = holds_for("name", ODD)
+
+
 class TestRules:
     """What a server lists is sent so that every provider takes it."""
 
+    @EACH_ODD_ONE
     def test_no_provider_refuses_it(self, name: str) -> None:
         """Neither OpenAI, for its structure, nor Anthropic, for its names and its dialect."""
         sent = wire_schema(repaired(ODD[name]))
@@ -145,10 +148,12 @@ class TestRules:
         assert list(schema_faults(sent)) == []
         Draft202012Validator.check_schema(sent)
 
+    @EACH_ODD_ONE
     def test_it_can_be_called(self, name: str) -> None:
         """What was repaired is a schema that arguments can be checked against."""
         McpArguments("tool", repaired(ODD[name]), checks_patterns=False)
 
+    @EACH_ODD_ONE
     def test_what_was_given_is_unchanged(self, name: str) -> None:
         """The rules write a copy."""
         given = deepcopy(ODD[name])
@@ -156,12 +161,14 @@ class TestRules:
 
         assert given == ODD[name]
 
+    @EACH_ODD_ONE
     def test_what_follows_the_rules_stays_as_it_is(self, name: str) -> None:
         """So the same tools always give the same bytes."""
         sent = wire_schema(repaired(ODD[name]))
 
         assert json.dumps(wire_schema(sent)) == json.dumps(sent)
 
+    @EACH_ODD_ONE
     def test_the_plain_form_has_plain_words_only(self, name: str) -> None:
         """No reference, no combination but alternatives, one type."""
         plain = plain_schema(wire_schema(repaired(ODD[name])))

@@ -12,6 +12,8 @@ from turnwise import Engine
 from turnwise.states import InvalidInput, UnknownConversation
 from turnwise.testing import FunctionLlm
 
+from ...support.cases import holds_for
+
 
 def nested(depth: int) -> Any:
     """A list within a list, and so on."""
@@ -154,7 +156,7 @@ class TestAgents:
 class TestAWrongSelection:
     """Is refused in one sentence."""
 
-    @pytest.mark.parametrize(("selection", "sentence"), WRONG, ids=[str(number) for number in range(len(WRONG))])
+    @holds_for(("selection", "sentence"), WRONG)
     async def test_is_said_to_be_wrong(self, selection: dict[str, Any], sentence: str, engine: Engine) -> None:
         """Whatever was given."""
         with pytest.raises(InvalidInput) as refused:

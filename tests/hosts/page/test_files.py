@@ -13,6 +13,8 @@ from starlette.testclient import TestClient
 from turnwise.engine.projections.updates.update import Update
 from turnwise.hosts.page.files import CONTENT_SECURITY_POLICY, page_files, page_routes
 
+from ...support.cases import holds_for
+
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
@@ -20,7 +22,7 @@ def client() -> TestClient:
     return TestClient(Starlette(routes=page_routes()))
 
 
-@pytest.mark.parametrize("name", sorted(page_files()))
+@holds_for("name", sorted(page_files()))
 def test_every_file_is_sent_with_its_media_type_and_the_strict_policy(client: TestClient, name: str) -> None:
     """Each file has the media type that a browser needs to run it, and the policy that forbids foreign code."""
     response = client.get(f"/page/{name}")
@@ -41,7 +43,7 @@ def test_a_file_that_has_not_changed_is_not_sent_again(client: TestClient) -> No
     assert client.get("/", headers={"If-None-Match": '"old"'}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@holds_for(
     "path",
     [
         "/page/",

@@ -15,6 +15,7 @@ from turnwise.states.values.revision import CURRENT_REVISION, FIRST_REVISION
 from turnwise.testing.strategies import NOON
 
 from ...support.busy_states import IN_TURN
+from ...support.cases import holds_for
 from ...support.conversation import Conversation
 
 SENT = {"event_id": "1", "at": NOON}
@@ -35,10 +36,13 @@ def failed() -> Conversation:
     return conversation
 
 
-@pytest.mark.parametrize("play", [*IN_TURN, failed, Conversation], ids=lambda play: play.__name__)
+IN_EVERY_STATE = holds_for("play", [*IN_TURN, failed, Conversation])
+
+
 class TestInEveryState:
     """Settings change in every state but `Closed`."""
 
+    @IN_EVERY_STATE
     def test_the_tools_of_the_next_turn_change(self, play: Callable[[], Conversation]) -> None:
         """The newest turn keeps the tools that it has, and nothing else happens."""
         conversation = play()
@@ -50,7 +54,8 @@ class TestInEveryState:
         assert (context.tools_in(newest), context.tools_in(newest + 1)) == (None, ("look",))
         assert (step.effects, step.ended) == ((), None)
 
-    @pytest.mark.parametrize("from_turn", [0, 2])
+    @IN_EVERY_STATE
+    @holds_for("from_turn", [0, 2])
     def test_a_change_for_another_turn_is_refused(self, play: Callable[[], Conversation], from_turn: int) -> None:
         """The sender did not know how far the conversation has come, or means a turn that is far away."""
         conversation = play()
@@ -61,6 +66,7 @@ class TestInEveryState:
 
         assert refused.value.code == "wrong_state"
 
+    @IN_EVERY_STATE
     def test_a_change_that_narrows_brings_no_tool(self, play: Callable[[], Conversation]) -> None:
         """Whatever the conversation has when the change arrives: it may lose tools, also of a server, and win none."""
         conversation = play()
@@ -76,6 +82,7 @@ class TestInEveryState:
 
         assert conversation.history.context.tools_in(following) == ("files:read",)
 
+    @IN_EVERY_STATE
     def test_title_and_metadata_change_on_their_own(self, play: Callable[[], Conversation]) -> None:
         """What is not given stays as it was."""
         conversation = play()

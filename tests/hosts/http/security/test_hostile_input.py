@@ -21,6 +21,7 @@ from turnwise.hosts.http import create_app
 from turnwise.hosts.http.security.limits import HttpLimits
 from turnwise.testing import FunctionLlm, call, reply
 
+from ....support.cases import holds_for
 from ....support.http.raw_client import Answer
 
 LIMIT = 100_000
@@ -59,7 +60,7 @@ OPERATIONS = [
     for method, description in methods.items()
 ]
 
-EVERY_OPERATION = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+EVERY_OPERATION = holds_for("operation", OPERATIONS)
 
 
 def answer(request: ModelRequest) -> ModelAnswer:

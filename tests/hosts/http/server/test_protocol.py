@@ -15,6 +15,7 @@ from turnwise.hosts.http.security.middleware import middleware_of
 from turnwise.hosts.http.server.limits import ServerLimits
 from turnwise.hosts.http.server.protocol import SURPLUS
 
+from ....support.cases import holds_for
 from ....support.http.live_server import LiveServer, serving_app
 from ....support.http.raw_client import ask, connected
 
@@ -73,7 +74,7 @@ def serves_on(server: LiveServer) -> Iterator[None]:
 class TestBrokenRequests:
     """What h11 cannot read."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "request_bytes",
         [
             b"\x00\x01\x02\r\n\r\n",
@@ -109,7 +110,7 @@ class TestBrokenRequests:
         assert answer is not None
         assert answer.problem().code == "not_implemented"
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "request_bytes",
         [
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

@@ -40,6 +40,8 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
+from .....support.cases import holds_for
+
 
 class Peer:
     """Another agent, which sends messages to the server."""
@@ -301,7 +303,7 @@ class TestErrorCodes:
             wire.send({"text": "1"}, taskId=asked["id"])["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         )
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "part",
         [
             {"raw": "AAAA", "mediaType": "audio/wav"},
@@ -338,10 +340,8 @@ class TestErrorCodes:
         assert wire.call("GetTask")["error"]["code"] == -32602
         assert wire.call("DoSomething")["error"]["code"] == -32601
 
-    @pytest.mark.parametrize("method", ["GetTask", "CancelTask", "SubscribeToTask"])
-    @pytest.mark.parametrize(
-        "task_id", ["nonesuch.1", "nonesuch", "x.0", "x.99999999999999999999", "../x.1", "\U0001f648"]
-    )
+    @holds_for("method", ["GetTask", "CancelTask", "SubscribeToTask"])
+    @holds_for("task_id", ["nonesuch.1", "nonesuch", "x.0", "x.99999999999999999999", "../x.1", "\U0001f648"])
     def test_a_task_that_is_not_there(self, wire: Wire, method: str, task_id: str) -> None:
         """Whatever is asked of it, it is not found, and in time for an answer that is no stream."""
         assert code_of(wire.call(method, id=task_id)) == self.NOT_FOUND

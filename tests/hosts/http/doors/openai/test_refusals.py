@@ -14,6 +14,7 @@ from turnwise import Engine
 from turnwise.hosts.http import HttpLimits, create_app
 from turnwise.testing import ScriptedLlm
 
+from .....support.cases import holds_for
 from .....support.http.live_server import LiveServer
 
 HELLO: Any = [{"role": "user", "content": "say Hello"}]
@@ -29,7 +30,7 @@ def refused(client: openai.OpenAI, **options: Any) -> openai.BadRequestError:
 class TestParameters:
     """Parameters that would change the meaning of a request and cannot be carried out."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("name", "value"),
         [
             ("n", 2),
@@ -81,7 +82,7 @@ class TestParameters:
 
         assert (error.code, error.param) == ("invalid_input", "temprature")
 
-    @pytest.mark.parametrize(
+    @holds_for(
         ("options", "param"),
         [
             ({"temperature": 3}, "temperature"),
@@ -123,7 +124,7 @@ class TestMessages:
             error = refused(client, messages=messages)
             assert (error.code, error.param) == ("unsupported_content", "messages.0.content.0.type")
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "content", ["", "  ", [], [{"type": "image_url"}], [{"type": "image_url", "image_url": {"url": "ftp://x"}}]]
     )
     def test_what_says_nothing(self, client: openai.OpenAI, content: Any) -> None:
