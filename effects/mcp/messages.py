@@ -22,6 +22,7 @@ from pydantic_core import from_json
 from ..text import encodable_json
 
 _CALL = "tools/call"
+_CANCELLED = "notifications/cancelled"
 _UNNAMED_ERROR = -32000
 """The code of an error that a server gave without one: the first of those that JSON-RPC leaves to servers."""
 
@@ -68,9 +69,11 @@ class CallResults:
         self._calls: set[int | str] = set()
 
     def note(self, sent: object) -> None:
-        """Note a message that is sent to the server."""
+        """Note a message that is sent to the server. The answer to a call that was cancelled goes to nobody."""
         if isinstance(sent, mcp_types.JSONRPCRequest) and sent.method == _CALL:
             self._calls.add(sent.id)
+        elif isinstance(sent, mcp_types.JSONRPCNotification) and sent.method == _CANCELLED and sent.params:
+            self._calls.discard(sent.params.get("requestId", ""))
 
     def take(self, message: object) -> None:
         """Take a message of the server, and change it if it is the answer to a call and is not allowed."""

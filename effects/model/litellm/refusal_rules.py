@@ -194,6 +194,7 @@ RULES: tuple[Rule, ...] = (
             r"\b(?:unsafe|harmful|prohibited|sensitive|objectionable) (?:content|words?|information|material|prompt)",
             r"blocked\b.{0,30}\b(?:content|safety|policy|filter|moderation|guardrail)|guardrail",
             r"\bblock_?reason\b",
+            r"\bnew_sensitive\b",
             "敏感|违规|不安全|违反|不合规|风控|内容审核|安全审核",
         ),
     ),
@@ -343,7 +344,8 @@ RULES: tuple[Rule, ...] = (
             r"overflow\w*|not enough|insufficient|surpass\w*|greater|is full|shorter)",
             r"\b(?:exceed\w*|larger than|longer than|greater than|more than|beyond|overflow\w*|surpass\w*|outside|"
             r"fit\w*|reached|ran out of|out of|too (?:long|large|big) for)\b.{0,80}\bcontext\b",
-            r"\bcontext (?:the )?overflows?",
+            r"\bcontext (?:the )?overflows?|\bcontext(?:[ _-](?:window|length|size))? (?:is )?full\b",
+            r"\bkv[ _-]?cache\b.{0,40}\b(?:full|no (?:space|room|slot)|exceed\w*|out of)|\bmemory slot for batch",
             r"\bmax(?:imum)?[ _-](?:allowed )?(?:context|prompt|input|sequence|seq|model|total|message)s?[ _-]?"
             rf"(?:tokens?[ _-])?(?:{_SIZE}|tokens?|count|characters)\b",
         ),
@@ -355,7 +357,9 @@ RULES: tuple[Rule, ...] = (
         says=_any(
             rf"\b{_REQUEST}\b(?: (?:tokens?|text|{_SIZE}|count|messages?|history|data|body|entity|content))*"
             r"(?: \([^)]*\))?(?: is| are| was| were| has become| got)?(?: far| much| way)? too (?:long|large|big)\b",
-            r"\btoo many (?:input |prompt |total |context |message )?(?:tokens|messages|characters)\b",
+            r"\btoo many (?:input |prompt |total |context |message |text )*(?:tokens|messages|characters|bytes)\b",
+            r"\bmax\w* (?:request |message |prompt |input |body |payload )+size\b.{0,30}\bexceeded",
+            r"\blimited to \d[\d,._]*k? (?:input |prompt |context )?tokens\b",
             rf"\b{_REQUEST}\b.{{0,80}}\b(?:exceed\w*|surpass\w*|longer than|larger than|greater than|more than|over)\b"
             r".{0,80}\b(?:limit\w*|max\w*|allowed|length|capacity|tokens?)\b",
             r"\b(?:exceed\w*|over|beyond|surpass\w*)\b.{0,60}\b(?:tokens?|input|prompt|length|request|message)[ _-]?"
@@ -414,7 +418,8 @@ RULES: tuple[Rule, ...] = (
             r"\bmodel(?: \S+)? (?:is |was )?(?:unknown|unavailable|invalid|(?:not|un)(?: currently)? ?(?:available|"
             r"supported|valid|recognized|enabled))\b(?! with)",
             r"\b(?:unknown|invalid|no such|unrecognized|nonexistent) model\b(?! (?:parameter|request|input))",
-            r"model identifier is invalid|not a valid model|no models? (?:is |are )?loaded|pulling it",
+            r"model identifier is invalid|on-demand throughput isnt supported|not a valid model|"
+            r"no models? (?:is |are )?loaded|pulling it",
             "模型.{0,20}(?:不存在|未开通|下线|不可用)",
         ),
     ),

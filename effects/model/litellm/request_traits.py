@@ -383,7 +383,8 @@ SHAPES: tuple[Trait, ...] = (
 _LASTING = re.compile(
     r"\b(?:not|doesnt|dont|isnt|arent) (?:\w+ )?(?:support\w*|implement\w*|enabled)|\bunsupported\b|\bunimplemented\b|"
     r"\bonly (?:\w+ )?(?:support\w*|allowed)|\bsupported only\b|\balternat\w*|raise_exception|jinja|chat[ _]template|"
-    r"\bnonetype\b|\bconcatenate\b|\brole\b"
+    r"\bnonetype\b|\bconcatenate\b|\brole\b|"
+    r"\b(?:missing|expected|invalid)\b.{0,20}\bcontent\b|\bcontent\b.{0,40}\b(?:missing|expected|required|must)\b"
 )
 _PASSING = re.compile(
     r"\btry\b.{0,30}\bagain\b|\bretry|\blater\b|temporar|unavailable|not available|overload|time(?:d )?out"

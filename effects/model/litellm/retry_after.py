@@ -25,6 +25,10 @@ _RESET = re.compile(r"(?:.+-)?rate-?limit-(?:.+-)?reset(?:-.+)?")
 """The headers that say when a limit is reset: `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`,
 `ratelimit-reset`. With `remaining` in place of `reset` they say how much of it is left."""
 
+_IN_ONE = re.compile(r"\b(?:t|reset)=(\d+)")
+"""The seconds until a reset in the header `ratelimit`, in the two forms of its drafts: `"default";r=0;t=41` and
+`limit=100, remaining=0, reset=41`."""
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _UNIT = r"milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|秒钟?|分钟?|小时"
 _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*({_UNIT})(?![a-z])")
@@ -73,6 +77,12 @@ def _wait_told(text: str) -> float | None:
 
 
 def _reset_in(headers: Mapping[str, str]) -> float | None:
+    """The wait for the limits in headers of their own, or in one header for all."""
+    wait = _reset_of_limits(headers)
+    return _seconds(found[1]) if wait is None and (found := _IN_ONE.search(headers.get("ratelimit", ""))) else wait
+
+
+def _reset_of_limits(headers: Mapping[str, str]) -> float | None:
     """The longest wait for a limit of which nothing is left; where no header says what is left, the shortest one."""
     resets = {name: wait for name, value in headers.items() if _RESET.fullmatch(name) and (wait := _seconds(value))}
     left = {name: headers.get(name.replace("reset", "remaining")) for name in resets}

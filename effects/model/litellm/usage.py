@@ -14,29 +14,28 @@ from typing import Any
 from ....states.values.messages import Usage
 from ..port import ModelRequest, tokens_of
 
-_INPUT = ("prompt_tokens", "promptTokenCount", "prompt_eval_count", "prompt_token_count", "input_token_count")
-_INPUT_BESIDE_CACHE = ("input_tokens", "inputTokens")
-"""Names of Anthropic and Bedrock. They count the input apart from what the cache read and wrote, unless they list what
-was cached among its details, as OpenAI's responses do."""
+_INPUT = ("prompttokens", "prompttokencount", "promptevalcount", "inputtokencount", "totalinputtokens")
+"""Names as they are without regard to capitals and underscores: `prompt_tokens`, `promptTokens`."""
+_INPUT_BESIDE_CACHE = ("inputtokens",)
+"""The name of Anthropic and Bedrock. They count the input apart from what the cache read and wrote, unless they list
+what was cached among its details, as OpenAI's responses do."""
 _OUTPUT = (
-    "completion_tokens",
-    "output_tokens",
-    "candidatesTokenCount",
-    "eval_count",
-    "outputTokens",
-    "completion_token_count",
-    "output_token_count",
+    *("completiontokens", "outputtokens", "candidatestokencount", "evalcount", "completiontokencount"),
+    *("outputtokencount", "totaloutputtokens"),
 )
-_TOTAL = ("total_tokens", "totalTokenCount", "totalTokens", "total_token_count")
-_CACHED = ("prompt_cache_hit_tokens", "cachedContentTokenCount", "cached_content_token_count", "cached_tokens")
-_READ = ("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount")
-_WRITTEN = ("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount")
-_THOUGHT = ("reasoning_tokens",)
-_THOUGHT_BESIDE = ("thoughtsTokenCount", "thoughts_token_count")
-"""Names of Gemini, which counts thinking apart from the output."""
-_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details", "promptTokensDetails")
-_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
-_USED_BY_TOOLS = ("toolUsePromptTokenCount",)
+_TOTAL = ("totaltokens", "totaltokencount")
+_CACHED = ("promptcachehittokens", "cachedcontenttokencount", "cachedtokens", "cachedinputtokens")
+_READ = ("cachereadinputtokens", "cachereadinputtokencount")
+_WRITTEN = ("cachecreationinputtokens", "cachewriteinputtokens", "cachewriteinputtokencount")
+_WRITTEN_FOR_A_TIME = ("ephemeral5minputtokens", "ephemeral1hinputtokens")
+_THOUGHT = ("reasoningtokens",)
+_THOUGHT_BESIDE = ("thoughtstokencount",)
+"""The name of Gemini, which counts thinking apart from the output."""
+_INPUT_DETAILS = ("prompttokensdetails", "inputtokensdetails")
+_OUTPUT_DETAILS = ("completiontokensdetails", "outputtokensdetails")
+_USED_BY_TOOLS = ("tooluseprompttokencount",)
+_AROUND = ("billedunits", "tokens", "usage")
+"""Where the numbers may stand instead: Cohere tells what was billed, and what was used."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +64,27 @@ class Tokens:
 def tokens_in(told: Any) -> Tokens:
     """The tokens that are told by a mapping or an object, in the names of any provider. What is missing, or is no
     number of tokens, counts as 0; no part is more than what it is a part of. `Pure.`"""
+    told = _named(told)
+    if not any(isinstance(value, int | float) and value for value in told.values()):
+        told = next((inner for name in _AROUND if (inner := _named(told.get(name)))), told)
     details, thoughts = _first_part(told, _INPUT_DETAILS), _first_part(told, _OUTPUT_DETAILS)
-    inside = _count(details, "cached_tokens") or _first(told, _CACHED)
+    inside = _first(details, _CACHED) or _first(told, _CACHED)
     read, written = _first(told, _READ), _first(told, _WRITTEN)
+    written = written or sum(_count(_named(told.get("cachecreation")), name) for name in _WRITTEN_FOR_A_TIME)
     sent, beside = _first(told, _INPUT), _first(told, _INPUT_BESIDE_CACHE)
     if not sent:
         outside = read + written if not inside else 0
         sent = beside + outside
     elif read + written > sent:  # a proxy that renames Anthropic's numbers
         sent += read + written
-    written = written or _count(details, "cache_creation_tokens") or _count(details, "cache_write_tokens")
-    apart, reasoning = _first(told, _THOUGHT_BESIDE), _count(thoughts, "reasoning_tokens") or _first(told, _THOUGHT)
+    written = written or _first(details, ("cachecreationtokens", "cachewritetokens"))
+    apart, reasoning = _first(told, _THOUGHT_BESIDE), _first(thoughts, _THOUGHT) or _first(told, _THOUGHT)
     output, total = _first(told, _OUTPUT) + apart, _first(told, _TOTAL)
     sent += _first(told, _USED_BY_TOOLS)
     if reasoning and total == sent + output + reasoning:  # xAI counts thinking apart, in OpenAI's names
         output += reasoning
-    if not sent:
-        sent = max(total - output, 0)
+    sent = sent or max(total - output, 0)
+    output = output or max(total - sent, 0)
     cached = min(inside or read, sent)
     return Tokens(sent, output, cached, min(written, sent - cached), min(reasoning or apart, output))
 
@@ -91,19 +94,25 @@ def estimated_tokens(request: ModelRequest, written: int) -> Tokens:
     return Tokens(tokens_of(request.size), tokens_of(written))
 
 
-def _first(told: Any, names: Iterable[str]) -> int:
+def _named(told: Any) -> dict[str, Any]:
+    """The fields of a mapping or an object, by their names in lower case and without underscores."""
+    if isinstance(told, Mapping):
+        fields = dict(told)
+    else:
+        fields = {**getattr(told, "__dict__", {}), **(getattr(told, "model_extra", None) or {})}
+    return {str(name).replace("_", "").lower(): value for name, value in fields.items()}
+
+
+def _first(told: Mapping[str, Any], names: Iterable[str]) -> int:
     return next((count for name in names if (count := _count(told, name))), 0)
 
 
-def _first_part(told: Any, names: Iterable[str]) -> Any:
-    return next((part for name in names if (part := _member(told, name)) is not None), None)
+def _first_part(told: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return next((_named(part) for name in names if (part := told.get(name)) is not None), {})
 
 
-def _count(told: Any, name: str) -> int:
-    count = _member(told, name)
-    is_count = isinstance(count, int | float) and not isinstance(count, bool) and 0 < count < float("inf")
-    return int(count) if is_count else 0
-
-
-def _member(told: Any, name: str) -> Any:
-    return told.get(name) if isinstance(told, Mapping) else getattr(told, name, None)
+def _count(told: Mapping[str, Any], name: str) -> int:
+    count = told.get(name)
+    if isinstance(count, bool) or not isinstance(count, int | float):
+        return 0
+    return int(count) if 0 < count < float("inf") else 0

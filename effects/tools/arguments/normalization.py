@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from operator import is_not
 from typing import Any, NamedTuple
@@ -51,6 +52,9 @@ check, since schemas may come from outside: parts that refer to each other doubl
 _MAX_DEPTH = 60
 """How deeply arrays and objects lie in each other that are fitted. Chosen so that Python's own limit is not reached."""
 
+_NO_NUMBER = "true and false are no numbers"
+_NO_BOOLEAN = "true or false is wanted in place of a number"
+
 _TOO_MUCH = "it is nested too deeply, or holds a number that is too large"
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -82,6 +86,13 @@ def normalized(text: str, schema: Schema) -> Normalized:
     exact = _exact(written)
     fitted = _Fitting(schema, exact).fit(exact)
     return written if fitted is exact else _rewritten(fitted)
+
+
+def check_booleans(data: dict[str, Any], schema: Schema) -> None:
+    """Raise InvalidArguments for true or false where the schema admits only numbers, and the other way around. Python
+    takes them for 1 and 0, so a function would run with what nobody wrote. `Pure.`"""
+    if not _is_plain(data, schema):
+        _Fitting(schema, data).check(data)
 
 
 def read_object(text: str) -> Normalized:
@@ -276,6 +287,21 @@ class _Fitting:
             return value
         return fitted
 
+    def check(self, value: Any) -> None:
+        """Raise InvalidArguments for a boolean in place of a number, or a number in place of a boolean."""
+        with suppress(_TooMuchWork, RecursionError):
+            self._check(value, self._root)
+
+    def _check(self, value: Any, schema: Any) -> None:
+        if not isinstance(schema, dict) or STRICT in schema or isinstance(value, str | None):
+            return
+        if isinstance(value, dict | list):
+            for part in self._parts_of(schema):
+                for inner, described in _described_in(value, part):
+                    self._check(inner, described)
+        elif _is_confused(value, self._types_of(schema)):
+            raise InvalidArguments(f"Invalid input: {_NO_NUMBER if isinstance(value, bool) else _NO_BOOLEAN}")
+
     def _fit(self, value: Any, schema: Any) -> Any:
         if not isinstance(schema, dict) or STRICT in schema:
             return value
@@ -316,19 +342,12 @@ class _Fitting:
         return value
 
     def _fit_object(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
-        known, others = schema.get("properties"), schema.get("additionalProperties")
-        known = known if isinstance(known, dict) else {}
-        others = None if "patternProperties" in schema else others
-        fitted = {name: self._fit(member, known.get(name, others)) for name, member in value.items()}
+        described = _described_in(value, schema)
+        fitted = {name: self._fit(member, one) for name, (member, one) in zip(value, described, strict=True)}
         return fitted if _differ(value.values(), fitted.values()) else value
 
     def _fit_array(self, value: list[Any], schema: Schema) -> list[Any]:
-        first, rest = schema.get("prefixItems"), schema.get("items")
-        if isinstance(rest, list):  # as drafts before 2020-12 describe the first items
-            first, rest = rest, schema.get("additionalItems")
-        first = first if isinstance(first, list) else []
-        wanted = [*first[: len(value)], *[rest] * (len(value) - len(first))]
-        fitted = [self._fit(item, schema) for item, schema in zip(value, wanted, strict=True)]
+        fitted = [self._fit(item, one) for item, one in _described_in(value, schema)]
         return fitted if _differ(value, fitted) else value
 
     def _fit_one_of(self, value: Any, alternatives: Any) -> Any:
@@ -414,6 +433,27 @@ class _Fitting:
         self._left -= 1
         if self._left < 0:
             raise _TooMuchWork
+
+
+def _described_in(value: dict[str, Any] | list[Any], schema: Schema) -> Iterator[tuple[Any, Any]]:
+    """Yield each member of an object, or item of an array, with what the schema says of it."""
+    if isinstance(value, dict):
+        known, others = schema.get("properties"), schema.get("additionalProperties")
+        known = known if isinstance(known, dict) else {}
+        others = None if "patternProperties" in schema else others
+        yield from ((member, known.get(name, others)) for name, member in value.items())
+        return
+    first, rest = schema.get("prefixItems"), schema.get("items")
+    if isinstance(rest, list):  # as drafts before 2020-12 describe the first items
+        first, rest = rest, schema.get("additionalItems")
+    first = first if isinstance(first, list) else []
+    yield from zip(value, [*first[: len(value)], *[rest] * (len(value) - len(first))], strict=True)
+
+
+def _is_confused(value: Any, types: frozenset[str]) -> bool:
+    """Whether a boolean stands where only a number fits, or a number where only a boolean does."""
+    takes_numbers, takes_booleans = not types.isdisjoint(_TYPES["number"]), "boolean" in types
+    return takes_numbers and not takes_booleans if isinstance(value, bool) else takes_booleans and not takes_numbers
 
 
 def _differ(before: Iterable[Any], after: Iterable[Any]) -> bool:

@@ -21,7 +21,7 @@ from .argument_errors import InvalidArguments, describe_fault
 from .arguments import Arguments
 from .callables import docstring_of, name_of
 from .docstrings import Docstring, read_docstring
-from .normalization import Normalized, Schema, normalized
+from .normalization import Normalized, Schema, check_booleans, normalized
 from .signature import Parameter, parameters_of
 from .typed_schema import schema_of, without_marks
 
@@ -50,6 +50,7 @@ class TypedArguments(Arguments):
 
     def _values(self, written: Normalized) -> dict[str, Any]:
         """The keyword arguments in the types of the function, with its defaults."""
+        check_booleans(written.data, self._marked)
         validated = vars(self._validate(written))
         return {name: validated[field] for name, field in self._fields}
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from turnwise.effects.mcp.messages import mended, read_messages
+from turnwise.effects.mcp.messages import CallResults, mended, read_messages
 from turnwise.effects.mcp.results import NO_REASON
 from turnwise.effects.mcp.server import McpServer
 from turnwise.effects.tools.registry import ToolRegistry
@@ -158,3 +159,25 @@ def test_a_line_is_mended_only_where_it_must_be() -> None:
     assert mended(whole) == whole
     assert mended(b'{"a": "\\ud83d"}') == b'{"a": "\\ufffd"}'
     assert mended("é".encode()) == "é".encode()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 7}),
+        JSONRPCError(jsonrpc="2.0", id=7, error=ErrorData(code=-32000, message="no")),
+    ],
+    ids=["cancelled", "refused"],
+)
+def test_a_call_without_a_result_is_forgotten(end: Any) -> None:
+    """A server that lives for months keeps nothing of the calls that were cancelled or refused."""
+    results = CallResults()
+    results.version = "2025-06-18"
+    results.note(JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call", params={"name": "go"}))
+
+    results.note(end)
+    results.take(end)
+    late = JSONRPCResponse(jsonrpc="2.0", id=7, result={"content": [{"type": "hologram"}]})
+    results.take(late)
+
+    assert late.result == {"content": [{"type": "hologram"}]}

@@ -145,6 +145,12 @@ CASES: list[tuple[str, ModelRequest, Refuses, tuple[int, Any]]] = [
         fault('can only concatenate str (not "NoneType") to str: content is None', 500),
     ),
     (
+        "messages with calls and no text",
+        request(*ANSWERED, tools=(TOOL,)),
+        has_null,
+        fault("Missing 'content' in message", 500),
+    ),
+    (
         "messages without text",
         request(*ANSWERED, tools=(TOOL,)),
         has_blank,

@@ -59,6 +59,12 @@ SENTENCES: dict[FailureKind, tuple[tuple[int, str], ...]] = {
             400,
             "Reached context length of 4096 tokens with model (arch: llama), but this model does not currently support mid-generation context overflow.",
         ),
+        (400, "too many total text bytes: 24,812,374 > 9,000,000"),
+        (400, "Maximum request body size 4194304 exceeded, actual body size 5024123"),
+        (400, "context window full"),
+        (400, "The KV cache is full: n_ctx = 4096"),
+        (500, "failed to find a memory slot for batch of size 512"),
+        (400, "This model is limited to 8192 tokens, you sent 9000."),
         (500, "input is too large to process. increase the physical batch size"),
         (
             500,
@@ -208,6 +214,7 @@ SENTENCES: dict[FailureKind, tuple[tuple[int, str], ...]] = {
         (402, "You have exceeded your monthly included credits for Inference Providers."),
     ),
     "content_filter": (
+        (400, "output new_sensitive (1027)"),
         (400, "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."),
         (400, "Invalid prompt: your prompt was flagged as potentially violating our usage policy."),
         (400, "Content Exists Risk"),
@@ -221,6 +228,10 @@ SENTENCES: dict[FailureKind, tuple[tuple[int, str], ...]] = {
         (400, '{"error":{"message":"","code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}'),
     ),
     "unknown_model": (
+        (
+            400,
+            "Invocation of model ID anthropic.claude-x with on-demand throughput isn't supported. Retry your request with the ID of an inference profile.",
+        ),
         (404, "The model `gpt-9` does not exist or you do not have access to it."),
         (404, 'model "llama9" not found, try pulling it first'),
         (400, "Model Not Exist"),
@@ -650,6 +661,8 @@ HEADERS: list[tuple[float | None, dict[str, str]]] = [
         },
     ),
     (1, {"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s"}),
+    (41, {"ratelimit": '"default";r=0;t=41'}),
+    (41, {"ratelimit": "limit=100, remaining=0, reset=41"}),
     (None, {"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "5"}),
     (11.38, {"x-ratelimit-reset-tokens-minute": "11.38", "x-ratelimit-remaining-tokens-minute": "0"}),
     (AN_HOUR, {"x-ratelimit-reset": str(int(LATER.timestamp()))}),

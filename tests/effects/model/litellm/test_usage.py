@@ -90,6 +90,28 @@ NAMES: dict[str, tuple[dict[str, Any], Tokens]] = {
         },
         Tokens(1000, 100, 800, 0, 60),
     ),
+    "Cohere, what was used and what was billed": (
+        {
+            "billed_units": {"input_tokens": 100, "output_tokens": 20},
+            "tokens": {"input_tokens": 171, "output_tokens": 22},
+        },
+        Tokens(100, 20),
+    ),
+    "clients in other languages": (
+        {"promptTokens": 100, "completionTokens": 20, "promptTokensDetails": {"cachedTokens": 30}},
+        Tokens(100, 20, 30),
+    ),
+    "Bedrock, as its metrics": ({"InputTokenCount": 100, "OutputTokenCount": 20}, Tokens(100, 20)),
+    "Anthropic, written for a time": (
+        {
+            "input_tokens": 50,
+            "output_tokens": 20,
+            "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20},
+        },
+        Tokens(100, 20, 0, 50),
+    ),
+    "only the input and the total": ({"prompt_tokens": 100, "total_tokens": 120}, Tokens(100, 20)),
+    "in a field of its own": ({"usage": {"total_input_tokens": 100, "total_output_tokens": 20}}, Tokens(100, 20)),
     "Ollama": ({"prompt_eval_count": 26, "eval_count": 298}, Tokens(26, 298)),
     "DeepSeek": (
         {

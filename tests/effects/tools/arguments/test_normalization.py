@@ -280,6 +280,38 @@ class TestValues:
             assert resolve_call(written, tool(count), name="count").fault is not None
         assert resolve_call({"n": 1, "several": '[{"n": 1}]'}, tool(count), name="count").fault is None
 
+    @pytest.mark.parametrize(
+        ("written", "admitted"),
+        [
+            ({"amount": True}, False),
+            ({"amount": False}, False),
+            ({"price": True}, False),
+            ({"flag": 1}, False),
+            ({"flag": 0.0}, False),
+            ({"several": [1, True]}, False),
+            ({"inner": {"n": True}}, False),
+            ({"amount": 1, "price": 1, "flag": True, "several": [1], "inner": {"n": 0}, "either": True}, True),
+            ({"either": 1, "anything": {"a": [True, 1]}}, True),
+        ],
+    )
+    def test_booleans_and_numbers_are_told_apart(self, written: dict[str, Any], admitted: bool) -> None:
+        """Python takes true for 1, so a call would run with an amount that nobody wrote."""
+
+        class Inner(BaseModel):
+            n: int
+
+        def pay(
+            amount: int = 5,
+            price: float = 5,
+            flag: bool = False,
+            several: list[int] | None = None,
+            inner: Inner | None = None,
+            either: bool | int = 0,
+            anything: Any = None,
+        ) -> None: ...
+
+        assert (resolve_call(written, tool(pay), name="pay").fault is None) is admitted
+
     def test_an_exact_number_stays_exact(self) -> None:
         """A text is admitted where a decimal number is wanted, so it is read with every digit."""
 
