@@ -145,6 +145,8 @@ async def test_no_arguments_may_be_written_in_many_ways(written: str) -> None:
         ("order", "{'lines': []}"),
         ("order", '{"lines": [],}'),
         ("order", '```\n{"lines": []}\n```'),
+        ("order", '{"lines": []} as you wished'),
+        ("order", '{"lines": []}<|call|>'),
         ("order", '{"lines": ['),
         ("order_by_schema", '{"limit": NaN}'),
         ("order_by_schema", '{"limit": 1e999}'),
@@ -166,8 +168,8 @@ async def test_what_is_no_object_is_an_error_that_quotes_it(name: str, written: 
     assert len(told) < 3_000
 
 
-@pytest.mark.parametrize("written", ['{"lines": []} {"lines": []}', '{"lines": []} as you wished'])
-async def test_a_call_that_goes_on_behind_its_end_is_asked_for_again(written: str) -> None:
+@pytest.mark.parametrize("written", ['{"lines": []} {"lines": []}', '{"lines": []}{"lines": ["a"'])
+async def test_a_call_behind_whose_end_another_object_begins_is_asked_for_again(written: str) -> None:
     """Nobody knows whether it is one call or two, so none runs."""
     shop = Shop()
     async with (
