@@ -37,7 +37,7 @@ class AnswerReader:
         self._stream = stream
         self._litellm = litellm
         self._assembler = assembler
-        self._chunks = ChunkReader(stream.completion_stream)
+        self._chunks = ChunkReader(stream.completion_stream, assembler.go_on)
         self._reports = self._report()
         self._is_passed_on = False
         self._is_reason_reliable = True

@@ -302,7 +302,7 @@ class _Shown:
         self._show = show
 
     def __call__(self, token: Token) -> None:
-        self.has_shown = True
+        self.has_shown = self.has_shown or bool(token.text)
         self._show(token)
 
 

@@ -118,6 +118,10 @@ class StreamAssembler:
             self._add_reasons(chunk)
         return came
 
+    def go_on(self) -> None:
+        """Tell that the answer goes on, with a piece that is not shown."""
+        self._show(Token(""))
+
     def close(self) -> None:
         """Show what was held back: half a character whose other half has not come."""
         for kind in _KINDS:
@@ -290,7 +294,10 @@ class StreamAssembler:
 
     def _add_calls(self, calls: Any, to: list[Fragment]) -> None:
         self.is_empty = False
-        to += [_fragment(call, self._deltas) for call in _listed(calls)]
+        fragments = [_fragment(call, self._deltas) for call in _listed(calls)]
+        to += fragments
+        if any(fragment.name or fragment.arguments for fragment in fragments):
+            self.go_on()
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .regular_events import RegularEvents
@@ -46,10 +46,11 @@ class Untranslatable(Exception):
 
 class ChunkReader:
     """The chunks of one stream of litellm, read from its `source`. `is_done` says that the server has marked the end
-    of the stream."""
+    of the stream. `goes_on` is called for a piece of a call that becomes a chunk when all of the call has come."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, goes_on: Callable[[], None]) -> None:
         self.source = source
+        self._goes_on = goes_on
         self.is_done = False
         self._first_lines: list[str] | None = None
         self._reason: str | None = None
@@ -88,6 +89,8 @@ class ChunkReader:
         if not found and is_whole and not events.is_collecting:
             yield line
         for event in found:
+            if _found(event, ("delta", "partial_json")):
+                self._goes_on()
             for made in regular.made_of(event):
                 written = self._line_of(made)
                 yield line if made is event and is_whole and len(found) == 1 else written

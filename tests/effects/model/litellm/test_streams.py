@@ -464,6 +464,14 @@ class TestEnds:
 
         assert done.content == "Whole."
 
+    @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+    async def test_pieces_of_a_call_say_that_the_answer_goes_on(self, dialect: str) -> None:
+        """Arguments may take longer than a model may be silent; nothing of them is shown."""
+        _, shown = await ask(answers(replace(call("pay", WRITTEN), pieces=5)), DIALECTS[dialect])
+
+        assert len(shown) >= 5
+        assert {token.text for token in shown} == {""}
+
     async def test_a_finish_reason_on_every_chunk_of_a_slow_answer(self) -> None:
         """More has come after such a reason, so the end of the stream counts."""
         slow = bare(
