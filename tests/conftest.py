@@ -115,17 +115,20 @@ SHARING_BY_MODULE = ("tests/hosts/page/",)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand the tests out function by function, with all parameters, but for those that share something.
+    """Hand the tests out one by one, but for those that share something.
 
-    xdist looks at all units of a worker whenever a test has ended: with a unit for each test, that took as long as
-    hundreds of tests.
+    Thousands are handed out function by function, with all parameters: xdist looks at all units of a worker whenever a
+    test has ended, and with a unit for each test, that took as long as hundreds of tests.
     """
     from xdist.scheduler import LoadScopeScheduling
 
+    end_of_unit = "[" if config.option.markexpr in ("", "not slow") else None
+
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            alone = nodeid.partition("::" if nodeid.startswith(SHARING_BY_MODULE) else "[")[0]
-            return next((shared for beginning, shared in SHARING.items() if nodeid.startswith(beginning)), alone)
+            shared = next((name for beginning, name in SHARING.items() if nodeid.startswith(beginning)), None)
+            end = "::" if nodeid.startswith(SHARING_BY_MODULE) else end_of_unit
+            return shared or (nodeid.partition(end)[0] if end else nodeid)
 
     return Scheduling(config, log)
 

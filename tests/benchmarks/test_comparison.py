@@ -149,6 +149,7 @@ class TestProfile:
         assert {"the machine (states/)", "the engine (engine/)"} <= {each.what.strip() for each in figures}
 
 
+@pytest.mark.slow
 class TestPage:
     """What docs/benchmarks.md and README.md say of such a result."""
 

@@ -1,6 +1,7 @@
 """The README: its programs run, its diagram is the table's, and its links lead somewhere."""
 
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -19,17 +20,36 @@ def run_program(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=200)
 
 
-@pytest.mark.parametrize(
+EACH_PROGRAM = pytest.mark.parametrize(
     ("program", "shown"), [(DINNER, "6:30 PM"), (ASKED, "awaiting_user"), (PURE, "llm_requesting")]
 )
+
+
+@EACH_PROGRAM
+def test_its_programs_print_what_they_should(
+    program: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each Python block is a complete program. Here it runs where turnwise is imported already."""
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("program.py", run_name="__main__")
+
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert shown in printed.out
+
+
+@pytest.mark.slow
+@EACH_PROGRAM
 def test_its_programs_run(program: str, shown: str, tmp_path: Path) -> None:
-    """Each Python block is a complete program that succeeds and prints what it should."""
+    """Each succeeds in a process of its own, as a reader starts it."""
     ran = run_program(tmp_path, program)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert shown in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_question_outlives_its_process(tmp_path: Path) -> None:
     """P19: a question that was asked in a process that was killed is answered in another one."""
     shows = "print(turn.status, turn.reply)"

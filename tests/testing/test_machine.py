@@ -66,6 +66,7 @@ def default_profile() -> Iterator[None]:
 class TestAFailure:
     """In an application that has no profile of its own."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("machine", [ByLaw, ByTeardown, BelowTeardown])
     def test_it_is_shown_as_a_short_program(self, machine: type[ConversationMachine]) -> None:
         """Once, from the first event to the last one that it takes; also that of a teardown."""
@@ -78,6 +79,7 @@ class TestAFailure:
         assert note.count("history.take(ToolComplete") == 2
         assert note.count("history.take(") <= 8
 
+    @pytest.mark.slow
     def test_few_conversations_are_tried_after_it(self) -> None:
         """Hypothesis would try thousands of smaller ones, and trace each line of them to explain the failure."""
         ByTeardown.generated = 0

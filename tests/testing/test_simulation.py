@@ -28,13 +28,13 @@ from turnwise.testing.simulation.environment.random_source import RandomSource
 from turnwise.testing.simulation.users import user_actions
 
 from ..support.cases import holds_for
-from ..support.fault_profile import LONG
+from ..support.fault_profile import portions
 from ..support.planted.engines import FAULTS, Fault
 from ..support.simulations import START, failure, run
 
 T = TypeVar("T")
 
-PORTION, PORTIONS = 100, 10 if LONG else 1
+PORTION, PORTIONS = 100, portions(10)
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
 
 

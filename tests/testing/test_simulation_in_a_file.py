@@ -14,13 +14,13 @@ import pytest
 
 from turnwise.testing import simulate
 
-from ..support.fault_profile import LONG
+from ..support.fault_profile import LONG, portions
 from ..support.planted.engines import FILE_FAULTS, Fault
 from ..support.simulations import START, failure, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
-PORTION, PORTIONS = (100, 20) if LONG else (30, 1)
+PORTION, PORTIONS = 100 if LONG else 30, portions(20)
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
 
 

@@ -17,15 +17,15 @@ import pytest
 from turnwise.testing import simulate_agents
 from turnwise.testing.simulation.__main__ import main
 
-from ..support.fault_profile import LONG
+from ..support.fault_profile import LONG, portions
 from ..support.planted.agents import FAULTS, QUICK
 from ..support.planted.engines import Fault
 from ..support.simulations import START, failure, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
-PORTION, PORTIONS = (100, 20) if LONG else (8, 1)
-OTHERS = 200 if LONG else 2
+PORTION, PORTIONS = 100 if LONG else 8, portions(20)
+OTHERS = 10 * PORTIONS if LONG else 2
 """How many seeds are simulated with two engines, and how many over a file."""
 
 SAME = 20 if LONG else 2

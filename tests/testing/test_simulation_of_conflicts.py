@@ -19,13 +19,13 @@ from turnwise.testing.simulation.environment.clock import HostClock, VirtualCloc
 from turnwise.testing.simulation.environment.event_loop import VirtualLoop
 from turnwise.testing.simulation.environment.random_source import RandomSource
 
-from ..support.fault_profile import LONG
+from ..support.fault_profile import LONG, portions
 from ..support.planted.engines import CONFLICT_FAULTS, Fault
 from ..support.simulations import START, failure
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
-PORTION, PORTIONS = (100, 10) if LONG else (30, 1)
+PORTION, PORTIONS = 100 if LONG else 30, portions(10)
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
 
 

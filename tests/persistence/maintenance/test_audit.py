@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 
 from turnwise.persistence.maintenance.audit import Fault, audit
@@ -57,6 +58,7 @@ class TestASoundLog:
 
         assert list(audit(log, trace[-1].after)) == []
 
+    @pytest.mark.slow
     def test_has_no_fault_along_the_kept_walks(self) -> None:
         """In which every row of the table is taken behind every other one that can be: a tenth of them."""
         for seed, choices in read_walks(WALKS)[::10]:

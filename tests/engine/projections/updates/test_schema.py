@@ -136,6 +136,7 @@ class TestTheSchema:
 class TestEveryUpdate:
     """What watchers are shown is valid, without a key that the schema does not have."""
 
+    @pytest.mark.slow
     def test_of_kept_walks(self) -> None:
         """Every tenth of the kept walks."""
         seen: set[Any] = set()
