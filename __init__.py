@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from .persistence.records.origin import Origin
     from .persistence.records.outbox import Undelivered
     from .persistence.records.summary import Summary
+    from .states import presets
     from .states.errors import (
         CannotForkThere,
         CompactionFailed,
@@ -115,11 +116,10 @@ if TYPE_CHECKING:
         TurnwiseError,
         UnknownConversation,
     )
-    from .states.policy import presets
-    from .states.policy.model_settings import ModelSettings
-    from .states.policy.policy import (
+    from .states.policy import (
         Empty,
         Limits,
+        ModelSettings,
         ModelSpec,
         Policy,
         Profile,
@@ -130,55 +130,106 @@ if TYPE_CHECKING:
         Retry,
         SpeechRules,
         SubAgentRules,
+        Texts,
     )
-    from .states.policy.texts import Texts
-    from .states.values.acts import AgentMail, Speech, SubAgents, SubAgentTask, Transfer, WorkComplete
-    from .states.values.images import Image
-    from .states.values.messages import Message, Usage
+    from .states.values.acts import AgentMail, Schedule, Speech, SubAgents, SubAgentTask, Transfer, WorkComplete
+    from .states.values.messages import Image, Message, Usage, Withheld
     from .states.values.questions import QuestionOption, UserQuestion
-    from .states.values.schedule import Schedule
-    from .states.values.withheld import Withheld
 
 # Where a host has set up no log Python would print warnings at people.
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "effects.agents.port": ("Agent", "Agents", "ReachableAgents"),
-    "effects.channels.port": ("Channel", "Delivery", "NotTaken"),
+    "effects.agents.port": (
+        "Agent",
+        "Agents",
+        "ReachableAgents",
+    ),
+    "effects.channels.port": (
+        "Channel",
+        "Delivery",
+        "NotTaken",
+    ),
     "effects.channels.speech.channel": ("SpeechChannel",),
-    "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
+    "effects.channels.stream": (
+        "Lagged",
+        "StreamChannel",
+        "Subscription",
+    ),
     "effects.channels.terminal": ("TerminalChannel",),
     "effects.channels.webhook": ("WebhookChannel",),
     "effects.clock": ("Clock",),
-    "effects.context": ("EffectContext", "History", "Progress"),
-    "effects.effect_keys": ("EffectLinks",),
+    "effects.context": (
+        "EffectContext",
+        "History",
+        "Progress",
+    ),
     "effects.dispatcher": ("Performer",),
+    "effects.effect_keys": ("EffectLinks",),
     "effects.location.ip_lookup": ("IpLookup",),
-    "effects.location.location": ("Location", "LocationSource"),
-    "effects.mcp.server": ("McpCrashContract", "McpServer", "McpTool"),
+    "effects.location.location": (
+        "Location",
+        "LocationSource",
+    ),
+    "effects.mcp.server": (
+        "McpCrashContract",
+        "McpServer",
+        "McpTool",
+    ),
     "effects.model.litellm.dialect": ("Dialect",),
     "effects.model.litellm.llm": ("LiteLlm",),
-    "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Purpose", "Token"),
+    "effects.model.port": (
+        "Llm",
+        "LlmFailure",
+        "ModelAnswer",
+        "ModelCall",
+        "ModelRequest",
+        "Purpose",
+        "Token",
+    ),
     "effects.model.rewording": ("Rewording",),
     "effects.recall.conversation_memory": ("ConversationMemory",),
-    "effects.recall.documents": ("DocumentQuery", "DocumentSource"),
+    "effects.recall.documents": (
+        "DocumentQuery",
+        "DocumentSource",
+    ),
     "effects.recall.vectors": ("Embed",),
     "effects.receipts": ("Receipts",),
-    "effects.suspended_calls": ("SuspendedCall", "SuspendedCalls"),
     "effects.redaction.redaction": ("Redaction",),
-    "effects.redaction.rule": ("RedactionRule", "SecretRule", "SecretSpan"),
+    "effects.redaction.rule": (
+        "RedactionRule",
+        "SecretRule",
+        "SecretSpan",
+    ),
+    "effects.suspended_calls": (
+        "SuspendedCall",
+        "SuspendedCalls",
+    ),
     "effects.tools.approval": ("Approval",),
     "effects.tools.arguments.arguments": ("Arguments",),
-    "effects.tools.asking": ("Answers", "Asking"),
+    "effects.tools.asking": (
+        "Answers",
+        "Asking",
+    ),
     "effects.tools.context": ("ToolContext",),
-    "effects.tools.declaration": ("tool", "ToolOptions"),
+    "effects.tools.declaration": (
+        "tool",
+        "ToolOptions",
+    ),
     "effects.tools.methods": ("Receiver",),
     "effects.tools.question": ("Question",),
-    "effects.tools.tool": ("AnyTool", "ErrorDetail", "Tool"),
+    "effects.tools.tool": (
+        "AnyTool",
+        "ErrorDetail",
+        "Tool",
+    ),
     "effects.tools.tool_error": ("ToolError",),
     "effects.tools.tools_of": ("tools_of",),
     "effects.version": ("__version__",),
-    "engine.blocking": ("BlockingConversation", "BlockingEngine"),
+    "engine.blocking": (
+        "BlockingConversation",
+        "BlockingEngine",
+    ),
     "engine.bootstrap": ("DispatcherFactory",),
     "engine.choices.offered_tools": ("OfferedTool",),
     "engine.conversation": ("Conversation",),
@@ -195,17 +246,25 @@ _HOMES = {
         "IncompleteTurn",
         "QueuedTurn",
         "RunningTurn",
-        "TurnStatus",
         "Turn",
+        "TurnStatus",
         "WaitingTurn",
         "WaitsForAnswer",
         "WaitsForApproval",
         "WaitsForResolution",
     ),
-    "engine.projections.updates.live": ("DeliveredUpdate", "DeliveryFailedUpdate", "TokenUpdate", "ToolProgressUpdate"),
+    "engine.projections.updates.live": (
+        "DeliveredUpdate",
+        "DeliveryFailedUpdate",
+        "TokenUpdate",
+        "ToolProgressUpdate",
+    ),
     "engine.projections.updates.schema": ("update_schema",),
     "engine.projections.updates.snapshot": ("SnapshotUpdate",),
-    "engine.projections.updates.state_view": ("StateType", "StateView"),
+    "engine.projections.updates.state_view": (
+        "StateType",
+        "StateView",
+    ),
     "engine.projections.updates.stored": (
         "DeliveryUpdate",
         "MessageUpdate",
@@ -225,8 +284,17 @@ _HOMES = {
     ),
     "engine.projections.updates.update": ("Update",),
     "engine.settings": ("Settings",),
-    "persistence.maintenance.replay": ("Divergence", "replay", "ReplayReport", "StepOutcome"),
-    "persistence.ports": ("LoadedConversation", "Log", "Store"),
+    "persistence.maintenance.replay": (
+        "Divergence",
+        "replay",
+        "ReplayReport",
+        "StepOutcome",
+    ),
+    "persistence.ports": (
+        "LoadedConversation",
+        "Log",
+        "Store",
+    ),
     "persistence.records.conversation_record": ("ConversationRecord",),
     "persistence.records.entry": ("StoredEntry",),
     "persistence.records.origin": ("Origin",),
@@ -246,10 +314,10 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
-    "states.policy.model_settings": ("ModelSettings",),
-    "states.policy.policy": (
+    "states.policy": (
         "Empty",
         "Limits",
+        "ModelSettings",
         "ModelSpec",
         "Policy",
         "Profile",
@@ -260,16 +328,29 @@ _HOMES = {
         "Retry",
         "SpeechRules",
         "SubAgentRules",
+        "Texts",
     ),
-    "states.policy.texts": ("Texts",),
-    "states.values.acts": ("AgentMail", "Speech", "SubAgentTask", "SubAgents", "Transfer", "WorkComplete"),
-    "states.values.images": ("Image",),
-    "states.values.messages": ("Message", "Usage"),
-    "states.values.questions": ("QuestionOption", "UserQuestion"),
-    "states.values.schedule": ("Schedule",),
-    "states.values.withheld": ("Withheld",),
+    "states.values.acts": (
+        "AgentMail",
+        "Schedule",
+        "Speech",
+        "SubAgents",
+        "SubAgentTask",
+        "Transfer",
+        "WorkComplete",
+    ),
+    "states.values.messages": (
+        "Image",
+        "Message",
+        "Usage",
+        "Withheld",
+    ),
+    "states.values.questions": (
+        "QuestionOption",
+        "UserQuestion",
+    ),
 }
-_MODULES = {"presets": "states.policy.presets"}
+_MODULES = {"presets": "states.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["Agent", "AgentMail", "Agents", "Answers", "AnyTool", "AnyTreeUpdate", "Approval", "Arguments", "Asking"]

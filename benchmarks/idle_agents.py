@@ -28,7 +28,7 @@ from counting_loop import CountingLoop
 from figures import Figure, at_most
 
 from turnwise import Conversation, EndedTurn, Engine, ModelAnswer, ModelRequest, Token
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 
 MOST = 4096.0
 """Bytes that an agent may take beyond its transcript."""

@@ -30,7 +30,7 @@ from figures import Figure, at_most
 
 from turnwise.persistence import GENESIS, ConversationRecord, SqliteStore, encode
 from turnwise.states import LlmResponse, UserMessage
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 from turnwise.testing.store_contract import NOON, Story
 
 WORDS = 20_000

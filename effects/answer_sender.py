@@ -8,7 +8,7 @@ from typing import Any
 from ..states.effects import AwaitedEffect
 from ..states.errors import InvalidInput, StoreError
 from ..states.events import Answer, EffectFailed
-from ..states.values.failures import FailureKind
+from ..states.values.value import FailureKind
 from .clock import Clock
 from .context import EffectContext
 from .logs import performer_logger, redacting

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ..states.context import Context
-from ..states.policy.policy import Policy
-from ..states.projections.transcript import Transcript
+from ..states.policy import Policy
+from ..states.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
-from ..states.values.revision import MARKED_KEYS
 from ..states.values.round import RoundCall
+from ..states.values.value import MARKED_KEYS
 from .effect_keys import EffectLinks, key_of
 from .receipts import Receipts
 from .redact import unchanged

@@ -16,7 +16,7 @@ from traceback import format_exception_only, format_tb
 
 from pydantic import ValidationError
 
-from ..states.faults import has_many_faults, sentence_of_many
+from ..states.errors import has_many_faults, sentence_of_many
 from .redact import Redact, unchanged
 
 _REDACT: ContextVar[Redact | None] = ContextVar("turnwise-redact", default=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-from ..states.values.surrogates import encodable
+from ..states.values.value import encodable
 
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """One escape in JSON text: a pair of surrogates, a lone surrogate (the group), or any other."""

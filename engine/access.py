@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..states.policy.policy import Policy
-from ..states.policy.roles import Role
+from ..states.policy import Policy
+from ..states.roles import Role
 from ..states.values.messages import Usage
 from .choices.choices import Choices, GivenTools
 from .choices.given_history import GivenMessages

@@ -20,11 +20,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from anyio.from_thread import BlockingPortal
 
 from ..states.errors import EngineClosed, EngineElsewhere
-from ..states.policy.policy import Policy
-from ..states.policy.roles import Role
+from ..states.policy import Policy
+from ..states.roles import Role
 from ..states.states import AnyState
+from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
-from ..states.values.schedule import Schedule
 from .choices.offered_tools import OfferedTool
 from .conversation import Conversation
 from .lifetime import Home

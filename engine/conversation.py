@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..states.openai_format.messages import openai_messages, repairs_of
-from ..states.projections.transcript import transcript
-from ..states.projections.usage import usage
+from ..states.dialogue import usage
+from ..states.openai_writing import openai_messages, repairs_of
+from ..states.transcript import transcript
 from ..states.values.messages import Message, Usage
 from .handles.children import children_of
 from .handles.conversation_requests import ConversationRequests

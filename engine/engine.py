@@ -14,10 +14,10 @@ from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
+from ..states import presets
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError
-from ..states.policy import presets
-from ..states.policy.policy import ModelSpec, Policy, Profile
+from ..states.policy import ModelSpec, Policy, Profile
 from .bootstrap import DispatcherFactory, Source, checked_dispatcher, checked_performers
 from .choices.models import Models
 from .composition.providers import Providers, models_named

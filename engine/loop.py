@@ -33,11 +33,10 @@ from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import CallRestricted, Event, Request, Resumed
-from ..states.log import LogEntry
 from ..states.machine import transition
-from ..states.policy.policy import Policy
+from ..states.policy import Policy
 from ..states.states import AnyState, Closed, Failed, Idle, pending
-from ..states.step import Step
+from ..states.step import LogEntry, Step
 from .follower import Follower
 from .intake.mailbox import Mailbox, Senders
 from .projections.feed import Feed

@@ -15,9 +15,8 @@ from ..persistence.ports import Log
 from ..persistence.records.metadata import json_identity
 from ..states.errors import Refused
 from ..states.events import Opened, PolicyChanged, Request
-from ..states.log import LogEntry
-from ..states.policy.policy import Policy
-from ..states.step import Step
+from ..states.policy import Policy
+from ..states.step import LogEntry, Step
 
 REMEMBERED = 64
 """How many requests are remembered: more than a client sends again at once when its connection comes back."""

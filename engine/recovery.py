@@ -21,8 +21,8 @@ from ..effects.tools.registry import ToolRegistry
 from ..effects.tools.tool import AnyTool
 from ..states.effects import TOOL_RUNS, AwaitedEffect, OutgoingEffect
 from ..states.events import CallRestricted, Report, Resumed, ToolInterrupted, ToolReconciled
-from ..states.log import LogEntry
 from ..states.states import AwaitingPerson, AwaitingSubAgents, AwaitingUserResponse, Cancelling, InRound, State, pending
+from ..states.step import LogEntry
 from ..states.values.round import Round, RoundCall
 
 if TYPE_CHECKING:

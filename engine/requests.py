@@ -12,16 +12,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ..effects.text import is_encodable
-from ..states.errors import InvalidInput
+from ..states.errors import InvalidInput, faults_of
 from ..states.events import Answer, Event, Opened, UserMessage, exact
-from ..states.faults import faults_of
-from ..states.policy.policy import Policy
-from ..states.values.details import MARK, marks_of
+from ..states.policy import Policy
+from ..states.values.acts import MARK, marks_of
 from ..states.values.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
 """The most characters of a request as JSON: four texts of the greatest length. Images are not counted; they have limits
-of their own, in `states/values/images.py`."""
+of their own, in `states/values/messages.py`."""
 
 MAX_HISTORY = 50_000_000
 """The most characters of the beginning of a conversation with a given history as JSON, images included. Chosen so that

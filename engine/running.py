@@ -22,7 +22,7 @@ from ..effects.wire.definitions import wire_tools
 from ..states.effects import Effect
 from ..states.errors import EngineClosed, Refused
 from ..states.events import Answer, Opened
-from ..states.policy.policy import Policy
+from ..states.policy import Policy
 from ..states.values.messages import Usage
 from .access import ConversationAccess
 from .agents.agents import EngineAgents

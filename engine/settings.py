@@ -24,9 +24,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from ..effects.mcp.server import McpServer
 from ..effects.tools.result_length import MAX_RESULT, MIN_RESULT
+from ..states import presets
 from ..states.errors import ConfigurationError
-from ..states.policy import presets
-from ..states.policy.policy import Policy, Profile
+from ..states.policy import Policy, Profile
 from .setting_sources import Environment, File, FirstOf
 
 FILE = "turnwise.toml"

@@ -16,10 +16,10 @@ from pydantic import JsonValue
 
 from ..states.context import Context
 from ..states.events import Event, Opened
-from ..states.policy.roles import Role
+from ..states.roles import Role
 from ..states.states import AnyState
 from ..states.step import Step
-from ..states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ..states.values.acts import FoundText, MemoryQuery, MemoryScope
 from .records.conversation_record import ConversationRecord
 from .records.entry import StoredEntry
 from .records.outbox import Undelivered

@@ -94,15 +94,13 @@ from .events import (
     WakeUp,
     WorkVerified,
 )
-from .log import LogEntry
 from .machine import begin, next_events, transition
-from .openai_format.messages import openai_messages
-from .openai_format.repair import RepairedHistory, repair_history
-from .policy.model_settings import ModelSettings
-from .policy.models import models_of, named_models
-from .policy.policy import (
+from .openai_reading import RepairedHistory, repair_history
+from .openai_writing import openai_messages
+from .policy import (
     Empty,
     Limits,
+    ModelSettings,
     ModelSpec,
     Policy,
     Profile,
@@ -113,12 +111,12 @@ from .policy.policy import (
     Retry,
     SpeechRules,
     SubAgentRules,
+    Texts,
     WhenBusy,
+    models_of,
+    named_models,
 )
-from .policy.roles import Caller, Role
-from .policy.texts import Texts
-from .projections.condensed import Condensed
-from .projections.transcript import Transcript, transcript
+from .roles import Caller, Role
 from .states import (
     AnyState,
     AwaitingApproval,
@@ -144,20 +142,33 @@ from .states import (
     Verifying,
     pending,
 )
-from .step import Step
-from .values.acts import Act, ActKind, AgentMail, Audience, Speech, SubAgents, SubAgentTask, Transfer, WorkComplete
-from .values.children import Child, ChildQuestion, Share
-from .values.failures import FailureKind
-from .values.history import HistoryMessage, HistoryRole
-from .values.images import Image
-from .values.inbox import Owed, Waiting
-from .values.memory import FoundText, MemoryQuery, MemoryScope
+from .step import LogEntry, Step
+from .transcript import Condensed, Transcript, transcript
+from .values.acts import (
+    Act,
+    ActKind,
+    AgentMail,
+    Audience,
+    FoundText,
+    MemoryQuery,
+    MemoryScope,
+    Schedule,
+    Speech,
+    SubAgents,
+    SubAgentTask,
+    Transfer,
+    WorkComplete,
+)
 from .values.messages import (
     Approver,
     CrashContract,
     Heard,
+    HistoryMessage,
+    HistoryRole,
+    Image,
     Joined,
     Made,
+    Matter,
     Message,
     MessageRole,
     Outcomes,
@@ -166,9 +177,11 @@ from .values.messages import (
     Said,
     SaidPart,
     Stopped,
+    Suspect,
     ToolCall,
     ToolResult,
     Usage,
+    Withheld,
 )
 from .values.questions import (
     Annotation,
@@ -180,10 +193,9 @@ from .values.questions import (
     QuestionSet,
     UserQuestion,
 )
-from .values.round import Round, RoundCall, Running
-from .values.schedule import Schedule
-from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
-from .values.withheld import Matter, Suspect, Withheld
+from .values.round import Child, ChildQuestion, Round, RoundCall, Running, Share
+from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Owed, Spoken, TurnEnded, TurnRecord, Waiting
+from .values.value import FailureKind
 
 if TYPE_CHECKING:
     from .machine import MACHINE

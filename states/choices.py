@@ -8,17 +8,15 @@ from __future__ import annotations
 # Packed, so that the choices stay on one page.
 # isort: off
 # fmt: off
+from . import junctions
 from .grammar import branch, junction
-from .guards.budgets import budget_is_spent, window_is_full
-from .guards.claims import must_be_checked, must_speak_first, round_claims_work
-from .guards.messages import goes_on_after_failure, keeps_waiting, something_waits
-from .guards.responses import may_be_prompted_again
-from .guards.rounds import needs_approval, round_goes_on, something_is_at_work, something_is_in_doubt
-from .guards.turns import (
-    has_one_task, is_closing, is_still_failed, needs_memory, profile_is_open, replies_on_failure, wants_summary,
+from .guards import (
+    budget_is_spent, goes_on_after_failure, has_one_task, is_closing, is_still_failed, keeps_waiting,
+    may_be_prompted_again, must_be_checked, must_speak_first, needs_approval, needs_memory, profile_is_open,
+    replies_on_failure, round_claims_work, round_goes_on, something_is_at_work, something_is_in_doubt, something_waits,
+    wants_summary, window_is_full,
 )
-from .handlers import resting, verifying
-from .junctions import asking, beginning, ending, rounds, stopping
+from .handlers import model, turns
 from .states import (
     AwaitingApproval, Cancelling, Closed, Compacting, Failed, Idle, InDoubt, LlmRequesting, MemoryRecalling,
     ProfileSelecting, Summarizing, ToolExecuting, Verifying,
@@ -30,17 +28,17 @@ from .states import (
 
 FIT_WINDOW = junction(
     "FIT_WINDOW",
-    branch(when=window_is_full, to=Compacting, then=asking.compact),
-    branch(to=LlmRequesting, then=asking.request_model),
+    branch(when=window_is_full, to=Compacting, then=junctions.compact),
+    branch(to=LlmRequesting, then=junctions.request_model),
 )
 AFTER_PROFILE = junction(
     "AFTER_PROFILE",
-    branch(when=needs_memory, to=MemoryRecalling, then=beginning.recall),
+    branch(when=needs_memory, to=MemoryRecalling, then=junctions.recall),
     branch(to=FIT_WINDOW),
 )
 BEGIN_TURN = junction(
     "BEGIN_TURN",
-    branch(when=profile_is_open, to=ProfileSelecting, then=beginning.select_profile),
+    branch(when=profile_is_open, to=ProfileSelecting, then=junctions.select_profile),
     branch(to=AFTER_PROFILE),
 )
 
@@ -48,26 +46,26 @@ BEGIN_TURN = junction(
 
 REST = junction(
     "REST",
-    branch(when=is_closing, to=Closed, then=resting.close),
-    branch(when=is_still_failed, to=Failed, then=resting.stay_failed),
-    branch(when=keeps_waiting, to=Failed, then=resting.keep_waiting),
-    branch(when=something_waits, to=BEGIN_TURN, then=resting.open_next_turn),
-    branch(to=Idle, then=resting.rest),
+    branch(when=is_closing, to=Closed, then=turns.close),
+    branch(when=is_still_failed, to=Failed, then=turns.stay_failed),
+    branch(when=keeps_waiting, to=Failed, then=turns.keep_waiting),
+    branch(when=something_waits, to=BEGIN_TURN, then=turns.open_next_turn),
+    branch(to=Idle, then=turns.rest),
 )
 END_TURN = junction(
     "END_TURN",
-    branch(when=wants_summary, to=Summarizing, then=ending.summarize),
-    branch(to=REST, then=ending.end_turn),
+    branch(when=wants_summary, to=Summarizing, then=junctions.summarize),
+    branch(to=REST, then=junctions.end_turn),
 )
 FAIL = junction(
     "FAIL",
-    branch(when=has_one_task, to=REST, then=ending.fail_turn),
-    branch(when=goes_on_after_failure, to=BEGIN_TURN, then=ending.fail_and_go_on),
-    branch(to=Failed, then=ending.rest_failed),
+    branch(when=has_one_task, to=REST, then=junctions.fail_turn),
+    branch(when=goes_on_after_failure, to=BEGIN_TURN, then=junctions.fail_and_go_on),
+    branch(to=Failed, then=junctions.rest_failed),
 )
 GIVE_UP = junction(
     "GIVE_UP",
-    branch(when=replies_on_failure, to=END_TURN, then=ending.reply_with_error),
+    branch(when=replies_on_failure, to=END_TURN, then=junctions.reply_with_error),
     branch(to=FAIL),
 )
 
@@ -75,35 +73,35 @@ GIVE_UP = junction(
 
 ASK_MODEL = junction(
     "ASK_MODEL",
-    branch(when=budget_is_spent, to=END_TURN, then=asking.stop_at_limit),
+    branch(when=budget_is_spent, to=END_TURN, then=junctions.stop_at_limit),
     branch(to=FIT_WINDOW),
 )
 AFTER_EMPTY = junction(
     "AFTER_EMPTY",
-    branch(when=may_be_prompted_again, to=ASK_MODEL, then=asking.prompt_again),
-    branch(to=END_TURN, then=ending.end_empty),
+    branch(when=may_be_prompted_again, to=ASK_MODEL, then=junctions.prompt_again),
+    branch(to=END_TURN, then=junctions.end_empty),
 )
 CHECK_WORK = junction(
     "CHECK_WORK",
-    branch(when=must_speak_first, to=ASK_MODEL, then=verifying.ask_for_answer),
-    branch(when=must_be_checked, to=Verifying, then=verifying.verify),
-    branch(to=END_TURN, then=ending.end_complete),
+    branch(when=must_speak_first, to=ASK_MODEL, then=model.ask_for_answer),
+    branch(when=must_be_checked, to=Verifying, then=model.verify),
+    branch(to=END_TURN, then=junctions.end_complete),
 )
 NEXT_IN_ROUND = junction(
     "NEXT_IN_ROUND",
-    branch(when=something_is_in_doubt, to=InDoubt, then=rounds.wait_for_verdict),
-    branch(when=round_goes_on, to=ToolExecuting, then=rounds.start_tools),
-    branch(when=needs_approval, to=AwaitingApproval, then=rounds.ask_approval),
-    branch(when=round_claims_work, to=CHECK_WORK, then=rounds.leave_round),
-    branch(to=ASK_MODEL, then=rounds.leave_round),
+    branch(when=something_is_in_doubt, to=InDoubt, then=junctions.wait_for_verdict),
+    branch(when=round_goes_on, to=ToolExecuting, then=junctions.start_tools),
+    branch(when=needs_approval, to=AwaitingApproval, then=junctions.ask_approval),
+    branch(when=round_claims_work, to=CHECK_WORK, then=junctions.leave_round),
+    branch(to=ASK_MODEL, then=junctions.leave_round),
 )
 STOP = junction(
     "STOP",
-    branch(when=something_is_at_work, to=Cancelling, then=stopping.abort_work),
-    branch(to=REST, then=stopping.end_cancelled),
+    branch(when=something_is_at_work, to=Cancelling, then=junctions.abort_work),
+    branch(to=REST, then=junctions.end_cancelled),
 )
 ACKNOWLEDGED = junction(
     "ACKNOWLEDGED",
-    branch(when=something_is_at_work, to=Cancelling, then=stopping.wait_for_others),
-    branch(to=REST, then=stopping.end_cancelled),
+    branch(when=something_is_at_work, to=Cancelling, then=junctions.wait_for_others),
+    branch(to=REST, then=junctions.end_cancelled),
 )

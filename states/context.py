@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
-from .policy.policy import Policy
-from .policy.roles import Caller, Role
-from .values.revision import AGENTS, CURRENT_REVISION, Revision
-from .values.schedule import Schedule
-from .values.value import Block, Text, Value
+from .policy import Policy
+from .roles import Caller, Role
+from .values.acts import Schedule
+from .values.value import AGENTS, CURRENT_REVISION, Block, Revision, Text, Value
 
 CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""

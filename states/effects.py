@@ -10,6 +10,8 @@ There are five kinds of effect, one base class each:
 
 Effects are started in the order of their step. The key by which the world may recognise an effect that it is asked for
 again is made of the id of the conversation, that of the effect, and the link of the step that asked for it first.
+
+What all effects have in common, by the five kinds of effect. The effects themselves are in `effects`.
 """
 
 from __future__ import annotations
@@ -19,15 +21,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from .effect import (
-    AwaitedEffect as AwaitedEffect,
-    ControlEffect as ControlEffect,
-    Effect as Effect,
-    OutgoingEffect as OutgoingEffect,
-    PersistingEffect as PersistingEffect,
-    RecordedEffect as RecordedEffect,
-)
 from .events import (
+    Answer,
     AnswerTypes,
     AskUserQuestionPending,
     DeadlineReached,
@@ -45,15 +40,68 @@ from .events import (
     TurnSummarized,
     WorkVerified,
 )
-from .policy.policy import Limits
+from .policy import Limits
 from .values.acts import Audience
-from .values.failures import FailureKind
-from .values.messages import Heard, Reminder, Said
+from .values.messages import Heard, Reminder, Said, Suspect
 from .values.round import RoundCall
 from .values.turn import EndedStatus
-from .values.part import Part
-from .values.value import Instant, Seconds, Text, members
-from .values.withheld import Suspect
+from .values.value import FailureKind, Instant, Part, Seconds, TaggedPart, Text, members
+
+
+class Effect(TaggedPart):
+    """Something the machine wants done."""
+
+
+class PersistingEffect(Effect):
+    """An effect that is carried out by the commit of its step: something enters the transcript, or is read differently
+    in it from then on."""
+
+
+class AwaitedEffect(Effect):
+    """An effect that is started after the commit. The conversation waits for its one answer."""
+
+    ANSWERS: ClassVar[AnswerTypes] = ()
+    """The answers that an effect of this type can have."""
+
+    ACKNOWLEDGES: ClassVar[type[Answer] | None] = None
+    """The answer that confirms that an effect of this type was stopped. With None, an effect that is told to stop is no
+    longer awaited."""
+
+    AFTER_DELIVERIES: ClassVar[bool] = False
+    """Whether an effect of this type starts only after the deliveries in front of it were attempted. This holds for
+    effects that users can notice: a text that was said before a tool runs arrives before it runs."""
+
+    effect_id: int
+
+    @property
+    def answers(self) -> AnswerTypes:
+        """The answers that this effect can have. `Pure.`"""
+        return self.ANSWERS
+
+    @classmethod
+    def acknowledgement(cls, effect_id: int, at: datetime) -> Answer | None:
+        """The answer that confirms that the effect `effect_id` of this type was stopped, or None if such an effect
+        confirms nothing. `Pure.`"""
+        answer = cls.ACKNOWLEDGES
+        return None if answer is None else answer.model_validate({"effect_id": effect_id, "at": at})
+
+
+class OutgoingEffect(Effect):
+    """An effect that hands something over to a user or to another agent. Nobody waits for it, but it must arrive."""
+
+    effect_id: int
+
+
+class RecordedEffect(Effect):
+    """An effect that is carried out by the commit of its step: whoever needs what it says reads it in the log."""
+
+    effect_id: int
+
+
+class ControlEffect(Effect):
+    """An effect that stops the awaited effect `effect_id`."""
+
+    effect_id: int
 
 
 class PersistMessage(PersistingEffect):

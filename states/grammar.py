@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 from .context import Context
 from .errors import NOTHING_WAITS, RefusalCode, Refused
 from .events import Event, Request
-from .state import State
+from .states import State
 from .step_builder import StepBuilder
 
 

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 from .context import Context
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
 from .grammar import SAME, Branch, Entry, Handler, Junction, Refusal, Row, Same, Table, Target
-from .state import Book, State
-from .states import STATES, AnyState, Idle
+from .states import STATES, AnyState, Book, Idle, State
 from .step import Step
 from .step_builder import StepBuilder
 from .table import TABLE
-from .values.history import effects_taken
+from .values.messages import effects_taken
 
 if TYPE_CHECKING:
     from transitions import EventData, Machine

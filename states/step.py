@@ -1,10 +1,14 @@
-"""The result of one transition."""
+"""The result of one transition.
+
+The log of a conversation: one entry for each step. Everything else can be computed from it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from .effects import Effect
+from .events import AnyEvent, Event
 from .states import AnyState
 from .values.turn import TurnEnded
 
@@ -43,4 +47,36 @@ class Step:
 
 _put_state, _put_effects, _put_ended, _put_withdrawn, _put_ignored = (
     Step.__dict__[field].__set__ for field in Step.__slots__
+)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class LogEntry:
+    """The `seq`-th step: the event that came in, and what the machine made of it. `turn` counts the turns so far."""
+
+    seq: int
+    event: AnyEvent
+    effects: tuple[Effect, ...] = ()
+    ended: TurnEnded | None = None
+    turn: int = 0
+
+    def __init__(
+        self, seq: int, event: Event, effects: tuple[Effect, ...] = (), ended: TurnEnded | None = None, turn: int = 0
+    ) -> None:
+        # As in `Step`: the constructor that a frozen dataclass begins with takes nearly twice as long.
+        _put_seq(self, seq)
+        _put_event(self, event)
+        _write_effects(self, effects)
+        _write_ended(self, ended)
+        _put_turn(self, turn)
+
+    @classmethod
+    def of(cls, event: Event, step: Step) -> LogEntry:
+        """The entry for a step that was not ignored. `Pure.`"""
+        book = step.state.book
+        return cls(book.seq, event, step.effects, step.ended, book.turn)
+
+
+_put_seq, _put_event, _write_effects, _write_ended, _put_turn = (
+    LogEntry.__dict__[field].__set__ for field in LogEntry.__slots__
 )

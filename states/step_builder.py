@@ -21,13 +21,11 @@ from .effects import (
     WithholdContent,
 )
 from .events import Event, LlmFailed, Report, UserCancel
-from .state import Book, InTurn, State, Timer
-from .values.failures import FailureKind
-from .values.inbox import Owed, Waiting, first_batch
+from .states import Book, InTurn, State, Timer
 from .values.messages import Heard, Made, Said, Usage
-from .values.part import changed, make_part
 from .values.round import Round, RoundCall
-from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord
+from .values.turn import Delivered, EndedStatus, Failure, Owed, TurnEnded, TurnRecord, Waiting, first_batch
+from .values.value import FailureKind, changed, make_part
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..states.effects import ExecuteTool
 from ..states.events import DoubtResolved
-from ..states.log import LogEntry
 from ..states.states import Closed, Failed, Idle, State, pending
+from ..states.step import LogEntry
 
 
 def runs_beyond_contract(entries: Sequence[LogEntry], times_begun: Callable[[int], int]) -> Iterator[str]:

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..states.context import Context
 from ..states.effects import Effect
 from ..states.events import Event, ToolApproval
-from ..states.log import LogEntry
-from ..states.projections.transcript import Transcript
 from ..states.states import AnyState
-from ..states.step import Step
+from ..states.step import LogEntry, Step
+from ..states.transcript import Transcript
 from ..states.values.messages import Message
 from .ledgers.effects import EffectLedger
 from .ledgers.messages import MessageLedger

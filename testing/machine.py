@@ -44,8 +44,8 @@ from ..states.events import (
     ToolInterrupted,
     UserMessage,
 )
-from ..states.policy.policy import Policy
-from ..states.policy.roles import Role
+from ..states.policy import Policy
+from ..states.roles import Role
 from ..states.states import AnyState, AwaitingSubAgents, Busy, Failed, Idle
 from ..states.values.messages import ToolCall
 from . import strategies

@@ -12,8 +12,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..states.values.failures import FailureKind
 from ..states.values.messages import Usage
+from ..states.values.value import FailureKind
 
 if TYPE_CHECKING:
     from ..effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Purpose, Token

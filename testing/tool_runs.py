@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..states.effects import ExecuteTool, ReconcileTool, ResumeTool
 from ..states.events import Answer, AskUserQuestionPending, ToolComplete, ToolReconciled
-from ..states.projections.transcript import Transcript
+from ..states.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
 from .clock import ManualClock

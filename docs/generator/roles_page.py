@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnwise.states.policy.policy import SubAgentRules
-from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role
+from turnwise.states.policy import SubAgentRules
+from turnwise.states.roles import ROLE_TOOLS, Caller, Role
 
 RULES = {
     "if `SubAgentRules.depth` is 2 or more": SubAgentRules(depth=2),

@@ -9,14 +9,14 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from turnwise.states.policy import model_settings, policy, presets
-from turnwise.states.policy.policy import Policy
+from turnwise.states import policy, presets
+from turnwise.states.policy import Policy, Texts
 from turnwise.states.values.value import Value
 
 from .field_texts import field_texts, in_a_line
 
-LISTED = (policy.__name__, model_settings.__name__)
-"""The modules whose classes have rows of their own. The texts of the machine are too long for a table."""
+UNLISTED = (Texts,)
+"""The texts of the machine are too long for a table."""
 
 
 def rules() -> str:
@@ -42,13 +42,18 @@ def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
     """One row for each field, and behind it the fields of the values that it may hold."""
     meant = field_texts(kind)
     for name, field in kind.model_fields.items():
-        parts = [part for part in _parts(field.annotation) if getattr(part, "__module__", "") in LISTED]
+        parts = [part for part in _parts(field.annotation) if _has_rows(part)]
         default = "" if field.is_required() else f"`{_written(field.default)}`"
         others = [f"`{_written(other)}`" for other in _choices(field.annotation) if other != field.default]
         others += [f"`{part.__name__}(…)`" for part in parts if isinstance(field.default, str)]
         yield f"| `{before}{name}` | {default} | {', '.join(others)} | {meant[name]} |"
         for part in parts:
             yield from _rows(part, f"{part.__name__}.")
+
+
+def _has_rows(part: Any) -> bool:
+    """Whether this part of an annotation is a class of rules."""
+    return getattr(part, "__module__", "") == policy.__name__ and inspect.isclass(part) and part not in UNLISTED
 
 
 def _parts(annotation: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...states.policy.roles import Role
+from ...states.roles import Role
 
 
 @dataclass(frozen=True)

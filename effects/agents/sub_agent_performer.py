@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from ...states.effects import SpawnSubAgent
 from ...states.errors import EngineClosed, InvalidInput, UnknownConversation
 from ...states.events import Opened, SubAgentAsked, SubAgentFinished, UserMessage
-from ...states.policy.role_rules import sub_agent_policy
+from ...states.roles import sub_agent_policy
 from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ...states.values.turn import EndedStatus

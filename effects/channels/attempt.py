@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 from ..application_functions import pass_on_interrupt
 from ..logs import performer_logger
 from ..printable import printable

@@ -13,7 +13,7 @@ from functools import partial
 from typing import cast
 
 from ...states.errors import ConfigurationError
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 from ..clock import Clock
 from ..receipts import Receipts
 from ..retry_queues import Earlier, Left, PendingEffect, RetryQueues

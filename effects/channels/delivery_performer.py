@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...states.effects import DELIVERY_DEATHS, DeliverToUser
-from ...states.replies.reply_text import text_of_delivery
+from ...states.replies import text_of_delivery
 from ..context import EffectContext
 from ..logs import performer_logger
 from .delivery_dispatcher import DeliveryDispatcher, PendingDelivery

@@ -20,8 +20,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import ValidationError
 
 from ...states.values.messages import ToolResult
-from ...states.values.surrogates import encodable
-from ...states.values.value import shortened
+from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
 from ..tools.context import ToolContext
 from .elicitation import Asker, NotOffered, answer_requests

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from ...states.errors import ConfigurationError
 from ...states.values.questions import MAX_QUESTIONS, QuestionOption, UserQuestion
-from ...states.values.surrogates import encodable
-from ...states.values.value import shortened
+from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
 from ..tools.context import ToolContext
 from ..tools.tool_error import ToolError

@@ -15,8 +15,7 @@ from typing import Any
 
 from ...states.errors import ConfigurationError
 from ...states.values.questions import MAX_HEADER, MAX_OPTIONS, MIN_OPTIONS, QuestionOption, UserQuestion
-from ...states.values.surrogates import encodable
-from ...states.values.value import MAX_QUOTED, shortened
+from ...states.values.value import MAX_QUOTED, encodable, shortened
 from ..tools.arguments.argument_errors import InvalidArguments
 from .arguments import McpArguments
 

@@ -16,8 +16,7 @@ import mcp_types
 
 from ...states.errors import ConfigurationError
 from ...states.values.messages import CrashContract, ToolResult
-from ...states.values.surrogates import encodable
-from ...states.values.value import shortened
+from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
 from ..tools.tool import Tool
 from ..wire.repairs import repaired

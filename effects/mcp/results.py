@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 import mcp_types
 from pydantic import ValidationError
 
-from ...states.values.images import MAX_IMAGES, MAX_TOGETHER, Image
-from ...states.values.messages import ToolResult
-from ...states.values.surrogates import encodable
+from ...states.values.messages import MAX_IMAGES, MAX_TOGETHER, Image, ToolResult
+from ...states.values.value import encodable
 from ..tools.results import DONE, text_of
 
 NO_REASON = "The tool failed, and its server does not say why."

@@ -5,8 +5,8 @@ A provider's own error message may quote the prompt, so it is written to the log
 
 from __future__ import annotations
 
-from ...states.values.failures import FailureKind
 from ...states.values.messages import Usage
+from ...states.values.value import FailureKind
 from ..logs import performer_logger
 from .port import NOTHING_SPENT, LlmFailure
 

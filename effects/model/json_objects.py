@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from json import JSONDecoder
 
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 
 _MAX_BRACES = 100
 """How many opening braces are tried: more than any model writes around its answer."""

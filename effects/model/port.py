@@ -11,10 +11,9 @@ from inspect import iscoroutinefunction
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
-from ...states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
-from ...states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
+from ...states.policy import DEFAULT_SETTINGS, ModelSettings
 from ...states.values.messages import Usage
-from ...states.values.value import MAX_QUOTED, shortened
+from ...states.values.value import MAX_QUOTED, NO_FAULT_OF_A_MODEL, FailureKind, shortened
 from .answer_content import UnreadableContent, read_content
 
 Purpose = Literal["converse", "check", "summarize", "condense", "reword", "route", "enrich"]

@@ -5,7 +5,7 @@ Only a voice uses the result: neither what is stored nor what is shown changes.
 
 from __future__ import annotations
 
-from ...states.values.mail import escape_tags
+from ...states.values.messages import escape_tags
 from .port import Llm, ModelRequest, name_of
 
 INSTRUCTION = """\

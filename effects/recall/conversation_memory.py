@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ...states.errors import StoreError, TurnwiseError
-from ...states.values.memory import FoundText
+from ...states.values.acts import FoundText
 from ..context import EffectContext
 from .moments import Bounds
 from .parts import PartFailed

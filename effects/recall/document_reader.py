@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 from ..long_texts import in_thread_if_long
 from ..redact import Redact, unchanged
 from .documents import DocumentQuery, DocumentSource

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from ...states.values.mail import escape_tags
-from ...states.values.messages import Usage
+from ...states.values.messages import Usage, escape_tags
 from ..calendar_names import DAYS
 from ..clock import Clock
 from ..context import EffectContext

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...states.values.memory import FoundText
+from ...states.values.acts import FoundText
 
 _DAMPING = 60
 """The constant of the paper. The larger it is, the less the first ranks count."""

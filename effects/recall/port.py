@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 
 
 class Memory(Protocol):

@@ -11,11 +11,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ...states.dialogue import user_text
 from ...states.effects import RecallMemory
 from ...states.events import MemoryRecalled, RecentText
-from ...states.projections.recent_dialogue import user_text
-from ...states.projections.transcript import Transcript
-from ...states.values.memory import FoundText, MemoryScope
+from ...states.transcript import Transcript
+from ...states.values.acts import FoundText, MemoryScope
 from ...states.values.messages import Usage
 from ..clock import Clock
 from ..context import EffectContext

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from ...states.dialogue import DatedText, recent_texts
 from ...states.events import RecentText
-from ...states.projections.recent_dialogue import DatedText, recent_texts
-from ...states.values.memory import MemoryScope
+from ...states.values.acts import MemoryScope
 from ..clock import Clock
 from ..long_texts import in_thread_if_long
 from ..passages import cut_middle

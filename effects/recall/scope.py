@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...states.policy.policy import Recent
-from ...states.projections.transcript import Transcript
-from ...states.values.memory import MemoryScope
+from ...states.policy import Recent
+from ...states.transcript import Transcript
+from ...states.values.acts import MemoryScope
 from ..context import EffectContext
 
 

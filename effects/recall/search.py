@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from ..long_texts import in_thread_if_long
 from ..redact import Redact, unchanged
 from .fusion import fuse

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 from ..model.json_objects import json_objects
 from .moments import ANY_TIME, Bounds, bounds_of, read_span
 

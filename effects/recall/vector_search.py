@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...states.values.memory import FoundText, MemoryScope
+from ...states.values.acts import FoundText, MemoryScope
 from .embedding import Embedding, Vector
 from .moments import Bounds
 from .parts import STORE_SECONDS, or_else, within

@@ -37,10 +37,8 @@ from ...states.events import (
     UserQuestionResponse,
     exact,
 )
-from ...states.values.acts import AgentMail, SubAgentTask, Transfer
-from ...states.values.images import Image
-from ...states.values.messages import ProviderFields, ToolCall, ToolResult
-from ...states.values.schedule import Schedule
+from ...states.values.acts import AgentMail, Schedule, SubAgentTask, Transfer
+from ...states.values.messages import Image, ProviderFields, ToolCall, ToolResult
 from ...states.values.value import Value
 from .history_redaction import redacted_history
 from .redaction import Redaction

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ...states.values.history import HistoryMessage
+from ...states.values.messages import HistoryMessage
 from .redaction import Redaction
 
 _IDS = frozenset({"id", "call_id", "tool_call_id"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.values.acts import Act, AgentMail, Speech, SubAgents, Transfer, WorkComplete
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.values.messages import ToolCall
 from ...states.values.value import json_object
 from ..application_functions import is_coroutine_function

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 from ...states.errors import ConfigurationError
 from ...states.values.acts import ActKind
 from ...states.values.messages import Approver, CrashContract
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 from ..application_functions import innermost
 from .approval import Approval
 from .arguments.arguments import Arguments

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.values.messages import ToolResult
 from ...states.values.questions import QuestionSet
 from ..long_texts import in_thread_if_long

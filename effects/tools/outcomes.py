@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from ...states.errors import TurnwiseError
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolResult
-from ...states.values.surrogates import encodable
-from ...states.values.value import MAX_SENTENCE, shortened
+from ...states.values.value import MAX_SENTENCE, encodable, shortened
 from ..application_functions import Outcome, Raised, Returned
 from ..logs import performer_logger
 from ..redact import Redact, unchanged

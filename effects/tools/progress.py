@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...states.errors import InvalidInput
-from ...states.values.surrogates import encodable
+from ...states.values.value import encodable
 
 _NO_TEXT = "What a tool shows of its progress must be readable as text."
 

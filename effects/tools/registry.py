@@ -18,13 +18,12 @@ from typing import Any, Protocol, TypeAlias
 
 from ...states.context import Context
 from ...states.errors import ConfigurationError
-from ...states.openai_format.writing import legal_name
-from ...states.policy.policy import Policy
-from ...states.policy.roles import Caller
+from ...states.openai_writing import legal_name
+from ...states.policy import Policy
+from ...states.roles import Caller
 from ...states.values.acts import ActKind
 from ...states.values.messages import LONGEST_ID, Approver, ToolCall
-from ...states.values.surrogates import encodable
-from ...states.values.value import shortened, unvalidated
+from ...states.values.value import encodable, shortened, unvalidated
 from ..logs import performer_logger
 from ..model.port import ModelCall
 from ..wire.property_names import PropertyNames, property_names_of

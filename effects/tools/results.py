@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from ...states.values.images import Image
-from ...states.values.messages import ToolResult
-from ...states.values.surrogates import encodable
-from ...states.values.value import unvalidated
+from ...states.values.messages import Image, ToolResult
+from ...states.values.value import encodable, unvalidated
 from ..text import encodable_json
 
 DONE = "Done."

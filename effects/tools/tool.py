@@ -20,7 +20,7 @@ from types import MethodType
 from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import Approver, CrashContract
 from ..application_functions import is_coroutine_function

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...states.openai_format.writing import legal_name
+from ...states.openai_writing import legal_name
 from ...states.values.value import MAX_QUOTED, shortened
 from .schemas import wire_schema
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from ...effects.agents.sub_agent_port import ChildOutcome
 from ...effects.clock import Clock
 from ...persistence.errors import StorageFailed
+from ...states.dialogue import usage
 from ...states.effects import NotifyParent
 from ...states.errors import Refused
 from ...states.events import CloseRequested, UserMessage
-from ...states.projections.transcript import Transcript
-from ...states.projections.usage import usage
-from ...states.state import Busy
-from ...states.states import Closed, Failed
+from ...states.states import Busy, Closed, Failed
+from ...states.transcript import Transcript
 from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ..conversations.registry import ConversationRegistry

@@ -25,7 +25,7 @@ from ...states.effects import SendToAgent
 from ...states.errors import Refused, TurnwiseError, UnknownConversation
 from ...states.events import AgentMessage
 from ...states.values.acts import Audience
-from ...states.values.inbox import Owed, Waiting
+from ...states.values.turn import Owed, Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
 from ..outbox import read_effect

@@ -25,7 +25,7 @@ from ...effects.backoff import wait_after
 from ...effects.clock import Clock
 from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
 from ...states.events import Event, ScheduleChanged, WakeUp
-from ...states.state import State
+from ...states.states import State
 from ...states.step import Step
 from ...states.values.value import later
 from ..choices.schedule_moments import moment_set_right, next_moment

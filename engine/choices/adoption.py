@@ -21,7 +21,7 @@ from ...states.events import (
     UserMessage,
     WakeUp,
 )
-from ...states.policy.policy import Profile
+from ...states.policy import Profile
 from ...states.states import Failed, Idle, State
 from .defaults import Defaults
 

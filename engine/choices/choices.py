@@ -9,11 +9,9 @@ from typing import Any
 from ...effects.tools.registry import ToolRegistry
 from ...states.context import Context
 from ...states.errors import ConfigurationError
-from ...states.policy.models import models_of
-from ...states.policy.policy import ModelSpec, Policy
-from ...states.policy.roles import Role
-from ...states.state import InTurn
-from ...states.states import Failed, Idle, State
+from ...states.policy import ModelSpec, Policy, models_of
+from ...states.roles import Role
+from ...states.states import Failed, Idle, InTurn, State
 from ..requests import checked_policy
 from .chosen_rules import ChosenRules
 from .defaults import Defaults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 
 
 @dataclass(frozen=True)

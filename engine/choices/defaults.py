@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...states.context import Context
-from ...states.policy.policy import Profile
-from ...states.values.revision import NAMES_PROFILES
+from ...states.policy import Profile
+from ...states.values.value import NAMES_PROFILES
 from .models import Models
 
 

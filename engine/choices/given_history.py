@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ...states.errors import InvalidInput
-from ...states.openai_format.repair import MAX_MESSAGES, RepairedHistory, repair_history
+from ...states.openai_reading import MAX_MESSAGES, RepairedHistory, repair_history
 
 GivenMessages = Iterable[Mapping[str, Any] | BaseModel]
 """Messages in OpenAI's chat format: dictionaries, or the objects that the libraries of providers return."""

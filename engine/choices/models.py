@@ -15,7 +15,7 @@ from ...effects.model.rehearsal import REHEARSAL
 from ...effects.text import is_encodable
 from ...states.context import Context
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import ModelSpec, Policy
+from ...states.policy import ModelSpec, Policy
 from ...states.states import State
 from ...states.values.value import MAX_QUOTED, later, shortened
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from ...states.events import Opened
-from ...states.policy.policy import Policy
-from ...states.policy.roles import Role
-from ...states.values.details import MARK
+from ...states.policy import Policy
+from ...states.roles import Role
+from ...states.values.acts import MARK
 from ..recent_requests import MODELS, PROFILES, RULES, Filled
 from ..requests import checked_metadata, make
 from .choices import Choices, GivenTools

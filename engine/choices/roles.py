@@ -6,11 +6,9 @@ from typing import Any, Protocol
 
 from ...states.context import Context
 from ...states.errors import ConfigurationError, InvalidInput, Refused
-from ...states.policy.policy import Policy
-from ...states.policy.role_rules import background_policy
-from ...states.policy.roles import Role
-from ...states.state import State
-from ...states.states import Closed
+from ...states.policy import Policy
+from ...states.roles import Role, background_policy
+from ...states.states import Closed, State
 from ..requests import checked_id
 
 SUB_AGENT = "A sub-agent is started by a turn of another agent, by a tool such as spawn_agents, and not by `create`."

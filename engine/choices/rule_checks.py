@@ -13,10 +13,9 @@ from itertools import chain
 
 from ...effects.tools.builtin.catalogue import RECALL_CONVERSATION, names_of
 from ...effects.tools.registry import ToolRegistry
-from ...states.policy.models import named_models
-from ...states.policy.policy import Policy, Profile, Recent
-from ...states.policy.roles import Caller, Role
-from ...states.replies.delivery_rules import may_show_text
+from ...states.policy import Policy, Profile, Recent, named_models
+from ...states.replies import may_show_text
+from ...states.roles import Caller, Role
 from .models import Models
 
 ToolNames = tuple[str, ...] | None

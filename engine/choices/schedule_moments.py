@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from ...states.errors import ConfigurationError, InvalidInput
-from ...states.values.schedule import Schedule
+from ...states.values.acts import Schedule
 from ...states.values.value import MAX_QUOTED, later, shortened
 
 MISSING = 'A cron expression needs the package cronsim: pip install "turnwise[cron]".'

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pydantic import ValidationError
 
 from ...states.errors import InvalidInput
-from ...states.values.schedule import Schedule
+from ...states.values.acts import Schedule
 
 GivenInterval = float | timedelta
 """An interval as an application gives it: in seconds, or as a duration."""

@@ -10,9 +10,9 @@ from pydantic import JsonValue, TypeAdapter
 from ...effects.text import is_encodable
 from ...persistence.records.summary import place_of
 from ...states.errors import InvalidInput
-from ...states.policy.roles import Role
+from ...states.roles import Role
 from ...states.states import STATES
-from ...states.values.details import MAX_ENTRIES
+from ...states.values.acts import MAX_ENTRIES
 from ...states.values.value import MAX_QUOTED, Block, shortened
 from ..requests import checked_id
 

@@ -18,7 +18,7 @@ from ...effects.recall.search import ConversationSearch
 from ...effects.recall.vector_search import VectorSearch
 from ...persistence.ports import Store
 from ...states.events import RecentText
-from ...states.policy.policy import Recent
+from ...states.policy import Recent
 from .providers import Providers
 from .store_memory import StoreMemory
 

@@ -14,7 +14,7 @@ from ...effects.recall.vectors import Embed
 from ...effects.redaction.redaction import Redaction
 from ...effects.tools.builtin.catalogue import RECALL_CONVERSATION, names_of
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import ModelSpec, Profile
+from ...states.policy import ModelSpec, Profile
 
 if TYPE_CHECKING:
     from ..settings import Settings

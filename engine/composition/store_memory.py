@@ -9,7 +9,7 @@ from typing import Any
 from ...effects.recall.port import Memory
 from ...persistence.ports import Store
 from ...states.errors import ConfigurationError
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from ..bootstrap import implements
 
 NOT_SEARCHABLE = "The store of this engine cannot search older conversations."

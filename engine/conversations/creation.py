@@ -16,7 +16,7 @@ from ...persistence.errors import StoreConflict
 from ...states.errors import Refused, UnknownConversation
 from ...states.events import Opened
 from ...states.machine import begin
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ..choices.choices import Choices
 from ..choices.given_history import log_repairs
 from ..choices.opening import ChosenOpening, opening_of

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...persistence.errors import TracesLeft
 from ...states.errors import StoreError, UnknownConversation
-from ...states.state import Busy
-from ...states.states import Failed
-from ...states.values.inbox import Owed, Waiting
+from ...states.states import Busy, Failed
+from ...states.values.turn import Owed, Waiting
 from ..handles.children import children_of
 from .registry import ConversationRegistry
 

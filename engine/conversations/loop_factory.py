@@ -11,8 +11,7 @@ from ...persistence.records.entry import StoredEntry
 from ...persistence.records.summary import summary_in_state
 from ...states.context import Context
 from ...states.events import Opened
-from ...states.log import LogEntry
-from ...states.step import Step
+from ...states.step import LogEntry, Step
 from ..loop import Loop
 from ..projections.history import ConversationHistory
 from ..projections.newest_profile import profile_of_last_turn

@@ -10,7 +10,7 @@ from sys import intern
 from typing import TypeVar
 
 from ...states.context import Context
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 
 KEPT = 16
 """How many policies, and how many contexts, are compared with a new one. Chosen so that the comparison takes some tens

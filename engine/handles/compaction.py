@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from ...states.effects import Abort, CompactHistory
 from ...states.errors import CompactionFailed
 from ...states.events import Answer, EffectFailed
-from ...states.log import LogEntry
 from ...states.states import Compacting, State
+from ...states.step import LogEntry
 
 
 def asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:

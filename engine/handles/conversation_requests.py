@@ -15,9 +15,9 @@ from ...states.events import (
     ProfileTransferred,
     ToolsChanged,
 )
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.step import Step
-from ...states.values.details import marks_of
+from ...states.values.acts import marks_of
 from ..choices.choices import GivenTools
 from ..recent_requests import MODELS, PROFILES
 from ..requests import checked, checked_metadata, checked_policy

@@ -21,8 +21,8 @@ from ...states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from ...states.policy.policy import Policy
-from ...states.policy.roles import Role
+from ...states.policy import Policy
+from ...states.roles import Role
 from ...states.states import AnyState, AwaitingApproval, Cancelling, InDoubt
 from ...states.values.messages import Approver, Usage
 from ..choices.choices import Choices

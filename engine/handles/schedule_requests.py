@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...states.events import ScheduleChanged
-from ...states.values.schedule import Schedule
+from ...states.values.acts import Schedule
 from ..choices.schedule_moments import first_moment
 from ..choices.schedules import GivenInterval, schedule_of
 from .handle import Handle

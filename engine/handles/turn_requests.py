@@ -17,10 +17,10 @@ from ...states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from ...states.policy.policy import WhenBusy
+from ...states.policy import WhenBusy
 from ...states.states import InTurn
 from ...states.step import Step
-from ...states.values.images import Image
+from ...states.values.messages import Image
 from ..projections.projection import is_queued
 from ..projections.turn import QueuedTurn, RunningTurn, Turn
 from ..requests import make

@@ -8,8 +8,8 @@ from functools import partial
 
 from ...states.errors import InvalidInput, Refused
 from ...states.events import UserMessage
-from ...states.policy.policy import WhenBusy
-from ...states.values.images import Image
+from ...states.policy import WhenBusy
+from ...states.values.messages import Image
 from ..projections.turn import Turn
 from ..projections.turn_stream import updates_of_turn
 from ..projections.updates.update import Update

@@ -26,8 +26,8 @@ from ...persistence.errors import StorageFailed
 from ...states.effects import Effect, OutgoingEffect
 from ...states.errors import Refused, TurnwiseError
 from ...states.events import Event, Request
-from ...states.state import State
-from ...states.values.inbox import Waiting
+from ...states.states import State
+from ...states.values.turn import Waiting
 from ..recent_requests import NOTHING_FILLED, Filled, Outcome
 
 logger = logging.getLogger("turnwise.mailbox")

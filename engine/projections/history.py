@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...effects.context import History
 from ...states.events import AgentMessage, Event, LlmResponse, ToolApproval, WakeUp
-from ...states.projections.transcript import Transcript
+from ...states.transcript import Transcript
 from ...states.values.messages import Heard, Joined, Made, Outcomes, Said, ToolCall
 from ...states.values.round import RoundCall
 from .projection import ConversationProjection, ReadEntries

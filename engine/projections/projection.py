@@ -18,9 +18,9 @@ from ...persistence.errors import Damaged
 from ...persistence.records.entry import StoredEntry
 from ...states.context import Context
 from ...states.errors import Refused, StoreError
-from ...states.log import LogEntry
-from ...states.projections.transcript import Transcript
 from ...states.states import AnyState, Closed, Failed, InTurn, State
+from ...states.step import LogEntry
+from ...states.transcript import Transcript
 from .turn import EndedTurn
 from .turn_builder import ended_turn
 from .updates.step_updates import StepUpdates

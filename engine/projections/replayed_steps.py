@@ -10,10 +10,9 @@ from ...states.context import Context
 from ...states.effects import Effect
 from ...states.errors import Refused, StoreError
 from ...states.events import Opened
-from ...states.log import LogEntry
 from ...states.machine import begin, transition
 from ...states.states import AnyState, Idle, State
-from ...states.step import Step
+from ...states.step import LogEntry, Step
 
 
 class ReplayedStep(NamedTuple):

@@ -14,8 +14,8 @@ from ...states.context import Context
 from ...states.effects import RequestLlm
 from ...states.errors import InvalidInput
 from ...states.events import Answer, LlmResponse
-from ...states.log import LogEntry
-from ...states.projections.transcript import Transcript
+from ...states.step import LogEntry
+from ...states.transcript import Transcript
 from .projection import ConversationProjection, ReadEntries
 
 PAGE = 64

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from ...persistence.errors import Damaged
 from ...states.context import Context
 from ...states.errors import Refused
-from ...states.log import LogEntry
-from ...states.projections.transcript import Transcript
 from ...states.states import AnyState, Idle
+from ...states.step import LogEntry
+from ...states.transcript import Transcript
 from .projection import ReadEntries
 from .replayed_steps import ReplayedStep, replayed_steps
 from .step_view import StepView, step_view

@@ -16,7 +16,7 @@ from ...states.effects import RequestLlm
 from ...states.events import Opened
 from ...states.grammar import Junction, Row
 from ...states.machine import branches_for, entry_for
-from ...states.projections.transcript import Transcript
+from ...states.transcript import Transcript
 from .replayed_steps import ReplayedStep
 from .updates.state_view import StateView, view_of
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeGuard, get_args
 
-from ...states.policy.policy import Policy
-from ...states.projections.transcript import Transcript
-from ...states.replies.delivery_rules import spoken_and_delivered
-from ...states.replies.reply_text import text_of_delivery, text_of_reply
+from ...states.policy import Policy
+from ...states.replies import spoken_and_delivered, text_of_delivery, text_of_reply
 from ...states.states import STATES, AwaitingApproval, AwaitingPerson, AwaitingSubAgents, InDoubt, State
+from ...states.transcript import Transcript
 from ...states.values.messages import Said
 from ...states.values.turn import Delivered, TurnEnded
 from .turn import (

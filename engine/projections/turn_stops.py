@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...states.errors import Refused
-from ...states.log import LogEntry
-from ...states.projections.transcript import Transcript
+from ...states.step import LogEntry
+from ...states.transcript import Transcript
 from .projection import ConversationProjection
 from .replayed_steps import replayed_steps
 from .turn import Turn, WaitingTurn

@@ -13,8 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ...states.errors import Refused, StoreError, TurnwiseError
 from ...states.events import Answer
-from ...states.log import LogEntry
 from ...states.states import InTurn
+from ...states.step import LogEntry
 from .projection import ConversationProjection, is_queued
 from .turn import QueuedTurn, RunningTurn, Turn
 from .turn_builder import waits_for_person

@@ -13,7 +13,7 @@ from ...effects.tools.tool import AnyTool
 from ...states.context import Context
 from ...states.errors import InvalidInput
 from ...states.events import Event, ToolApproval
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.states import AwaitingApproval, State
 from ...states.values.value import shortened
 

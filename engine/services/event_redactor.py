@@ -18,7 +18,7 @@ from ...effects.redaction.redaction import Redaction
 from ...effects.tools.registry import ToolRegistry
 from ...states.errors import InvalidInput
 from ...states.events import Answer, EffectFailed, Event, Opened, Request
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 
 R = TypeVar("R", bound=Request)
 

@@ -25,8 +25,8 @@ from ...persistence.errors import Damaged
 from ...states.context import are_among
 from ...states.errors import NOTHING_WAITS, ConfigurationError, InvalidInput, Refused, UnknownConversation
 from ...states.events import Resolution
-from ...states.policy.policy import Policy
-from ...states.policy.roles import Role
+from ...states.policy import Policy
+from ...states.roles import Role
 from ...states.states import AwaitingPerson, InDoubt
 from .problems import HttpError
 from .schemas.rules import PRESETS, Preset

@@ -30,8 +30,7 @@ from ...states.errors import (
     TurnwiseError,
     UnknownConversation,
 )
-from ...states.values.surrogates import encodable
-from ...states.values.value import MAX_QUOTED, shortened
+from ...states.values.value import MAX_QUOTED, encodable, shortened
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -21,9 +21,9 @@ from ...states.effects import (
     ResumeTool,
 )
 from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Request, ToolInterrupted
-from ...states.log import LogEntry
-from ...states.projections.transcript import transcript
 from ...states.states import State, pending
+from ...states.step import LogEntry
+from ...states.transcript import transcript
 from ...states.values.messages import Message
 
 

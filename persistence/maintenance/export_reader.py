@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ...states.effects import AwaitedEffect
 from ...states.events import DetailsChanged, Opened
 from ...states.states import State, pending
-from ...states.values.details import MARK, marks_of
+from ...states.values.acts import MARK, marks_of
 from ...states.values.value import Text
 from ..errors import Damaged, NotAnExport
 from ..records.codec import decode, decode_state, head_row, to_microseconds

@@ -33,8 +33,7 @@ from ...states.events import (
     ToolsChanged,
 )
 from ...states.machine import transition
-from ...states.state import Busy
-from ...states.states import Failed, Idle, State
+from ...states.states import Busy, Failed, Idle, State
 from ...states.step import Step
 from ..errors import Damaged, StoreConflict
 from ..ports import Store

@@ -21,10 +21,10 @@ from ...states.effects import DeliverToUser, Effect
 from ...states.errors import Refused
 from ...states.events import Event, Opened
 from ...states.machine import begin, transition
-from ...states.projections.heard_texts import HeardTexts
-from ...states.replies.reply_text import text_of_delivery
+from ...states.replies import text_of_delivery
 from ...states.states import Idle, State
 from ...states.step import Step
+from ...states.transcript import HeardTexts
 from ...states.values.turn import TurnEnded
 from ..errors import Damaged
 from ..ports import Store

@@ -15,8 +15,7 @@ from pydantic_core import from_json
 
 from ...states.effects import AnyEffect, Effect, StartTimer
 from ...states.events import EVENTS, Answer, AnyEvent, Event, Opened
-from ...states.state import Book
-from ...states.states import AnyState, State, Timer
+from ...states.states import AnyState, Book, State, Timer
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
 from ...states.values.value import json_array, members

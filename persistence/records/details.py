@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ...states.events import DetailsChanged, Event, Opened, UserMessage
-from ...states.log import LogEntry
-from ...states.policy.roles import Role
-from ...states.values.details import marks_of
+from ...states.roles import Role
+from ...states.step import LogEntry
+from ...states.values.acts import marks_of
 from ..errors import Damaged
 from .codec import decode, decode_event
 from .metadata import Metadata, json_identity, metadata_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...states.log import LogEntry
+from ...states.step import LogEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

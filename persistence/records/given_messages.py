@@ -9,7 +9,7 @@ import json
 
 from pydantic import TypeAdapter
 
-from ...states.values.history import HistoryMessage
+from ...states.values.messages import HistoryMessage
 from .rows import EventRow
 
 _MESSAGES: TypeAdapter[tuple[HistoryMessage, ...]] = TypeAdapter(tuple[HistoryMessage, ...])

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ...states.policy.roles import Role
-from ...states.state import State
+from ...states.roles import Role
+from ...states.states import State
 from .codec import from_microseconds, to_microseconds
 from .conversation_record import ConversationRecord
 from .details import Details

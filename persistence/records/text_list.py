@@ -9,10 +9,10 @@ from itertools import islice
 from operator import mul
 
 from ...states.context import Context
+from ...states.dialogue import said_texts
 from ...states.events import Event
-from ...states.log import LogEntry
-from ...states.projections.said_texts import said_texts
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ...states.step import LogEntry
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from .vectors import unit_vector
 from .words import Keyword, Phrase, keywords_of, words_of
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
-from ...states.values.history import HistoryMessage
+from ...states.values.messages import HistoryMessage
 from ...states.values.value import shortened
 
 TITLE = 60

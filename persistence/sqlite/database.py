@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from ...states.errors import StoreError
-from ...states.values.memory import MemoryScope
+from ...states.values.acts import MemoryScope
 from ..errors import StorageFailed
 from . import erasure
 from .file.address import Address

@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
 from ...states.events import Opened
-from ...states.policy.roles import Role
+from ...states.roles import Role
 from ...states.step import Step
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from ..errors import Damaged
 from ..ports import LoadedConversation
 from ..records.codec import encode, from_microseconds

@@ -5,17 +5,30 @@ The machine knows no tool by its name. A tool's result may carry acts, and the m
 application's own tool can do the same as the built-in ones. A tool declares the kinds of act that it may return. A tool
 that speaks at once, asks, spawns or hands over must be exclusive: what people hear, which sub-agents start and which
 profile goes on must not depend on which tool was faster.
+
+What the application notes about a conversation: its title and its metadata.
+
+Both are bounded, because they are read whenever a conversation is loaded or listed.
+
+What may be found again of what was said: whose texts are searched, for what, and what a text found looks like.
+
+These values are the language between the effects, which ask, and the stores, which search. They are never stored.
+
+When a conversation begins turns of its own accord, and what it then has to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from .value import FilledText, Seconds, Tagged, Text, Value
+from .value import Block, FilledText, Seconds, Tagged, Text, Value, check_encodable
 
 ActKind = Literal["speech", "work_complete", "question", "mail", "children", "transfer"]
 """The kinds of act that a tool may declare."""
@@ -147,3 +160,114 @@ def with_indexes(acts: Iterable[Act]) -> Iterator[tuple[Act, int]]:
     for act in acts:
         yield act, index
         index += len(act.texts)
+
+
+MARK = "turnwise."
+"""With this begin the names in metadata by which a host finds the conversations that it made for itself. They are set
+when such a conversation is created, by `marks`, and by nothing else: nobody else can make a conversation look like
+one of a host."""
+
+MAX_OWNER = 1_000
+"""The longest owner, in characters: more than any id of a user, and short enough for an index."""
+
+MAX_TITLE = 1_000
+"""The longest title, in characters."""
+
+MAX_ENTRIES = 100
+"""The most entries of metadata at its top level."""
+
+MAX_METADATA = 20_000
+"""The longest metadata, in characters of JSON."""
+
+
+def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
+    if len(metadata) > MAX_ENTRIES:
+        raise PydanticCustomError("metadata_too_long", "metadata may have at most 100 entries")
+    if len(json.dumps(metadata, ensure_ascii=False)) > MAX_METADATA:
+        raise PydanticCustomError("metadata_too_long", "metadata may be at most 20,000 characters of JSON long")
+    return metadata
+
+
+Owner = Annotated[str, Field(max_length=MAX_OWNER), AfterValidator(check_encodable)]
+"""Whom a conversation belongs to, as the application names its users."""
+
+Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(check_encodable)]
+"""What a conversation is called in lists."""
+
+Metadata = Annotated[Block, AfterValidator(_bounded)]
+"""A JSON object of the application's own."""
+
+
+def marks_of(metadata: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the entries of metadata by which a host has marked its conversation. `Pure.`"""
+    return {name: value for name, value in metadata.items() if isinstance(name, str) and name.startswith(MARK)}
+
+
+@dataclass(frozen=True)
+class MemoryScope:
+    """Whose texts may be found: those of all conversations of the `owner`, without the texts of this conversation from
+    the turn `turn` on, because a request holds these anyway. Without an owner only this conversation is searched."""
+
+    conversation_id: str
+    owner: str | None
+    turn: int
+
+
+@dataclass(frozen=True)
+class MemoryQuery:
+    """A search by keywords, of which a text need not hold all. `since` and `until` bound the moments at which the texts
+    were said, both included; None is no bound. At most `limit` texts are found."""
+
+    scope: MemoryScope
+    keywords: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+    limit: int
+
+
+@dataclass(frozen=True)
+class FoundText:
+    """A text that was said in a turn of a conversation, by the user or by the assistant."""
+
+    conversation_id: str
+    turn: int
+    at: datetime
+    role: Literal["user", "assistant"]
+    text: str
+
+
+MAX_CRON = 200
+"""The longest cron expression, in characters: several times what an expression of five fields needs."""
+
+MAX_ZONE = 100
+"""The longest name of a time zone, in characters: more than three times the longest name that exists."""
+
+LONGEST_INTERVAL = 315_360_000.0
+"""The longest interval, in seconds: ten years. Chosen so that the next moment is always within the calendar."""
+
+
+CronExpression = Annotated[str, Field(min_length=1, max_length=MAX_CRON), AfterValidator(check_encodable)]
+"""A cron expression, as people write it; where the next moment is computed, it is checked."""
+
+ZoneName = Annotated[str, Field(min_length=1, max_length=MAX_ZONE), AfterValidator(check_encodable)]
+"""The name of a time zone, such as Europe/Berlin."""
+
+
+class Schedule(Value):
+    """When a conversation wakes up: after each interval of `every` seconds, or at the moments of a `cron` expression in
+    the time zone `zone`. At each of these moments it reads `task` and begins a turn.
+
+    Exactly one of `every`, at least a second, and `cron` is given. Whether the expression and the zone are valid is
+    checked where the next moment is computed.
+    """
+
+    every: Annotated[Seconds, Field(ge=1, le=LONGEST_INTERVAL)] | None = None
+    cron: CronExpression | None = None
+    zone: ZoneName = "UTC"
+    task: FilledText
+
+    @model_validator(mode="after")
+    def _has_one_rhythm(self) -> Self:
+        if (self.every is None) == (self.cron is None):
+            raise PydanticCustomError("schedule_unclear", "a schedule needs either an interval or a cron expression")
+        return self

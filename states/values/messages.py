@@ -2,22 +2,228 @@
 
 A text is stored once, in the event that brought it. Everything else refers to it by `Heard`. Only words that the
 machine itself adds ("Cancelled by user") are carried along, as `Made`.
+
+Images of people and of tools.
+
+A model gets an image as an address on the web, or as the image itself in a `data:` URL. A provider that cannot read an
+image refuses the whole request, and every later request of the conversation too, since the image stays in the history.
+So an image is validated when it is made, against what all providers that take images have in common: PNG, JPEG, GIF and
+WebP, with the media type that is declared.
+
+What of a conversation is withheld from models, because a provider refused it.
+
+A request holds everything that was said. If one image, one result or one message in it is refused, the whole request
+is, and so is every later one. So what was probably refused is withheld: from then on a note stands in its place. What
+was said is not lost by that, since people still see it, and so does a model that takes it.
+
+A provider does not say which part of a request it refuses, so what may be the part is tried in the order of suspicion.
+
+Messages that a conversation is given to begin with, in the chat format of OpenAI.
+
+Other programs keep their histories in this format. A message is stored exactly as it was given, with whatever members
+it has, so that it can be given back unchanged. `openai_reading` makes sure that a list of messages is one that a
+conversation can continue.
+
+How a message from another agent is written for a model, and read back.
+
+A model must be able to tell its user's messages from those of other agents. The text stands between tags and is
+escaped, so that nothing in it can end the tag or imitate one. A tag anywhere else is ordinary text, whoever wrote it: a
+user, a tool, a document, the model itself. `escape_tags` escapes its first character. Whatever enters a request and is
+neither a word of the machine nor the application's system prompt passes through it, so only messages of agents stand
+between tags.
+
+A model reads more as a tag than a parser does. So what follows a `<`, or a character that looks like one, is compared
+as a reader sees it: in any case and width, without marks, invisible characters and separators.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, get_args
+import unicodedata
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from html import escape, unescape
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeGuard, cast, get_args
 
-from pydantic import ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
+from ..errors import InvalidInput, read_up_to
 from .acts import Act, ActKind, Audience
-from .images import Image, Images
-from .part import Part, TaggedPart
-from .value import Block, Text, Value, json_object
-from .withheld import Withheld
+from .value import MAX_QUOTED, Block, FailureKind, Part, TaggedPart, Text, Value, json_object, shortened
+
+MAX_IMAGE = 10_000_000
+"""The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Chosen to be more than a camera's JPEG
+needs."""
+
+MAX_ADDRESS = 8_000
+"""The most characters of an address on the web: what every server should accept (RFC 9110, 4.1)."""
+
+MAX_IMAGES = 20
+"""The most images of one message, or of one result."""
+
+MAX_TOGETHER = 20_000_000
+"""The most characters of all images of one message. Chosen to be about what providers take in one request."""
+
+IMAGE_FAULTS = frozenset({
+    "image_unknown", "image_long", "image_data", "image_address", "image_address_long", "image_given", "images_many",
+    "images_large",
+})  # fmt: skip
+"""The types of the validation errors of images."""
+
+_SIGNATURES = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
+"""How the files of each media type begin."""
+
+_WANTED = "an image is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP file"
+_ADDRESS = re.compile(r"https://(?![/?#])[!-~]+")
+_DATA = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
+_BEGINNING = 16
+"""Characters of base64 that hold the longest signature."""
+
+
+def media_type(data: bytes) -> str | None:
+    """The media type of these bytes, by how they begin; None if it is no known image. `Pure.`"""
+    return next((kind for kind, signature in _SIGNATURES.items() if signature.match(data)), None)
+
+
+def _data_url(data: bytes) -> str:
+    kind = media_type(data)
+    if kind is None:
+        raise PydanticCustomError("image_unknown", "these are not the bytes of a PNG, JPEG, GIF or WebP file")
+    return f"data:{kind};base64,{b64encode(data).decode()}"
+
+
+def _checked(url: str) -> str:
+    if not url.startswith("data:"):
+        return _checked_address(url)
+    if len(url) > MAX_IMAGE:
+        raise PydanticCustomError("image_long", f"an image takes at most {MAX_IMAGE:,} characters as a data: URL")
+    found = _DATA.fullmatch(url)
+    if found is None or len(found[2]) % 4 or media_type(b64decode(found[2][:_BEGINNING])) != found[1]:
+        sentence = "a data: URL holds a PNG, JPEG, GIF or WebP file in base64, and names its media type"
+        raise PydanticCustomError("image_data", sentence)
+    return url
+
+
+def _checked_address(url: str) -> str:
+    if not _ADDRESS.fullmatch(url):
+        raise PydanticCustomError("image_address", _WANTED)
+    if len(url) > MAX_ADDRESS:
+        raise PydanticCustomError("image_address_long", f"the URL of an image has at most {MAX_ADDRESS:,} characters")
+    return url
+
+
+class Image(Value):
+    """An image. `url` is its https:// address, or a `data:` URL that holds it.
+
+    The provider fetches an address; for the few providers that take none (Bedrock, Ollama, sometimes Gemini) litellm
+    fetches it from this machine, if it is public. The address must stay valid as long as the conversation goes on.
+
+    `Image.of` also takes the bytes of a file. Where another value expects an image, an address or bytes are accepted
+    too.
+    """
+
+    # An image that was built past its validation is found where it is handed in.
+    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True, revalidate_instances="always")
+
+    url: Annotated[str, AfterValidator(_checked)]
+
+    @classmethod
+    def of(cls, given: str | bytes) -> Image:
+        """The image at this URL, or the image file with these bytes, whose type is recognised by how they begin.
+
+        Raises `InvalidInput` if it is no image, or is too large. `Pure.`
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            sentence = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise InvalidInput(f"This is no image that can be used: {sentence}.") from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: object) -> object:
+        match given:
+            case str():
+                return {"url": given}
+            case bytes():
+                return {"url": _data_url(given)}
+            case dict() | Image():
+                return given
+            case _:
+                raise PydanticCustomError("image_given", _WANTED)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield "url", shortened(self.url, MAX_QUOTED)
+
+
+def _few(given: object) -> object:
+    images = read_up_to(given, MAX_IMAGES + 1)
+    if isinstance(images, tuple) and len(images) > MAX_IMAGES:
+        raise PydanticCustomError("images_many", f"at most {MAX_IMAGES} images go together")
+    return images
+
+
+def _small_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
+    if sum(len(image.url) for image in images) > MAX_TOGETHER:
+        raise PydanticCustomError("images_large", f"images take at most {MAX_TOGETHER:,} characters together")
+    return images
+
+
+Images = Annotated[tuple[Image, ...], BeforeValidator(_few), AfterValidator(_small_enough)]
+"""The images of one message, or of one result, in order."""
+
+
+Suspect = Literal["sight", "new_images", "images", "additions", "answers", "memory", "earlier", "words", "instructions"]
+"""What of a request may be what was refused.
+
+- `sight`: its images, if the model has never taken one in this conversation. Perhaps it takes none.
+- `new_images`: its images that no model has taken yet.
+- `images`: all its images.
+- `additions`: what came in since the last request that a model accepted, other than by what people said in this turn:
+  results of tools, messages of agents, the messages of a turn that failed, a history that was given, a summary; and all
+  images that came in since.
+- `answers`: what the model itself wrote in this turn since then, texts and calls. If the turn before this one was
+  refused, too, also what it wrote before.
+- `memory`: what was recalled for the turn.
+- `earlier`: what came in before, and was accepted only by other models. If the turn before this one was refused, too,
+  everything that came in before.
+- `words`: what people said in this turn.
+- `instructions`: the system message, after the turn before this one was refused, too. Nothing can stand in its place.
+"""
+
+Matter = Literal["text", "images"]
+"""What of a message is withheld. With its text, the arguments of its calls are."""
+
+
+class Withheld(Part):
+    """That a message's text or its images are withheld from this model, or from every model if the name is empty, and
+    the kind of failure because of which they are."""
+
+    what: Matter
+    kind: FailureKind
+    model: str = ""
+
+    def concerns(self, model: str) -> bool:
+        """Whether it is withheld from this model. `Pure.`"""
+        return not self.model or self.model == model
+
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -239,3 +445,229 @@ class Message(Part):
     turn: int = 0
     seq: int = 0
     model: str = ""
+
+
+HistoryRole = Literal["system", "developer", "user", "assistant", "tool"]
+
+HISTORY_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+_OWN_CALL_ID = re.compile(r"call_([0-9]{1,18})_[0-9]+(?:_[0-9a-f]{12})?", re.ASCII)
+"""A call id as this library makes them: the number of the effect that made the call, the place of the call, and what
+tells the histories of one conversation apart."""
+
+
+class HistoryMessage(Value):
+    """A message as it was given: `HistoryMessage(role="user", content="Hello")`. As JSON it is this object itself."""
+
+    given: Block
+
+    if TYPE_CHECKING:  # the members of a message are the arguments, whatever they are
+
+        def __init__(self, **message: Any) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, message: Any) -> Any:
+        if not isinstance(message, dict):
+            return message
+        if message.keys() == {"given"} and isinstance(message["given"], dict):
+            message = message["given"]
+        role = message.get("role")
+        if not (isinstance(role, str) and role in HISTORY_ROLES):
+            raise PydanticCustomError("history_role", "a message of a history has one of the roles of OpenAI's format")
+        return {"given": message}
+
+    @model_serializer
+    def _write(self) -> dict[str, Any]:
+        return self.given
+
+    @property
+    def role(self) -> HistoryRole:
+        """Who says it."""
+        return cast(HistoryRole, self.given["role"])
+
+    @property
+    def is_system(self) -> bool:
+        """Whether it is an instruction of the application."""
+        return self.role in ("system", "developer")
+
+    @property
+    def calls(self) -> tuple[dict[str, Any], ...]:
+        """The tool calls of an assistant's message that name their tool and have an id. `Pure.`"""
+        calls = self.given.get("tool_calls") if self.role == "assistant" else None
+        return tuple(filter(_is_call, calls)) if isinstance(calls, list) else ()
+
+
+def _is_call(call: Any) -> TypeGuard[dict[str, Any]]:
+    match call:
+        case {"id": str(call_id), "function": {"name": str(), "arguments": str()}}:
+            return bool(call_id)
+        case _:
+            return False
+
+
+def effects_taken(messages: Iterable[HistoryMessage]) -> int:
+    """Return the highest number of an effect in the call ids of these messages, or 0. New effects are numbered beyond
+    it, so that no new call has the id of a given one. `Pure.`"""
+    return max((effect_number(call["id"]) for message in messages for call in message.calls), default=0)
+
+
+def effect_number(call_id: str) -> int:
+    """Return the number of the effect in a call id as this library makes them; 0 for any other id. `Pure.`"""
+    own = _OWN_CALL_ID.fullmatch(call_id)
+    return 0 if own is None else int(own[1])
+
+
+_ENVELOPE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">([^<>]*)</\1>')
+UNKNOWN_ORIGIN = "unknown"
+"""The origin that a model reads of a message whose own one is blank."""
+
+_NAMES = ("messageforuser", "systemmessage")
+"""The names of the tags, by their letters."""
+
+_BRACKETS = "<\uff1c\ufe64\u2039\u2329\u3008\u27e8\u02c2\u276e\u2770\u1438\u226a\u00ab"
+"""A `<`, and what looks like one."""
+
+_OPENING = re.compile(f"(?:[{_BRACKETS}]|\\\\u003[cC])(?=[^A-Za-z0-9{_BRACKETS}]*(?:[mMsS]|[^\x00-\x7f]|\\Z))")
+"""A bracket, or how JSON may write it, where the letters behind it may be those of a tag. Nothing is looked at behind
+the next bracket, so that a text of many brackets costs no more than another one."""
+
+_UNSEEN = f"(?:(?![>{_BRACKETS}])[\\W_\u115f\u1160\u3164\uffa0])*"
+"""Whatever a reader does not see, such as the fillers of Hangul, or takes for a separator, up to the next bracket."""
+
+_LETTER = re.compile(f"{_UNSEEN}([^\\W_\u115f\u1160\u3164\uffa0{_BRACKETS}])")
+"""The next letter or digit before a bracket."""
+
+_REST = re.compile(f"{_UNSEEN}\\Z")
+"""The end of a text, without a bracket in front of it."""
+
+_CONTINUED = re.compile("[^\\W\u115f\u1160\u3164\uffa0]")
+"""What makes a longer word of the name in front of it."""
+
+_LOOKALIKES = str.maketrans(
+    "аеорсуѕіјһԁԛԝмгеցսοε\u0261\u0131\u0585\u1d0d\u1d07\ua731\u1d00\u0262\ua730\u1d0f\u0280\u1d1c\u028f\u1d1b",
+    "aeopcysijhdqwmregu" + "oe" + "gi" + "o" + "mesagforuyt",
+)
+"""Letters of other scripts, and small capitals, that look like those of the names."""
+
+
+@dataclass(frozen=True)
+class AgentText:
+    """What the agent `origin` wrote: to be passed on to the user, or for the agent that reads it alone."""
+
+    audience: Audience
+    origin: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MessageForUser:
+    """A message of the agent `origin` for the user."""
+
+    origin: str
+    text: str
+
+
+def write_message_for_user(text: str, origin: str) -> str:
+    """The message as a model reads it. Raises ValueError if the text or the origin is blank. `Pure.`"""
+    if not text.strip() or not origin.strip():
+        raise ValueError("a message for the user needs a text and an origin")
+    return f'<message_for_user origin="{_escaped(origin)}">{_escaped(text)}</message_for_user>'
+
+
+def read_message_for_user(written: str) -> MessageForUser | None:
+    """The message that `write_message_for_user` wrote, or None if it did not write this text. `Pure.`"""
+    read = read_agent_text(written)
+    return MessageForUser(read.origin, read.text) if read is not None and read.audience == "user" else None
+
+
+def write_system_message(text: str, origin: str) -> str:
+    """A message for the agent alone, as a model reads it: no request of a user, and not to be shown to one. `Pure.`"""
+    return f'<system_message origin="{_escaped(origin)}">{_escaped(text)}</system_message>'
+
+
+def read_agent_text(written: str) -> AgentText | None:
+    """The message of another agent that `text_for_model` wrote, or None if it did not write this. `Pure.`"""
+    found = _ENVELOPE.fullmatch(written)
+    if found is None:
+        return None
+    audience: Audience = "user" if found[1] == "message_for_user" else "agent"
+    read = AgentText(audience, unescape(found[2]), unescape(found[3]))
+    is_whole = audience == "agent" or (read.text.strip() and read.origin.strip())
+    return read if is_whole and _WRITERS[audience](read.text, read.origin) == written else None
+
+
+def escape_tags(text: str) -> str:
+    """The text with each tag of an agent's message escaped, and everything else as it is. What was escaped before stays
+    as it is, too. `Pure.`"""
+    return _OPENING.sub(_escape_opening, text)
+
+
+def imitates_mail(message: Message) -> bool:
+    """Whether a message that is not another agent's holds a tag of such a message. `Pure.`"""
+    return message.audience is None and escaped_message(message) is not message
+
+
+def escaped_message(message: Message) -> Message:
+    """The message with all tags in its text, its parts and the arguments of calls escaped; itself if there are none.
+    `Pure.`"""
+    parts = tuple(escape_tags(part) if isinstance(part, str) else part for part in message.parts)
+    calls = tuple(map(_escaped_call, message.tool_calls))
+    edited = escape_tags(message.edited_arguments)
+    escaped = {"text": escape_tags(message.text), "parts": parts, "tool_calls": calls, "edited_arguments": edited}
+    changes = {name: value for name, value in escaped.items() if value != getattr(message, name)}
+    return message.replace(**changes) if changes else message
+
+
+def _escaped_call(call: ToolCall) -> ToolCall:
+    arguments = escape_tags(call.raw_arguments)
+    return call if arguments == call.raw_arguments else call.replace(raw_arguments=arguments)
+
+
+def text_for_model(message: Message) -> str:
+    """The text of a message as a model reads it. That of another agent stands between tags; in any other such tags are
+    escaped. `Pure.`"""
+    if message.audience is None:
+        return escape_tags(message.text)
+    origin = message.origin if message.origin.strip() else UNKNOWN_ORIGIN
+    return _WRITERS[message.audience](message.text, origin)
+
+
+def _escape_opening(opening: re.Match[str]) -> str:
+    """The entity of the character that opens a tag, or that character if no tag follows."""
+    found = opening[0]
+    if not _names_a_tag(opening.string, opening.end()):
+        return found
+    return "&lt;" if found == "<" else f"&#{ord(found[0])};{found[1:]}"
+
+
+def _names_a_tag(text: str, start: int) -> bool:
+    """Whether a reader sees the name of a tag from here on, or its beginning at the end of the text. Stops at the first
+    letter that belongs to none."""
+    letters, place = "", start
+    while letters not in _NAMES:
+        letter = _LETTER.match(text, place)
+        if letter is None:  # in a request, another text may stand behind this one
+            return _REST.match(text, place) is not None
+        letters, place = letters + _as_seen(letter[1]), letter.end()
+        if not any(name.startswith(letters) for name in _NAMES):
+            return False
+    return _CONTINUED.match(text, place) is None
+
+
+def _as_seen(character: str) -> str:
+    """The letters and digits that a reader sees in a character, in one case and without marks."""
+    if character.isascii():
+        return character.lower()
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", character).casefold())
+    return "".join(filter(str.isalnum, plain.translate(_LOOKALIKES)))
+
+
+def _escaped(text: str) -> str:
+    return escape_tags(escape(text, quote=True))
+
+
+_WRITERS: Mapping[Audience, Callable[[str, str], str]] = {
+    "user": write_message_for_user,
+    "agent": write_system_message,
+}

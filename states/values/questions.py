@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..faults import read_up_to
+from ..errors import read_up_to
 from .value import MAX_QUOTED, RequestText, Text, Value, check_not_blank, shortened
 
 MAX_QUESTIONS = 4

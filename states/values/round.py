@@ -3,14 +3,81 @@
 Calls start in the order in which the model made them, as many at once as the policy allows. An exclusive call is a
 barrier: it starts alone, and nothing behind it starts before it ended. The same holds for a call that a person must
 allow.
+
+The sub-agents of a call: what each may use, what became of it, and what it asks.
+
+A sub-agent is started by an effect of its own. After a crash the same effect is asked for again, so a state keeps
+everything that the effect says.
+
+Calls that were made before: the same tool with the same arguments, in any order of their keys.
+
+A model that repeats a call learns nothing new from it. The turn keeps fingerprints of the calls of its last requests,
+so a repeated call is recognised without searching the history.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+
 from .acts import ActKind
-from .children import Child
 from .messages import CONTRACTS, Approver, CrashContract, Heard, Made, ToolCall
-from .part import Part, changed, make_part
+from .questions import QuestionSet
+from .value import Instant, Part, changed, make_part, sooner
+
+
+class Share(Part):
+    """What a sub-agent may use up: its share of what its parent had left. None means no limit."""
+
+    requests: int
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+
+class Child(Part):
+    """A sub-agent that the call `call_id` started, with its status and outcome once it has ended.
+
+    `profile`, `tools`, `share`, `due` and `seconds` say how it works: see `SpawnSubAgent`.
+    """
+
+    effect_id: int
+    call_id: str
+    task: Heard
+    status: str = ""
+    outcome: Heard | Made | None = None
+    profile: str = ""
+    tools: tuple[str, ...] | None = None
+    share: Share | None = None
+    due: Instant | None = None
+    seconds: float | None = None
+
+    def set_right(self, at: datetime) -> Child:
+        """This sub-agent as of the moment `at`: it is due no later than agreed, counted from there. `Pure.`"""
+        return self if self.due is None else self.replace(due=sooner(self.due, at, self.seconds))
+
+
+class ChildQuestion(Part):
+    """What the sub-agent `effect_id` asks the user of its parent, by its call `call_id`, since the moment `since`.
+
+    `seq` is the step that took the report of it. A question that has its answer, or was declined, is `settled`; it is
+    kept until the sub-agent asks something else, asks nothing or ends, because it may be reported again.
+    """
+
+    effect_id: int
+    call_id: str
+    questions: QuestionSet
+    seq: int
+    since: Instant | None = None
+    settled: bool = False
+
+    @property
+    def shown_call_id(self) -> str:
+        """The id under which a person answers. The ids of the calls of two sub-agents may be the same, this one
+        differs. `Pure.`"""
+        return f"{self.effect_id}.{self.call_id}"
 
 
 class RoundCall(Part):
@@ -271,3 +338,25 @@ class Round(Part):
 
     def _without(self, call_id: str) -> tuple[Running, ...]:
         return tuple(running for running in self.running if running.call_id != call_id)
+
+
+def fingerprint(call: ToolCall) -> str:
+    """A text that is equal for calls of the same tool with the same arguments. Arguments that are not JSON are compared
+    as text. `Pure.`"""
+    try:
+        arguments = json.dumps(json.loads(call.raw_arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        arguments = call.raw_arguments
+    return blake2b(f"{call.name}\0{arguments}".encode(), digest_size=16).hexdigest()
+
+
+def is_repeated(call: ToolCall, seen: Sequence[str]) -> bool:
+    """Whether this call was made before. Calls that act are never repeated calls: what is said twice is meant twice.
+    `Pure.`"""
+    return not call.acts and fingerprint(call) in seen
+
+
+def remember(earlier: tuple[tuple[str, ...], ...], made: Sequence[str], window: int) -> tuple[tuple[str, ...], ...]:
+    """The fingerprints of the last `window` requests, the newest last, with those of a further request added.
+    `Pure.`"""
+    return (*earlier, tuple(made))[-window:]

@@ -9,6 +9,51 @@ A conversation is stored, read back years later and folded again, so its data is
 
 Each step writes its event, its effects and its state, so a value is written by one call of pydantic-core which calls no
 Python for a field. What `BaseModel.model_dump_json` and a serializer in Python add costs more than the writing itself.
+
+Why something failed, in a few kinds that decide what can be done about it.
+
+Providers and their libraries know dozens of errors; a conversation only asks whether another attempt is worthwhile, and
+whether another model could succeed. A performer maps each error to one kind. The last four do not come from a provider:
+nothing here can carry the effect out, the work was checked and found incomplete, the program died too often, or
+something broke inside the program. docs/host.md says what follows from each kind in which a model request can fail.
+
+How deeply lists and objects of JSON lie inside each other.
+
+Values that the machine makes, out of values that were validated when they came in.
+
+Validating them again would be most of the cost of a transition. So a part is made and changed without validation, and
+only its fields are written. What pydantic keeps beside the fields of a model is the same for all such parts, so it is
+returned when somebody asks for it.
+
+The revision of the machine under which a log began.
+
+A log is replayed years after it was written and must come out as it was stored. So a handler that does something new,
+which changes a stored state, effect or end of a turn, asks for the revision first; logs that began before keep the old
+behaviour.
+
+- 1: every log that was written before revisions existed. Its first event does not say so.
+- 2: the end of a turn names the limit that was reached.
+- 3: the end of a turn names its profile.
+- 4: agents. A sub-agent closes itself when its turn has ended, its outcome reaches its parent as JSON, what is left of
+  the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it. When a
+  conversation closes, the agents whose messages still wait are told.
+- 5: after a crash only the effects that the report of the resume names are asked for again.
+- 6: what a conversation owes is kept. Each behaviour that came with it has a name below.
+  - `ANSWERS_OR_SAYS_WHY`: no text that ends a turn is blank where the policy has a sentence for that, and a message
+    that is passed on by the prompt alone is owed no answer.
+  - `KEEPS_RELAYS`: a message for the user is owed until a turn has passed it on, also when turns fail or are cancelled,
+    and a message that waits when a turn fails begins the next one.
+  - `KNOWS_WHO_SPEAKS`: a turn knows whether the model was offered a tool that speaks, and what becomes of its text.
+  - `MARKED_KEYS`: the keys of effects hold a mark of the log.
+  - `WAITS_AS_AGREED`: what was to be waited for until a moment that a clock has set which ran ahead is waited for as
+    long as was agreed, counted from the moment at which the conversation goes on.
+  - `COUNTS_RUNS_AGAIN`: a call that its tool says did not run is run again, which is no progress, so processes that die
+    in it are counted on.
+
+Makes texts encodable.
+
+A model that stops in the middle of an emoji leaves half a character behind (a lone surrogate). Neither a database nor
+a provider accepts such a text, so the half is replaced by U+FFFD, the replacement character.
 """
 
 from __future__ import annotations
@@ -17,7 +62,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Annotated, Any, ClassVar, ParamSpec, Self, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
@@ -215,3 +260,174 @@ def later(at: datetime, seconds: float) -> datetime:
         return at + timedelta(seconds=seconds)
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
+
+
+FailureKind = Literal[
+    "rate_limit",
+    "server_error",
+    "timeout",
+    "network",
+    "malformed_response",
+    "authentication",
+    "no_credit",
+    "unknown_model",
+    "invalid_request",
+    "context_window",
+    "content_filter",
+    "unsupported_content",
+    "unreadable_content",
+    "unavailable",
+    "unverified",
+    "interrupted",
+    "internal",
+]
+
+NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "interrupted"})
+"""Kinds in which no model request ends."""
+
+REFUSED_CONTENT: frozenset[FailureKind] = frozenset({"content_filter", "unsupported_content", "unreadable_content"})
+"""Kinds in which something that the request holds was refused: a text or an image that a filter does not let pass,
+content of a kind that the model does not take, such as an image for a model without eyes, and content of a kind that it
+takes but that cannot be read, such as an image that was cut off."""
+
+UNEXPLAINED: frozenset[FailureKind] = frozenset({"invalid_request", "server_error"})
+"""Kinds in which a provider may refuse content without saying so, in words that nobody has listed."""
+
+TRANSIENT: frozenset[FailureKind] = frozenset(
+    {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
+)
+"""Kinds that can pass by themselves: worth another attempt, then another model. All others fail at once."""
+
+
+DEEPEST = 100
+"""How deeply a JSON value from a client or a model is shown or taken over HTTP. Chosen so that it can be written with
+everything that is around it: pydantic writes values of up to 255 levels."""
+
+
+def is_nested_deeper(value: Any, levels: int) -> bool:
+    """Return whether more than `levels` lists and objects lie inside each other. It does not recurse. `Pure.`"""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [one for one in layer if isinstance(one, list | dict)]
+        if not layer:
+            return False
+        layer = [inner for one in layer for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+P = TypeVar("P", bound="Part")
+
+_new = object.__new__
+_write_fields = BaseModel.__dict__["__dict__"].__set__  # takes half the time of `object.__setattr__`
+
+
+_Layout: TypeAlias = tuple[dict[str, Any], tuple[str, ...], int, set[str]]
+"""The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is read
+back has them too; those that must be given; how many there are; and the names of all. It is a plain tuple because one
+is unpacked for each part that is made."""
+
+_LAYOUTS: dict[type, _Layout] = {}
+"""The layout of each class of parts. It is no attribute of the class, because the metaclass of pydantic's models finds
+an attribute of a class many times as slowly as a dictionary does."""
+
+
+def make_part(cls: type[P], fields: dict[str, Any]) -> P:
+    """Return a part with these fields, as they are, and with the defaults of the others. `Pure.`
+
+    The fields must be valid: they come out of values that were validated. The part is always written in the declared
+    order of its fields. Raises TypeError if a required field is missing, or one is unknown.
+
+    Call this for parts that are made in every step: a call of the class passes its arguments through two dictionaries
+    more, which takes as long again.
+    """
+    defaults, required, size, _ = _LAYOUTS[cls]
+    values = {**defaults, **fields}
+    if len(values) != size:
+        raise TypeError(f"{cls.__name__} was made with a field that it does not have")
+    for name in required:
+        if name not in fields:
+            raise TypeError(f"{cls.__name__} was made with too few fields: {name} is missing")
+    part = _new(cls)
+    _write_fields(part, values)
+    return part
+
+
+def changed(part: P, changes: dict[str, Any]) -> P:
+    """Return the part with these fields changed, as `Part.replace` does. `Pure.`"""
+    other = _new(type(part))
+    _write_fields(other, {**part.__dict__, **changes})
+    return other
+
+
+if TYPE_CHECKING:
+    _MadeUnchecked = ModelMetaclass  # to a type checker, a part is made like any other value
+else:
+
+    class _MadeUnchecked(ModelMetaclass):
+        """The metaclass of parts: calling a class does not validate the arguments."""
+
+        def __call__(cls, /, **fields: Any) -> Any:
+            return make_part(cls, fields)
+
+
+class Part(Value, metaclass=_MadeUnchecked):
+    """A value that the machine makes. Its constructor takes the fields by keyword, as they are.
+
+    A part that is read back from JSON is validated like everything from outside.
+    """
+
+    def replace(self, /, **changes: Any) -> Self:
+        """Return this part with these fields changed. The changes are not validated. `Pure.`"""
+        return changed(self, changes)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("__pydantic_extra__", "__pydantic_private__"):
+                return None
+            return _LAYOUTS[type(self)][3] if name == "__pydantic_fields_set__" else super().__getattr__(name)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Note the layout of the class."""
+        fields = cls.__pydantic_fields__
+        _LAYOUTS[cls] = (
+            {name: None if field.is_required() else field.default for name, field in fields.items()},
+            tuple(name for name, field in fields.items() if field.is_required()),
+            len(fields),
+            set(fields),
+        )
+
+
+class TaggedPart(Part, Tagged):
+    """A part of a family whose members are told apart by their `type`."""
+
+
+FIRST_REVISION = 1
+NAMES_LIMITS = 2
+NAMES_PROFILES = 3
+AGENTS = 4
+NAMES_WHAT_WAS_LEFT = 5
+ANSWERS_OR_SAYS_WHY = 6
+KEEPS_RELAYS = 6
+KNOWS_WHO_SPEAKS = 6
+MARKED_KEYS = 6
+COUNTS_RUNS_AGAIN = 6
+WAITS_AS_AGREED = 6
+CURRENT_REVISION = 6
+"""The revision of new conversations."""
+
+Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]
+"""A revision that this version knows."""
+
+
+def encodable(text: str) -> str:
+    """Return the text with each lone surrogate replaced by U+FFFD. `Pure.`"""
+    if text.isascii():  # most texts are short names and identifiers
+        return str.__str__(text)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

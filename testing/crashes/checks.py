@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from ...states.effects import DeliverToUser
 from ...states.events import Answer, EffectFailed, Request, ToolAborted
-from ...states.log import LogEntry
 from ...states.states import State
+from ...states.step import LogEntry
 from ..conversation_checks import open_work, runs_beyond_contract
 from .journal import Seen
 

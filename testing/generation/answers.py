@@ -22,9 +22,9 @@ from ...states.events import (
     TurnSummarized,
     WorkVerified,
 )
-from ...states.guards.refusals import ORDER
+from ...states.guards import ORDER
+from ...states.values.messages import Suspect
 from ...states.values.round import RoundCall
-from ...states.values.withheld import Suspect
 from .calls import result_of, some_calls
 from .chance import Chance
 from .from_types import from_type

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import JsonValue
 
-from ...states.policy.policy import (
+from ...states.policy import (
     Empty,
     Limits,
     ModelSpec,
@@ -25,18 +25,15 @@ from ...states.policy.policy import (
     Retry,
     SpeechRules,
     SubAgentRules,
+    Texts,
     WhenBusy,
 )
-from ...states.policy.presets import assistant, background, explicit_response, foreground, reply_flow, sub_agent, talk
-from ...states.policy.roles import Role
-from ...states.policy.texts import Texts
-from ...states.values.acts import ActKind, AgentMail, Audience, SubAgentTask
-from ...states.values.history import HistoryMessage
-from ...states.values.messages import CrashContract, ToolCall
-from ...states.values.revision import CURRENT_REVISION, FIRST_REVISION
-from ...states.values.schedule import LONGEST_INTERVAL, Schedule
+from ...states.presets import assistant, background, explicit_response, foreground, reply_flow, sub_agent, talk
+from ...states.roles import Role
+from ...states.values.acts import LONGEST_INTERVAL, ActKind, AgentMail, Audience, Schedule, SubAgentTask
+from ...states.values.messages import CrashContract, HistoryMessage, ToolCall
 from ...states.values.turn import EndedStatus
-from ...states.values.value import Value
+from ...states.values.value import CURRENT_REVISION, FIRST_REVISION, Value
 from .calls import ACTS
 from .chance import Chance
 from .policies import PLAIN_CHANGES, Change, a_policy

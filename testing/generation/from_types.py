@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AwareDatetime, BaseModel, JsonValue, ValidationError
 
-from ...states.values.history import HistoryMessage
-from ...states.values.images import Image
+from ...states.values.messages import HistoryMessage, Image
 from .chance import Chance
 from .values import INSTANTS, SECONDS
 

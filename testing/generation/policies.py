@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from ...states.policy.policy import (
+from ...states.policy import (
     Empty,
     Limits,
     ModelSpec,
@@ -17,8 +17,8 @@ from ...states.policy.policy import (
     Repeats,
     Retry,
     SpeechRules,
+    Texts,
 )
-from ...states.policy.texts import Texts
 from .chance import Chance
 
 Rules: TypeAlias = Mapping[str, Any]

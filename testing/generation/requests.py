@@ -27,8 +27,8 @@ from ...states.events import (
     WakeUp,
 )
 from ...states.states import AwaitingPerson, AwaitingSubAgents, InDoubt, State
-from ...states.values.inbox import Waiting
 from ...states.values.questions import Annotation
+from ...states.values.turn import Waiting
 from ...states.values.value import later
 from .chance import Chance
 from .from_types import from_type

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ...states.states import Book
-from ...states.values.children import Child, Share
 from ...states.values.messages import Heard
-from ...states.values.round import Round, RoundCall, Running
+from ...states.values.round import Child, Round, RoundCall, Running, Share
 from ...states.values.turn import EndedStatus
 from .calls import numbered
 from .chance import Chance

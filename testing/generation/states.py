@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...states.context import Context, NextTools
-from ...states.policy.models import models_of
+from ...states.policy import models_of
 from ...states.states import (
     STATES,
     AwaitingApproval,
@@ -28,8 +28,8 @@ from ...states.states import (
     ToolExecuting,
     Verifying,
 )
-from ...states.values.children import Child, ChildQuestion
 from ...states.values.messages import Heard
+from ...states.values.round import Child, ChildQuestion
 from .chance import Chance
 from .extremes import EXTREME, ROLES, any_policy, models
 from .from_types import from_type

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...states.states import Book, Timer
-from ...states.values.inbox import Owed, Waiting
 from ...states.values.messages import Heard, Made
-from ...states.values.repeats import fingerprint
-from ...states.values.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
+from ...states.values.round import fingerprint
+from ...states.values.turn import Delivered, Failure, Owed, Spoken, TurnEnded, TurnRecord, Waiting
 from .chance import Chance
 from .values import FAILURE_KINDS, INSTANTS, USAGES
 from .vocabulary import TOOLS

@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar, get_args
 
-from ...states.values.failures import TRANSIENT, FailureKind
 from ...states.values.messages import Usage
-from ...states.values.value import Value
+from ...states.values.value import TRANSIENT, FailureKind, Value
 
 V = TypeVar("V", bound=Value)
 

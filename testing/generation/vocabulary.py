@@ -12,16 +12,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from ...states.policy.policy import Policy, WhenBusy
-from ...states.policy.roles import Role
-from ...states.values.acts import ActKind, AgentMail, SubAgentTask
-from ...states.values.failures import FailureKind
-from ...states.values.history import HistoryMessage
-from ...states.values.messages import ToolCall, Usage
+from ...states.policy import Policy, WhenBusy
+from ...states.roles import Role
+from ...states.values.acts import ActKind, AgentMail, Schedule, SubAgentTask
+from ...states.values.messages import HistoryMessage, ToolCall, Usage
 from ...states.values.questions import Answers, QuestionOption, UserQuestion
-from ...states.values.revision import CURRENT_REVISION
-from ...states.values.schedule import Schedule
 from ...states.values.turn import EndedStatus
+from ...states.values.value import CURRENT_REVISION, FailureKind
 from .chance import Chance
 from .policies import WINDOW, plain_policy
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...states.effects import RequestLlm, WithholdContent
 from ...states.events import LlmFailed
-from ...states.guards.refusals import ORDER
+from ...states.guards import ORDER
 from ...states.states import LlmRequesting
-from ...states.values.failures import REFUSED_CONTENT
 from ...states.values.messages import Message
+from ...states.values.value import REFUSED_CONTENT
 from ..history import History
 from ..law import require
 

@@ -15,7 +15,7 @@ from ...states.effects import (
     StartTimer,
 )
 from ...states.events import UserQuestionResponse
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.states import (
     AwaitingPerson,
     AwaitingSubAgents,

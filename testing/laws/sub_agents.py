@@ -8,7 +8,7 @@ from ...states.effects import RequestLlm, SpawnSubAgent
 from ...states.events import Resumed
 from ...states.states import AwaitingSubAgents
 from ...states.values.messages import Heard, Joined, Made, Outcomes
-from ...states.values.revision import AGENTS
+from ...states.values.value import AGENTS
 from ..history import History
 from ..law import require
 

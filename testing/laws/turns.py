@@ -17,20 +17,12 @@ from ...states.effects import (
     VerifyWork,
 )
 from ...states.events import Resumed, ToolInterrupted, ToolReconciled
-from ...states.policy.policy import Limits
-from ...states.replies.delivery_rules import may_show_text
-from ...states.replies.nudges import owes_answer
-from ...states.replies.reply_text import text_of_delivery
+from ...states.policy import Limits
+from ...states.replies import may_show_text, owes_answer, text_of_delivery
 from ...states.states import Closed, Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Made, Said, Usage
-from ...states.values.revision import (
-    ANSWERS_OR_SAYS_WHY,
-    KEEPS_RELAYS,
-    KNOWS_WHO_SPEAKS,
-    NAMES_LIMITS,
-    NAMES_PROFILES,
-)
 from ...states.values.turn import Delivered, LimitKind, TurnEnded, TurnRecord
+from ...states.values.value import ANSWERS_OR_SAYS_WHY, KEEPS_RELAYS, KNOWS_WHO_SPEAKS, NAMES_LIMITS, NAMES_PROFILES
 from ..history import History
 from ..law import require
 from ..ledgers.speech import TurnSpeech

@@ -34,8 +34,8 @@ from ...states.events import (
 )
 from ...states.step import Step
 from ...states.values.messages import REPEATABLE, CrashContract
-from ...states.values.revision import NAMES_WHAT_WAS_LEFT
 from ...states.values.round import RoundCall
+from ...states.values.value import NAMES_WHAT_WAS_LEFT
 
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""

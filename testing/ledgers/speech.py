@@ -10,13 +10,12 @@ from datetime import datetime
 from ...states.context import Context
 from ...states.effects import DeliverToUser, PersistToolResults
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, ToolReconciled
-from ...states.state import State
-from ...states.states import Closed, Failed
+from ...states.states import Closed, Failed, State
 from ...states.step import Step
 from ...states.values.acts import Speech
 from ...states.values.messages import Heard, ToolResult
-from ...states.values.revision import KEEPS_RELAYS
 from ...states.values.turn import TurnEnded
+from ...states.values.value import KEEPS_RELAYS
 from .effects import EffectLedger
 from .messages import MessageLedger
 

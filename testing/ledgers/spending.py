@@ -36,7 +36,7 @@ from ...states.events import (
 )
 from ...states.step import Step
 from ...states.values.messages import Heard, Usage
-from ...states.values.revision import AGENTS, WAITS_AS_AGREED
+from ...states.values.value import AGENTS, WAITS_AS_AGREED
 from .effects import EffectLedger
 
 HUMAN = (UserQuestionResponse, ToolApproval, DoubtResolved, UserCancel)

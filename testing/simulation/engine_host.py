@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
-from ...states.policy.policy import ModelSpec
+from ...states.policy import ModelSpec
 from .environment.event_trace import EventTrace
 from .environment.random_source import RandomSource
 from .storage.disk import Row

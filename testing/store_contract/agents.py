@@ -11,7 +11,7 @@ from ...persistence.errors import StoreConflict
 from ...persistence.maintenance.fork import fork
 from ...states.errors import UnknownConversation
 from ...states.events import ScheduleChanged
-from ...states.values.schedule import Schedule
+from ...states.values.acts import Schedule
 from .opening import OpenedStore, on_a_store
 from .story import NOON, Story
 

@@ -12,9 +12,9 @@ import pytest
 
 from ...states.errors import StoreError, UnknownConversation
 from ...states.events import DetailsChanged, PolicyChanged, Request, ScheduleChanged, ToolsChanged, UserMessage
-from ...states.policy.policy import Policy
-from ...states.values.history import HistoryMessage
-from ...states.values.schedule import Schedule
+from ...states.policy import Policy
+from ...states.values.acts import Schedule
+from ...states.values.messages import HistoryMessage
 from .opening import OpenedStore, on_a_store
 from .story import NOON, SOON, Story, deliveries_of, found_request, log_of, plain, undelivered_in
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...persistence.maintenance.fork import fork
 from ...persistence.records.details import Details
 from ...states.events import DetailsChanged, PolicyChanged, UserMessage
-from ...states.policy.policy import Policy
-from ...states.values.history import HistoryMessage
-from ...states.values.images import Image
+from ...states.policy import Policy
+from ...states.values.messages import HistoryMessage, Image
 from .opening import OpenedStore, on_a_store
 from .story import NOON, Story
 

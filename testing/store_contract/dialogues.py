@@ -14,7 +14,7 @@ from ...persistence.records.codec import encode
 from ...persistence.records.conversation_record import ConversationRecord
 from ...persistence.records.digests import GENESIS
 from ...persistence.records.rows import EventRow, HeadRow
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from .opening import OpenedStore, on_a_store
 from .story import NOON, Story
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...states.context import Context
 from ...states.effects import DeliverToUser
 from ...states.events import Answer, Event, LlmResponse, Opened, Request, ToolComplete, UserMessage
-from ...states.log import LogEntry
 from ...states.machine import begin, transition
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ...states.states import State, pending
-from ...states.step import Step
+from ...states.step import LogEntry, Step
 from ...states.values.messages import ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from ...persistence.maintenance.fork import fork
 from ...states.events import AgentMessage, LlmResponse, ToolComplete
 from ...states.states import pending
-from ...states.values.history import HistoryMessage
-from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
-from ...states.values.messages import ToolCall, ToolResult
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ...states.values.messages import HistoryMessage, ToolCall, ToolResult
 from .dialogues import ANNA, LATER, dialogue, found, on_a_searchable_store, texts_of
 from .opening import OpenedStore
 from .story import NOON, Story

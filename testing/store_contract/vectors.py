@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...states.errors import InvalidInput
-from ...states.values.memory import MemoryScope
+from ...states.values.acts import MemoryScope
 from .dialogues import ANNA, dialogue, on_a_searchable_store, texts_of
 from .opening import OpenedStore
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ...states.policy.policy import Limits, Policy
+from ...states.policy import Limits, Policy
 from ..generation import extremes
 from ..generation.states import context_for
 from .drawn import Drawn, strategy_of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...states.events import Opened, Request
-from ...states.policy.policy import Policy
+from ...states.policy import Policy
 from ..generation.events import event_in
 from ..generation.extremes import EXTREME, ROLES
 from ..generation.values import NOON, changed

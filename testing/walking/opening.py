@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from ...states.events import Opened
-from ...states.policy.policy import Questions, Recovery, SubAgentRules
-from ...states.values.failures import FailureKind
-from ...states.values.revision import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT
+from ...states.policy import Questions, Recovery, SubAgentRules
+from ...states.values.value import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT, FailureKind
 from ..generation.chance import Chance, Seeded
 from ..generation.policies import plain_policy
 from ..generation.requests import request

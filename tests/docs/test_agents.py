@@ -11,8 +11,8 @@ import pytest
 from turnwise import Policy
 from turnwise.effects.model.rehearsal import llm
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
-from turnwise.states.policy.roles import ROLE_TOOLS, Role
-from turnwise.states.values.inbox import MAX_INBOX
+from turnwise.states.roles import ROLE_TOOLS, Role
+from turnwise.states.values.turn import MAX_INBOX
 
 from ..support.pages import Page, table
 

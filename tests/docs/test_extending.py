@@ -81,16 +81,15 @@ def test_it_names_every_file_that_is_touched() -> None:
     touched = {path for _, path, _ in BLOCKS if path and path != "program.py"}
 
     assert touched == {
-        "states/events/answers.py",
-        "states/events/__init__.py",
+        "states/events.py",
         "states/effects.py",
         "states/states.py",
         "states/choices.py",
         "states/table.py",
-        "states/handlers/moderating.py",
-        "states/guards/messages.py",
-        "states/policy/policy.py",
-        "testing/generation/policies.py",
+        "states/handlers/turns.py",
+        "states/guards.py",
+        "states/policy.py",
+        "testing/generation/vocabulary.py",
     }
 
 

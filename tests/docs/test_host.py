@@ -17,7 +17,7 @@ from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.engine.projections.turn import TurnStatus
 from turnwise.engine.projections.updates.update import Update
-from turnwise.states.values.failures import TRANSIENT
+from turnwise.states.values.value import TRANSIENT
 
 from ..support.pages import Page, run_block, table
 from ..support.servers.openai_server import OpenAiServer, says

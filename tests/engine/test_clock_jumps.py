@@ -17,7 +17,7 @@ from turnwise import Engine, Policy
 from turnwise.effects import clock as clocks
 from turnwise.effects.clock import SystemClock
 from turnwise.persistence.maintenance.doctor import examine
-from turnwise.states.policy.policy import Questions, Retry
+from turnwise.states.policy import Questions, Retry
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.scripted import failure
 

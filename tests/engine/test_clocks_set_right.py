@@ -17,7 +17,7 @@ import pytest
 from turnwise import Conversation, Delivery, Engine, Limits, Policy, Texts, presets, tool
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.states import AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Idle, RetryWaiting
-from turnwise.states.policy.policy import Questions, Retry
+from turnwise.states.policy import Questions, Retry
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, reply
 from turnwise.testing.scripted import failure
 

@@ -19,7 +19,7 @@ from turnwise.persistence.errors import Damaged
 from turnwise.persistence.maintenance.doctor import examine, repair
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states.policy.policy import SpeechRules
+from turnwise.states.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.scripted import FunctionLlm
 

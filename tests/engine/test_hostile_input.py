@@ -18,7 +18,7 @@ import pytest
 from tests.support.effect_ids import call_of
 from turnwise import Conversation, Engine, Policy, TurnwiseError, tool
 from turnwise.states import AgentMessage, LlmResponse, PolicyChanged, UserCancel, UserMessage
-from turnwise.states.values.images import Image
+from turnwise.states.values.messages import Image
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.clock import NOON
 

@@ -27,7 +27,7 @@ from turnwise.hosts.terminal.output.printable import without_payloads
 from turnwise.hosts.terminal.output.writer import TerminalWriter
 from turnwise.persistence.maintenance.export import export_conversation
 from turnwise.states import ToolResult, UserMessage
-from turnwise.states.values.images import MAX_ADDRESS, MAX_IMAGE, MAX_IMAGES, MAX_TOGETHER
+from turnwise.states.values.messages import MAX_ADDRESS, MAX_IMAGE, MAX_IMAGES, MAX_TOGETHER
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.strategies import NOON
 

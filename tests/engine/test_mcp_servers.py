@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Engine, McpServer, McpTool, Policy, Profile, Settings, tool
-from turnwise.states.openai_format.writing import legal_name
+from turnwise.states.openai_writing import legal_name
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import results

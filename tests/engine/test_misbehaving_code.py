@@ -30,7 +30,7 @@ from turnwise import (
 )
 from turnwise.effects.tools import isolation
 from turnwise.states import ToolResult, UserMessage
-from turnwise.states.values.mail import write_message_for_user
+from turnwise.states.values.messages import write_message_for_user
 from turnwise.testing import RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 

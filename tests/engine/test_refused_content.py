@@ -30,8 +30,8 @@ from turnwise import (
 )
 from turnwise.persistence.maintenance.imports import import_records
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.states.values.failures import FailureKind
-from turnwise.states.values.withheld import Withheld
+from turnwise.states.values.messages import Withheld
+from turnwise.states.values.value import FailureKind
 from turnwise.testing import FunctionLlm, call, reply
 
 from ..support.pictures import GIF, PNG

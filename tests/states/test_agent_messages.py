@@ -53,12 +53,12 @@ from turnwise.states import (
     Usage,
     UserMessage,
 )
-from turnwise.states.policy.presets import assistant, background, foreground, reply_flow, sub_agent, talk
-from turnwise.states.projections.said_texts import said_texts
+from turnwise.states.dialogue import said_texts
+from turnwise.states.presets import assistant, background, foreground, reply_flow, sub_agent, talk
 from turnwise.states.states import Busy, InTurn
-from turnwise.states.values.inbox import MAX_INBOX
-from turnwise.states.values.mail import write_message_for_user
-from turnwise.states.values.revision import NAMES_WHAT_WAS_LEFT
+from turnwise.states.values.messages import write_message_for_user
+from turnwise.states.values.turn import MAX_INBOX
+from turnwise.states.values.value import NAMES_WHAT_WAS_LEFT
 from turnwise.testing.history import Observation
 
 from ..support.cases import holds_for

@@ -29,8 +29,8 @@ from turnwise.states import (
     Texts,
     ToolExecuting,
     Usage,
+    presets,
 )
-from turnwise.states.policy import presets
 
 from ..support.conversation import Conversation, asking, call
 

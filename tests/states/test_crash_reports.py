@@ -47,9 +47,9 @@ from turnwise.states import (
     Usage,
     Verifying,
     VerifyWork,
+    presets,
 )
-from turnwise.states.policy import presets
-from turnwise.states.values.revision import AGENTS
+from turnwise.states.values.value import AGENTS
 
 from ..support.busy_states import (
     Moment,

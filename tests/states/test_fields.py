@@ -60,7 +60,7 @@ from turnwise.states import (
 from turnwise.states.effects import AnyEffect
 from turnwise.states.events import AnyEvent
 from turnwise.states.states import STATES, AnyState
-from turnwise.states.values.inbox import MAX_INBOX
+from turnwise.states.values.turn import MAX_INBOX
 from turnwise.states.values.value import MAX_QUOTED, MAX_SENTENCE, MAX_TEXT, Value
 from turnwise.testing.strategies import NOON
 

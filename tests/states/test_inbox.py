@@ -27,9 +27,9 @@ from turnwise.states import (
     Waiting,
     transition,
 )
-from turnwise.states.projections.transcript import Transcript
-from turnwise.states.values.inbox import MAX_INBOX
-from turnwise.states.values.revision import NAMES_WHAT_WAS_LEFT
+from turnwise.states.transcript import Transcript
+from turnwise.states.values.turn import MAX_INBOX
+from turnwise.states.values.value import NAMES_WHAT_WAS_LEFT
 from turnwise.testing.strategies import NOON
 
 from ..support.conversation import Conversation

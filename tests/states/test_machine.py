@@ -60,9 +60,9 @@ from turnwise.states import (
     UserQuestionResponse,
     WakeUp,
     next_events,
+    presets,
     transition,
 )
-from turnwise.states.policy import presets
 from turnwise.testing.strategies import NOON
 
 from ..support.busy_states import IN_TURN, Moment, stopping_children

@@ -33,7 +33,7 @@ from turnwise.states import (
     transition,
 )
 from turnwise.states.grammar import SAME, Branch, Entry, Table, branch, junction, lines, nothing, on, refuse
-from turnwise.states.guards.turns import is_closing
+from turnwise.states.guards import is_closing
 from turnwise.states.machine import Edge, TableFault, build, compile_table
 from turnwise.states.step_builder import StepBuilder
 from turnwise.states.table import TABLE

@@ -36,10 +36,10 @@ from turnwise.states import (
     Usage,
 )
 from turnwise.states.machine import transition
-from turnwise.states.policy.policy import Empty
-from turnwise.states.policy.presets import reply_flow
-from turnwise.states.replies.reply_text import text_of_reply
-from turnwise.states.values.revision import NAMES_LIMITS
+from turnwise.states.policy import Empty
+from turnwise.states.presets import reply_flow
+from turnwise.states.replies import text_of_reply
+from turnwise.states.values.value import NAMES_LIMITS
 
 from ..support.cases import holds_for
 from ..support.conversation import asking, call, completing, mailing, responding, spawning, talking

@@ -24,8 +24,8 @@ from turnwise.states import (
     Verifying,
     VerifyWork,
     WorkComplete,
+    presets,
 )
-from turnwise.states.policy import presets
 
 from ..support.conversation import Conversation, call, completing, responding
 

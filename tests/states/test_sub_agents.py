@@ -29,10 +29,10 @@ from turnwise.states import (
     Texts,
     ToolCall,
     Usage,
+    presets,
 )
-from turnwise.states.policy import presets
-from turnwise.states.policy.roles import Caller
-from turnwise.states.values.revision import NAMES_PROFILES
+from turnwise.states.roles import Caller
+from turnwise.states.values.value import NAMES_PROFILES
 
 from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning

@@ -22,8 +22,8 @@ from turnwise.states import (
     ToolComplete,
     ToolExecuting,
     ToolResult,
+    presets,
 )
-from turnwise.states.policy import presets
 from turnwise.testing.history import History
 
 from ..support.conversation import Conversation, asking, call, responding, talking

@@ -32,9 +32,9 @@ from turnwise.states import (
     Verifying,
     VerifyWork,
     WorkComplete,
+    presets,
 )
-from turnwise.states.policy import presets
-from turnwise.states.policy.roles import Role
+from turnwise.states.roles import Role
 
 from ..support.conversation import Conversation, asking, call, completing, responding, talking
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from turnwise.states import ModelSpec, Profile, Questions, Usage
-from turnwise.states.policy import presets
+from turnwise.states import ModelSpec, Profile, Questions, Usage, presets
 
 from .conversation import Conversation, asking, call, completing, responding, spawning
 

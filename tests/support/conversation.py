@@ -72,9 +72,9 @@ from turnwise.states import (
     pending,
 )
 from turnwise.states.effects import TOOL_RUNS, ControlEffect
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 from turnwise.states.values.messages import Said
-from turnwise.states.values.revision import CURRENT_REVISION
+from turnwise.states.values.value import CURRENT_REVISION
 from turnwise.testing.history import History
 from turnwise.testing.laws import check_newest
 from turnwise.testing.strategies import NOON

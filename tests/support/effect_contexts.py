@@ -6,7 +6,7 @@ from datetime import datetime
 
 from turnwise.effects.context import EffectContext
 from turnwise.states import Context
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 from turnwise.states.values.messages import Said, ToolCall
 from turnwise.states.values.round import RoundCall
 

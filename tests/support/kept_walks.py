@@ -15,7 +15,7 @@ from turnwise.states.grammar import Junction
 from turnwise.states.machine import branches_for, entry_for
 from turnwise.states.states import Busy
 from turnwise.states.table import TABLE
-from turnwise.states.values.inbox import MAX_INBOX, Waiting
+from turnwise.states.values.turn import MAX_INBOX, Waiting
 from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.events import candidates, every_request
 from turnwise.testing.generation.vocabulary import Vocabulary

@@ -41,9 +41,9 @@ from turnwise.states import (
     WorkComplete,
     WorkVerified,
     pending,
+    presets,
     transition,
 )
-from turnwise.states.policy import presets
 from turnwise.testing import History, LawBroken
 from turnwise.testing.laws import (
     Law,

@@ -8,10 +8,10 @@ from typing import Any
 from .model_list import listed_model
 from .usage import Tokens
 
-_INPUT, _OUTPUT = "input_cost_per_token", "output_cost_per_token"
-_CACHED, _WRITTEN = "cache_read_input_token_cost", "cache_creation_input_token_cost"
+_INPUT_PRICE, _OUTPUT_PRICE = "input_cost_per_token", "output_cost_per_token"
+_CACHED_PRICE, _WRITTEN_PRICE = "cache_read_input_token_cost", "cache_creation_input_token_cost"
 
-OWN_PRICES = frozenset({_INPUT, _OUTPUT, _CACHED, _WRITTEN})
+OWN_PRICES = frozenset({_INPUT_PRICE, _OUTPUT_PRICE, _CACHED_PRICE, _WRITTEN_PRICE})
 """The options that are prices of a model. litellm does not get them: it would take them for the prices of every model
 of that name in the process."""
 
@@ -30,7 +30,7 @@ class Costs:
     def __init__(self, model: str, options: Mapping[str, Any] | None = None) -> None:
         self._model = model
         prices = {name: value for name, value in (options or {}).items() if isinstance(value, int | float)}
-        self._own = prices if {_INPUT, _OUTPUT} & prices.keys() else None
+        self._own = prices if {_INPUT_PRICE, _OUTPUT_PRICE} & prices.keys() else None
         self._prices_without_it = -1
         """How many models litellm had prices for when this one was not among them; -1 if that has not happened."""
 
@@ -57,10 +57,10 @@ class Costs:
 
 
 def _by_own_prices(tokens: Tokens, prices: Mapping[str, float]) -> float:
-    price = prices.get(_INPUT, 0.0)
+    price = prices.get(_INPUT_PRICE, 0.0)
     fresh = tokens.input - tokens.cached - tokens.written
-    kept = tokens.cached * prices.get(_CACHED, price) + tokens.written * prices.get(_WRITTEN, price)
-    return fresh * price + kept + tokens.output * prices.get(_OUTPUT, 0.0)
+    kept = tokens.cached * prices.get(_CACHED_PRICE, price) + tokens.written * prices.get(_WRITTEN_PRICE, price)
+    return fresh * price + kept + tokens.output * prices.get(_OUTPUT_PRICE, 0.0)
 
 
 def _for_litellm(tokens: Tokens, litellm: Any) -> Any:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeVar
 
 from ....states.errors import ConfigurationError
-from ....states.values.failures import FailureKind
-from ....states.values.value import MAX_QUOTED, shortened
+from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ...logs import performer_logger
 from ..port import LlmFailure
 from .error_kinds import kind_of

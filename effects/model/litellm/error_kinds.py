@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from pkgutil import resolve_name
 
-from ....states.values.failures import FailureKind
+from ....states.values.value import FailureKind
 from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelRequest
 from .loading import load_litellm

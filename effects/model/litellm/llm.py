@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ....states.errors import ConfigurationError
-from ....states.values.failures import FailureKind
 from ....states.values.messages import Usage
+from ....states.values.value import FailureKind
 from ..failure_sentences import make_failure
 from ..families import family_named, maker_of
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ....states.values.failures import FailureKind
+from ....states.values.value import FailureKind
 from .refusals import Refusal
 
 _MEDIA = (

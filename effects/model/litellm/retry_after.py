@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from ....states.values.failures import FailureKind
+from ....states.values.value import FailureKind
 from .refusals import Refusal
 
 _WAITS = {"retry-after-ms": 0.001, "x-ms-retry-after-ms": 0.001, "retry-after": 1.0, "x-retry-after": 1.0}

@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from ....states.values.failures import FailureKind
-from ....states.values.surrogates import encodable
+from ....states.values.value import FailureKind, encodable
 from ..answer_content import THOUGHTS, UnreadableContent, read_content, read_thinking
 from ..port import ModelCall, Token
 from .error_kinds import kind_of_ending

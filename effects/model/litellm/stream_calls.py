@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from ....states.values.surrogates import encodable
+from ....states.values.value import encodable
 from ..port import ModelCall
 from .opaque_fields import merged
 

@@ -16,11 +16,10 @@ from functools import partial
 
 from ....states.effects import CompactHistory
 from ....states.events import EffectFailed, HistoryCompacted
-from ....states.policy.policy import ModelSpec, Policy
-from ....states.projections.condensed import Condensed
-from ....states.projections.transcript import Transcript
-from ....states.values.failures import REFUSED_CONTENT, FailureKind
+from ....states.policy import ModelSpec, Policy
+from ....states.transcript import Condensed, Transcript
 from ....states.values.messages import Message, Usage
+from ....states.values.value import REFUSED_CONTENT, FailureKind
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ....states.openai_format.writing import edit_note, legal_name
-from ....states.policy.texts import Texts
-from ....states.values.mail import escape_tags, text_for_model
-from ....states.values.messages import Message
+from ....states.openai_writing import edit_note, legal_name
+from ....states.policy import Texts
+from ....states.values.messages import Message, escape_tags, text_for_model
 from ...passages import NOTE_SIZE, cut_middle, titled
 from ..request.wording import text_in_record
 

@@ -6,16 +6,13 @@ import logging
 from functools import partial
 
 from ....states.context import Context
+from ....states.dialogue import of_turn
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
-from ....states.projections.recent_dialogue import of_turn
-from ....states.projections.transcript import Transcript
-from ....states.replies.delivery_rules import TextRule, text_rule
-from ....states.values.failures import REFUSED_CONTENT, UNEXPLAINED
-from ....states.values.messages import Usage
-from ....states.values.surrogates import encodable
-from ....states.values.value import unvalidated
-from ....states.values.withheld import Suspect
+from ....states.replies import TextRule, text_rule
+from ....states.transcript import Transcript
+from ....states.values.messages import Suspect, Usage
+from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable, unvalidated
 from ...clock import Clock
 from ...context import EffectContext, Progress
 from ...effect_keys import mark_of

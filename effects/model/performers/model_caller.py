@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ....states.events import EffectFailed
-from ....states.policy.policy import Retry
-from ....states.values.failures import TRANSIENT
+from ....states.policy import Retry
 from ....states.values.messages import Usage
-from ....states.values.surrogates import encodable
-from ....states.values.value import later, shortened
+from ....states.values.value import TRANSIENT, encodable, later, shortened
 from ...clock import Clock
 from ..failure_sentences import make_failure
 from ..families import family_of

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ....states.policy.models import named_models
-from ....states.policy.policy import ModelSpec, Policy
-from ....states.projections.recent_dialogue import of_turn
-from ....states.projections.transcript import Transcript
+from ....states.dialogue import of_turn
+from ....states.policy import ModelSpec, Policy, named_models
+from ....states.transcript import Transcript
 
 
 def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:

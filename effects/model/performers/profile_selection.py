@@ -11,13 +11,12 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
+from ....states.dialogue import user_text
 from ....states.effects import SelectProfile
 from ....states.events import EffectFailed, ProfileSelected, RecentText
-from ....states.policy.policy import Policy, Profile
-from ....states.projections.recent_dialogue import user_text
-from ....states.projections.transcript import Transcript
-from ....states.values.mail import escape_tags
-from ....states.values.messages import Message
+from ....states.policy import Policy, Profile
+from ....states.transcript import Transcript
+from ....states.values.messages import Message, escape_tags
 from ...clock import Clock
 from ...context import EffectContext
 from ...logs import performer_logger

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from ....states.policy.policy import ModelSpec
+from ....states.policy import ModelSpec
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Purpose
 from .model_caller import ModelCaller
 

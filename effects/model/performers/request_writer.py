@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
-from ....states.policy.models import settings_of
-from ....states.projections.transcript import Transcript
+from ....states.policy import settings_of
+from ....states.transcript import Transcript
 from ...tools.registry import ToolRegistry
 from ..families import family_named
 from ..port import ModelRequest

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from ....states.dialogue import of_turn
 from ....states.effects import SummarizeTurn
 from ....states.events import EffectFailed, TurnSummarized
-from ....states.policy.policy import ModelSpec
-from ....states.projections.recent_dialogue import of_turn
-from ....states.projections.transcript import Transcript
-from ....states.values.surrogates import encodable
+from ....states.policy import ModelSpec
+from ....states.transcript import Transcript
+from ....states.values.value import encodable
 from ...clock import Clock
 from ...context import EffectContext
 from ..failure_sentences import make_failure

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
-from ....states.policy.roles import Caller
+from ....states.roles import Caller
 from ...logs import performer_logger
 from ...tools.builtin.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry

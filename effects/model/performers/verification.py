@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from ....states.dialogue import of_turn
 from ....states.effects import VerifyWork
 from ....states.events import EffectFailed, WorkVerified
-from ....states.policy.policy import Policy
-from ....states.projections.recent_dialogue import of_turn
-from ....states.projections.transcript import Transcript
-from ....states.replies.reply_text import text_of_reply
-from ....states.values.mail import escape_tags
+from ....states.policy import Policy
+from ....states.replies import text_of_reply
+from ....states.transcript import Transcript
+from ....states.values.messages import escape_tags
 from ...clock import Clock
 from ...context import EffectContext
 from ...passages import cut_middle, titled

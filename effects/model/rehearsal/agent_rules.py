@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
-from ....states.events.requests import ORIGIN_OF_WAKE_UPS
+from ....states.events import ORIGIN_OF_WAKE_UPS
 from .dialogue import SPAWN, TELL_AGENT, TELL_USER, TRANSFER, Call, Dialogue, Reply
 from .guesses import tasks_in
 

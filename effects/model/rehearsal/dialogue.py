@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....states.openai_format.writing import RESULT_IMAGES
-from ....states.policy.texts import Texts
+from ....states.openai_writing import RESULT_IMAGES
+from ....states.policy import Texts
 from ....states.values.acts import Audience
-from ....states.values.mail import read_agent_text
+from ....states.values.messages import read_agent_text
 from ..request.context_assembly import SUMMARY_TITLE
 from ..request.fresh_context import CONTEXT_TITLE
 from ..request.system_message import MEMORY_TITLE

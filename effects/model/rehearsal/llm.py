@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ....states.values.messages import Usage
-from ....states.values.surrogates import encodable
+from ....states.values.value import encodable
 from ..port import ModelAnswer, ModelCall, ModelRequest, Purpose, Token
 from . import REHEARSAL
 from .dialogue import CONDENSED, Reply

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ....states.context import Context
-from ....states.policy.policy import Profile
-from ....states.values.mail import escape_tags
-from ....states.values.revision import AGENTS
+from ....states.policy import Profile
+from ....states.values.messages import escape_tags
+from ....states.values.value import AGENTS
 from .explained_tools import ExplainedTools
 
 

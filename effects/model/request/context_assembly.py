@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, get_args
 
 from ....states.context import Context
+from ....states.dialogue import of_turn
 from ....states.effects import RequestLlm
 from ....states.events import MemoryRecalled
-from ....states.policy.policy import Recent
-from ....states.projections.recent_dialogue import of_turn
-from ....states.projections.transcript import Transcript
+from ....states.policy import Recent
+from ....states.transcript import Transcript
 from ....states.values.acts import Audience
-from ....states.values.failures import UNEXPLAINED, FailureKind
-from ....states.values.mail import escape_tags, text_for_model
-from ....states.values.messages import Heard, Joined, Made, Message
-from ....states.values.revision import KNOWS_WHO_SPEAKS
-from ....states.values.withheld import Suspect
+from ....states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
+from ....states.values.value import KNOWS_WHO_SPEAKS, UNEXPLAINED, FailureKind
 from .explained_tools import CLAIM_PLACEHOLDER, NO_EXPLAINED_TOOLS, RESPOND_PLACEHOLDER, ExplainedTools
 from .system_message import NOTHING_RECALLED, Recalled, SystemSource, write_system_message
 from .wording import WITHHELD_MESSAGE, Wording, text_shown

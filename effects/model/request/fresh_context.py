@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from ....states.openai_format.writing import WireMessage
-from ....states.values.mail import escape_tags
+from ....states.openai_writing import WireMessage
+from ....states.values.messages import escape_tags
 from ...calendar_names import DAYS, MONTHS
 from ..port import NO_VOLUME, ModelRequest, counted, volume_in, volume_of
 from .message_order import arrange_behind, parts_of

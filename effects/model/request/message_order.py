@@ -9,7 +9,7 @@ first; a history from elsewhere may begin with the assistant's greeting.
 
 from __future__ import annotations
 
-from ....states.openai_format.writing import WireMessage, text_parts
+from ....states.openai_writing import WireMessage, text_parts
 from ..families import needs_separator, needs_user_first
 
 Content = str | list[WireMessage] | None

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import finalize
 
 from ....states.effects import RequestLlm
-from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
+from ....states.policy import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.messages import Message
 from ...context import EffectContext
 from ..port import ModelRequest

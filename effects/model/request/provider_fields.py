@@ -16,9 +16,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....states.openai_format.writing import WireMessage
+from ....states.openai_writing import WireMessage
 from ....states.values.messages import LONGEST_ID, Message, ProviderFields, ToolCall
-from ....states.values.surrogates import encodable
+from ....states.values.value import encodable
 from ...logs import performer_logger
 from ..families import family_named
 from ..port import ModelAnswer, ModelCall

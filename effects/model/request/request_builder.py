@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....states.effects import RequestLlm
-from ....states.openai_format.writing import WireMessage
-from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
-from ....states.values.mail import escape_tags
-from ....states.values.messages import Message
+from ....states.openai_writing import WireMessage
+from ....states.policy import DEFAULT_SETTINGS, ModelSettings
+from ....states.values.messages import Message, escape_tags
 from ...wire.definitions import wire_tools
 from ..port import ModelRequest, counted
 from .request_digest import canonical_json

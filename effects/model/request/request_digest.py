@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from ....states.openai_format.writing import WireMessage
-from ....states.policy.model_settings import DEFAULT_SETTINGS
+from ....states.openai_writing import WireMessage
+from ....states.policy import DEFAULT_SETTINGS
 from ..port import ModelRequest
 
 canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode

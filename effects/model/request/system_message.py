@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....states.context import Context
-from ....states.policy.policy import Profile
-from ....states.policy.texts import Texts
-from ....states.replies.delivery_rules import TextRule, text_rule
-from ....states.values.mail import escape_tags
-from ....states.values.revision import KNOWS_WHO_SPEAKS
+from ....states.policy import Profile, Texts
+from ....states.replies import TextRule, text_rule
+from ....states.values.messages import escape_tags
+from ....states.values.value import KNOWS_WHO_SPEAKS
 from .agent_guidance import write_agent_guidance
 from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....states.context import Context
-from ....states.policy.roles import Caller
+from ....states.roles import Caller
 from .explained_tools import ExplainedTools
 from .request_builder import OfferedTools
 

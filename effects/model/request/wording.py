@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ....states.values.failures import FailureKind
-from ....states.values.mail import escaped_message, text_for_model
-from ....states.values.messages import Message
-from ....states.values.withheld import Matter
+from ....states.values.messages import Matter, Message, escaped_message, text_for_model
+from ....states.values.value import FailureKind
 
 WITHHELD_MESSAGE = "[This message is not shown to you: the provider refused its content.]"
 WITHHELD_RESULT = "[The result of this tool is not shown to you: the provider refused its content.]"

@@ -18,7 +18,7 @@ from itertools import compress, count
 from operator import is_not, ne
 from typing import NamedTuple
 
-from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
+from ....states.openai_writing import MessageWithResults, WireMessage, legal_name, pair_results, write
 from ....states.values.messages import Message, ToolCall
 from ..families import family_named, maker_of
 from ..port import NO_VOLUME, Volume, volume_of

@@ -11,11 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ....states.faults import faults_of
-from ....states.values.images import IMAGE_FAULTS
+from ....states.errors import faults_of
+from ....states.values.messages import IMAGE_FAULTS
 from ....states.values.questions import QUESTION_FAULT
-from ....states.values.surrogates import encodable
-from ....states.values.value import shortened
+from ....states.values.value import encodable, shortened
 
 NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from ....states.policy.policy import Policy
+from ....states.policy import Policy
 from ..context import ToolContext
 from .normalization import Normalized, Schema, normalized
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from ....states.values.surrogates import encodable
-from ....states.values.value import MAX_QUOTED, shortened
+from ....states.values.value import MAX_QUOTED, encodable, shortened
 from .argument_errors import MAX_FIELD
 from .schema_validator import SchemaError, Validator
 

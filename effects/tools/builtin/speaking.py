@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from ....states.policy.texts import Texts
+from ....states.policy import Texts
 from ....states.values.acts import Speech, WorkComplete
 from ..declaration import make_tool, tool
 from ..tool import AnyTool

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from ....states.policy.policy import Policy
-from ....states.policy.texts import Texts
+from ....states.policy import Policy, Texts
 from ...printable import is_blank
 from ..act_results import refusal
 from ..arguments.argument_errors import InvalidArguments, NothingToSay

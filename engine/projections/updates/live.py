@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from ....effects.context import LiveKind
 from ....states.errors import InvalidInput
 from ....states.states import Compacting, LlmRequesting, State
-from ....states.values.surrogates import encodable
+from ....states.values.value import encodable
 from .data import data_of
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....states.policy.policy import Policy
-from ....states.replies.reply_text import text_of_delivery, text_of_reply
+from ....states.policy import Policy
+from ....states.replies import text_of_delivery, text_of_reply
 from ....states.values.messages import Message, ToolCall
-from ....states.values.nesting import DEEPEST, is_nested_deeper
-from ....states.values.value import json_object
+from ....states.values.value import DEEPEST, is_nested_deeper, json_object
 
 _OF_MODELS = {"opaque", "provider"}
 """What a provider wrote for its models only."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ....states.policy.policy import Policy
-from ....states.projections.transcript import Transcript
+from ....states.policy import Policy
 from ....states.states import State, pending
+from ....states.transcript import Transcript
 from ....states.values.messages import Message
 from .message_view import message_data, message_view
 from .state_view import StateView, view_of

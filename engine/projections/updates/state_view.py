@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from ....states.policy.models import models_of
-from ....states.policy.policy import Policy
-from ....states.projections.transcript import Transcript
+from ....states.policy import Policy, models_of
 from ....states.states import (
     AwaitingApproval,
     Compacting,
@@ -17,6 +15,7 @@ from ....states.states import (
     RetryWaiting,
     State,
 )
+from ....states.transcript import Transcript
 from ....states.values.messages import Approver
 from ....states.values.questions import UserQuestion
 from .data import data_of

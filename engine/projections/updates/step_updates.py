@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 from ....states.context import Context
 from ....states.effects import DeliverToUser, ExecuteTool, PersistToolResults
 from ....states.events import EffectFailed, LlmResponse, MemoryRecalled
-from ....states.log import LogEntry
-from ....states.policy.policy import Policy
-from ....states.projections.transcript import Transcript
-from ....states.replies.delivery_rules import text_rule
-from ....states.replies.reply_text import text_of_delivery
+from ....states.policy import Policy
+from ....states.replies import text_of_delivery, text_rule
 from ....states.states import Compacting, Failed, MemoryRecalling, ProfileSelecting, State, Summarizing, Verifying
+from ....states.step import LogEntry
+from ....states.transcript import Transcript
 from ....states.values.messages import Message
 from ....states.values.turn import TurnRecord
 from ..replayed_steps import replayed_steps

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ....states.values.images import Image
-from ....states.values.messages import MessageRole, Usage
+from ....states.values.messages import Image, MessageRole, Usage
 from ....states.values.turn import EndedStatus, LimitKind
 from ..turn import EndedTurn
 from .data import data_of

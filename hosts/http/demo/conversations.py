@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from ....effects.model.port import LlmFailure
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....states.policy import presets
-from ....states.policy.policy import Policy
+from ....states import presets
+from ....states.policy import Policy
 from .scripted_model import Answer, ScriptedModel, call, says
 from .texts import CITIES, CONNECTION, FOUND, PACKING, PASSED_ON, PLAN, WHICH_TRAIN, WHICH_WAY
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ....engine.engine import Engine
-from ....states.policy.policy import Policy
+from ....states.policy import Policy
 from .conversations import TravelDesk
 from .scripted_model import ScriptedModel
 from .tools import TravelTools

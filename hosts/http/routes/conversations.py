@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.records.summary import place_of
-from ....states.policy.roles import Role
+from ....states.roles import Role
 from ..dependencies import ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from ..permissions import Caller
 from ..problems import problems

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Va
 from pydantic_core import PydanticCustomError
 
 from ....engine.requests import LONGEST_ID
-from ....states.faults import has_many_faults, sentence_of_many
-from ....states.values.nesting import DEEPEST, is_nested_deeper
+from ....states.errors import has_many_faults, sentence_of_many
+from ....states.values.value import DEEPEST, is_nested_deeper
 
 BODY_REFUSALS = (400, 408, 413, 415, 422)
 """The statuses with which a body is refused: not JSON, too slow, too large, of another type, not as declared."""

@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, Field
 
 from ....engine.conversation import Conversation
 from ....engine.requests import NEW_ID
-from ....states.policy.policy import Policy
-from ....states.policy.roles import Role
+from ....states.policy import Policy
+from ....states.roles import Role
 from .body import LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, Shown
 from .described import DescribedBy
 from .rules import GivenPolicy, Preset

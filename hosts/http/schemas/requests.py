@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ....states.events import Resolution
-from ....states.policy.policy import WhenBusy
+from ....states.policy import WhenBusy
 from .body import LARGEST_NUMBER, Answer, Body, Repeatable, RequestId
 from .states import StateJson, TurnJson
 

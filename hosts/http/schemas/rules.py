@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
-from ....states.faults import faults_of
-from ....states.policy import presets
-from ....states.policy.policy import Policy
+from ....states import presets
+from ....states.errors import faults_of
+from ....states.policy import Policy
 
 Preset: TypeAlias = Literal[
     "assistant", "reply_flow", "explicit_response", "talk", "foreground", "background", "sub_agent"

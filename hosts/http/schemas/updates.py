@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, Field, RootModel, create_model
 
 from ....engine.projections.updates.schema import data_model, update_model
 from ....engine.projections.updates.update import Update
-from ....states.policy.roles import Role
+from ....states.roles import Role
 from ..streams.events import EndReason
 from .body import Answer
 from .described import EventsOf

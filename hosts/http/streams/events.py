@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from ....engine.projections.updates.tree import TreeUpdate
 from ....engine.projections.updates.update import Update
-from ....states.values.surrogates import encodable
+from ....states.values.value import encodable
 
 EndReason = Literal["server_stopping", "closed", "deleted", "interrupted", "store_error"]
 """Why a stream ends: the server stops; the conversation is closed, or was deleted, and has no more updates; following

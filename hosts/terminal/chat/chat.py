@@ -13,7 +13,7 @@ from ....persistence.ports import Store
 from ....persistence.records.details import details_of
 from ....persistence.records.summary import Summary
 from ....states.errors import ConfigurationError, TurnwiseError
-from ....states.policy.policy import Policy
+from ....states.policy import Policy
 from ....states.states import AwaitingUserResponse, Failed
 from ....states.values.messages import Message
 from ..configuration.command_lines import resume_hint

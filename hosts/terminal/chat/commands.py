@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ....effects.tools.registry import ToolRegistry
 from ....persistence.records.details import details_of
 from ....states.events import HistoryCompacted
-from ....states.policy.policy import ModelSpec
+from ....states.policy import ModelSpec
 from ....states.states import Failed
 from ....states.values.messages import Usage
 from ..configuration.command_lines import resume_hint

@@ -6,8 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from ....states.values.images import Image
-from ....states.values.messages import Message, ToolCall
+from ....states.values.messages import Image, Message, ToolCall
 from ....states.values.value import json_object
 from ..output.printable import one_line, with_images
 

@@ -14,7 +14,7 @@ from ....effects.channels.speech.channel import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.ports import Store
-from ....states.policy.policy import Policy, Recent
+from ....states.policy import Policy, Recent
 from ..configuration.presets import check_rules, preset_of
 from ..configuration.profiles import with_chosen_profile
 from ..configuration.settings import Settings

@@ -9,7 +9,7 @@ from ....effects.tools.registry import ToolRegistry
 from ....persistence.errors import Damaged, StorageFailed
 from ....persistence.maintenance import export as jsonl
 from ....persistence.ports import find_all
-from ....states.openai_format.messages import openai_messages
+from ....states.openai_writing import openai_messages
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings

@@ -19,8 +19,8 @@ from ....persistence.maintenance.imports import import_records, new_record
 from ....persistence.records.conversation_record import ConversationRecord
 from ....states.errors import ConfigurationError
 from ....states.events import Opened
-from ....states.openai_format.repair import RepairedHistory, repair_history
-from ....states.policy.policy import Policy
+from ....states.openai_reading import RepairedHistory, repair_history
+from ....states.policy import Policy
 from ..configuration.databases import open_for_writing
 from ..configuration.presets import preset_of
 from ..configuration.settings import Settings

@@ -14,8 +14,8 @@ from ....effects.printable import printable
 from ....engine.projections.updates.message_view import message_data
 from ....persistence.maintenance.fork import origin_of
 from ....persistence.records.details import details_of
-from ....states.log import LogEntry
-from ....states.projections.transcript import transcript
+from ....states.step import LogEntry
+from ....states.transcript import transcript
 from ....states.values.messages import Message
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from getpass import getuser
 
-from ....states.policy.policy import Policy, Recent
+from ....states.policy import Policy, Recent
 from .settings import Settings
 
 

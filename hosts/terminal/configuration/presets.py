@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ....states import presets
 from ....states.errors import ConfigurationError
-from ....states.policy import presets
-from ....states.policy.policy import Policy
+from ....states.policy import Policy
 
 if TYPE_CHECKING:
     from ....engine.engine import Engine

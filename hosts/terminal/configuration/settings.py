@@ -38,7 +38,7 @@ class Settings(settings.Settings):
     """Names of built-in tools, and functions as package.module:function. A string is split at its commas."""
 
     preset: str = "assistant"
-    """The name of the preset: a function of `turnwise.states.policy.presets`, for an agent with a user."""
+    """The name of the preset: a function of `turnwise.states.presets`, for an agent with a user."""
 
     profile: str = ""
     """The name of the profile that a chat has in each turn; without it one of `profiles` is chosen for each turn."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....effects.tools.registry import ToolRegistry
 from ....states.errors import ConfigurationError
-from ....states.policy.policy import Policy
+from ....states.policy import Policy
 from ....states.values.messages import Message
 from ..output.printable import one_line
 

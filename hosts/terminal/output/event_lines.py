@@ -30,8 +30,8 @@ from ....states.events import (
     WakeUp,
     WorkVerified,
 )
-from ....states.log import LogEntry
-from ....states.values.schedule import Schedule
+from ....states.step import LogEntry
+from ....states.values.acts import Schedule
 from .printable import counted, one_line, with_images
 
 MAX_SUMMARY = 100

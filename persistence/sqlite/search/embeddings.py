@@ -15,7 +15,7 @@ from heapq import nlargest
 from itertools import islice
 from operator import mul
 
-from ....states.values.memory import FoundText, MemoryScope
+from ....states.values.acts import FoundText, MemoryScope
 from ...records.vectors import unit_vector
 from .finding import IN_GROUP, MAX_FOUND, Window, texts_of
 from .scopes import group_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from ....states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ....states.values.acts import FoundText, MemoryQuery, MemoryScope
 from ...records.codec import from_microseconds, to_microseconds
 from ...records.text_list import MAX_RECENT
 from . import text_index

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from ....states.values.memory import MemoryScope
+from ....states.values.acts import MemoryScope
 from ..file import transaction
 from ..file.transaction import driver_of
 from . import text_index

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from ....states.context import Context
+from ....states.dialogue import may_say, said_texts
 from ....states.events import Event
-from ....states.log import LogEntry
-from ....states.projections.said_texts import may_say, said_texts
+from ....states.step import LogEntry
 from ...errors import Damaged
 from ...records.codec import decode
 from ...records.given_messages import without_given_messages

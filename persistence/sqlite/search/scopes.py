@@ -11,7 +11,7 @@ import sqlite3
 from hashlib import blake2b
 from typing import NamedTuple
 
-from ....states.values.memory import MemoryScope
+from ....states.values.acts import MemoryScope
 
 _OWNERS = 1 << 47
 """The numbers below are those of owners. Chosen so that SQLite stores any of them in six bytes."""

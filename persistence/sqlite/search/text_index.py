@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
+from ....states.dialogue import SaidText
 from ....states.errors import StoreError
 from ....states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
-from ....states.projections.said_texts import SaidText
 from ....states.values.acts import with_indexes
 from ...records.codec import to_microseconds
 from .expressions import indexed_words

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
 from ....states.errors import UnknownConversation
-from ....states.policy.roles import Role
+from ....states.roles import Role
 from ...records.summary import place_of
 from .schema import conversations, details, forks, metadata_entries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ....states.values.memory import MemoryScope
+from ....states.values.acts import MemoryScope
 from ..search.follower import Follower
 from .log_position import Append
 from .receipts import Receipt

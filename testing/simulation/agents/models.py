@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ....states.policy.policy import ModelSpec
-from ....states.values.failures import FailureKind
+from ....states.policy import ModelSpec
 from ....states.values.messages import Usage
+from ....states.values.value import FailureKind
 from ..environment.random_source import RandomSource
 from ..world.performers import World
 from .tree import Tree

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....states.events import Opened
-from ....states.projections.transcript import Transcript
 from ....states.states import AnyState, Closed, Failed, Idle, pending
+from ....states.transcript import Transcript
 from ..storage.disk import Disk, LogKey, Row
 
 

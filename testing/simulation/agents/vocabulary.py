@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from ....states.policy.policy import Limits, Policy, Profile, Questions, Recovery, Retry, SubAgentRules
-from ....states.policy.role_rules import background_policy
+from ....states.policy import Limits, Policy, Profile, Questions, Recovery, Retry, SubAgentRules
+from ....states.roles import background_policy
 from ....states.values.acts import AgentMail, SubAgentTask
 from ....states.values.messages import ToolCall, Usage
 from ...generation.chance import Chance

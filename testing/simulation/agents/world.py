@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....states.effects import EFFECTS, AwaitedEffect, Effect, ExecuteTool, RequestLlm, SpawnSubAgent
-from ....states.policy.policy import ModelSpec
+from ....states.policy import ModelSpec
 from ..storage.storage import Process
 from ..world.performers import OpenEngine, World
 from ..world.vocabulary import MODEL_NAMES

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ....states.projections.transcript import Transcript
 from ....states.states import State
+from ....states.transcript import Transcript
 from ..storage.disk import LogKey, Row
 from ..storage.storage import Delivered, Process
 from ..users.call_recorder import CallRecorder

@@ -13,7 +13,7 @@ from ....states.context import Context
 from ....states.errors import StoreError
 from ....states.events import Opened, PolicyChanged, Request
 from ....states.machine import begin, transition
-from ....states.policy.policy import Policy
+from ....states.policy import Policy
 from ..environment.clock import VirtualClock
 from ..environment.random_source import RandomSource
 from ..storage.disk import Disk

@@ -18,7 +18,7 @@ from ....states.context import Context
 from ....states.effects import AwaitedEffect
 from ....states.errors import StoreError, UnknownConversation
 from ....states.events import Event, Opened
-from ....states.policy.roles import Role
+from ....states.roles import Role
 from ....states.states import AnyState, AwaitingUserResponse
 from ....states.step import Step
 from .disk import Disk, Row

@@ -19,7 +19,7 @@ from ....states.events import (
     Resolution,
     ScheduleChanged,
 )
-from ....states.policy.policy import WhenBusy
+from ....states.policy import WhenBusy
 from ....states.states import AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Busy, InDoubt, State
 from ...generation.answers import answer as generated_answer
 from ...generation.events import call_of

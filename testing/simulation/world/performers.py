@@ -24,7 +24,7 @@ from ....states.effects import (
     StartTimer,
 )
 from ....states.events import Answer, AskUserQuestionPending, LlmResponse, ToolAborted, ToolComplete, ToolReconciled
-from ....states.policy.policy import ModelSpec
+from ....states.policy import ModelSpec
 from ...generation.answers import answer
 from ...generation.events import weight_of
 from ...generation.vocabulary import Vocabulary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....states.policy.policy import ModelSpec
+from ....states.policy import ModelSpec
 
 if TYPE_CHECKING:
     from ....effects.model.port import ModelAnswer, ModelRequest, Token

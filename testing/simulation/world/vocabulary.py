@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar, get_args
 
-from ....states.policy.policy import Empty, Limits, ModelSpec, Policy, Repeats, Retry, SpeechRules
+from ....states.policy import Empty, Limits, ModelSpec, Policy, Repeats, Retry, SpeechRules
 from ....states.values.acts import ActKind
 from ....states.values.messages import CrashContract, ToolCall
 from ....states.values.questions import QuestionOption, UserQuestion

@@ -9,10 +9,8 @@ from generate import main
 from generator.pages import PRESETS, RULES
 from generator.rules_page import rules, sets_of_rules
 from turnwise import presets
-from turnwise.states.policy import policy as turnwise_policy
-from turnwise.states.policy.policy import Policy
-from turnwise.states.policy.rules import Rules
-from turnwise.states.policy.texts import Texts
+from turnwise.states import policy as turnwise_policy
+from turnwise.states.policy import Policy, Rules, Texts
 from turnwise.states.values.value import Value
 
 from ...support.pages import Page, table

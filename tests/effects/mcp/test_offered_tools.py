@@ -11,7 +11,7 @@ from mcp_types import Tool as ListedTool
 from turnwise.effects.mcp.offered_tools import MAX_DESCRIPTION, MAX_SCHEMA, ServerTool, tools_of
 from turnwise.effects.mcp.server import McpServer, McpTool
 from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
-from turnwise.states.policy.policy import Policy
+from turnwise.states.policy import Policy
 from turnwise.states.values.messages import ToolResult
 
 from ...support.servers.mcp_programs import Listed, listed

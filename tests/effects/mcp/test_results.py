@@ -10,8 +10,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from turnwise.effects.mcp.results import result_of
-from turnwise.states.values.images import MAX_IMAGES, Image
-from turnwise.states.values.messages import ToolResult
+from turnwise.states.values.messages import MAX_IMAGES, Image, ToolResult
 
 from ...support.pictures import PNG
 

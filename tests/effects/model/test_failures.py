@@ -10,7 +10,7 @@ import pytest
 from turnwise import ConfigurationError, Engine, LlmFailure, ModelAnswer, ModelRequest, Policy, Retry, Token, presets
 from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.states import Failed
-from turnwise.states.values.failures import TRANSIENT, FailureKind
+from turnwise.states.values.value import TRANSIENT, FailureKind
 from turnwise.testing import ScriptedLlm
 from turnwise.testing.scripted import FunctionLlm, call, failure, reply, verdict
 

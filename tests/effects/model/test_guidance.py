@@ -13,7 +13,7 @@ from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request.context_assembly import name_tools
 from turnwise.effects.model.request.explained_tools import ExplainedTools
 from turnwise.states import Context, Empty, Texts
-from turnwise.states.values.revision import KNOWS_WHO_SPEAKS
+from turnwise.states.values.value import KNOWS_WHO_SPEAKS
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Watcher

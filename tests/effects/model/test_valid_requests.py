@@ -18,7 +18,7 @@ from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request.message_order import BETWEEN
 from turnwise.states import Message, RetryDue
-from turnwise.states.openai_format.writing import legal_name
+from turnwise.states.openai_writing import legal_name
 
 from ...support.cases import holds_for
 from ...support.engine_scenarios import Gate, until

@@ -21,9 +21,8 @@ from turnwise.effects.recall.recent_dialogue import MAX_BYTES, RecentDialogue
 from turnwise.effects.recall.records import DOCUMENTS_NOTE
 from turnwise.effects.recall.search import ConversationSearch
 from turnwise.states import Context, MemoryRecalled, Message, Policy, RecallMemory, Recent
-from turnwise.states.projections.condensed import Condensed
-from turnwise.states.projections.transcript import Transcript
-from turnwise.states.values.memory import FoundText, MemoryScope
+from turnwise.states.transcript import Condensed, Transcript
+from turnwise.states.values.acts import FoundText, MemoryScope
 from turnwise.states.values.messages import Usage
 from turnwise.testing import FunctionLlm, ManualClock, failure, reply
 

@@ -16,7 +16,7 @@ from turnwise.effects.recall.records import (
     write_documents,
     write_found,
 )
-from turnwise.states.values.memory import FoundText
+from turnwise.states.values.acts import FoundText
 
 AT = datetime(2025, 9, 15, 19, 53, tzinfo=timezone(timedelta(hours=2)))
 

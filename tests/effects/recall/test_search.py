@@ -17,7 +17,7 @@ from turnwise.effects.recall.moments import ANY_TIME, Bounds
 from turnwise.effects.recall.parts import PartFailed
 from turnwise.effects.recall.search import ConversationSearch
 from turnwise.effects.recall.vector_search import BATCH, VectorSearch
-from turnwise.states.values.memory import FoundText, MemoryQuery, MemoryScope
+from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope
 
 from ...support.memories.listed_memory import ListedMemory
 

@@ -55,11 +55,9 @@ from turnwise.states.events import (
     WakeUp,
     WorkVerified,
 )
-from turnwise.states.values.acts import SubAgentTask
-from turnwise.states.values.history import HistoryMessage
-from turnwise.states.values.messages import ProviderFields, ToolCall, ToolResult
+from turnwise.states.values.acts import Schedule, SubAgentTask
+from turnwise.states.values.messages import HistoryMessage, ProviderFields, ToolCall, ToolResult
 from turnwise.states.values.questions import Annotation
-from turnwise.states.values.schedule import Schedule
 
 from ...support.cases import holds_for
 from ...support.secrets import SECRETS, found_in

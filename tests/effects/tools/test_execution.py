@@ -22,8 +22,7 @@ from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
 from turnwise.effects.tools.tool_error import ToolError
 from turnwise.states import Context, InvalidInput
 from turnwise.states.values.acts import Speech
-from turnwise.states.values.images import Image
-from turnwise.states.values.messages import ToolResult
+from turnwise.states.values.messages import Image, ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
 from ...support.cases import holds_for

@@ -15,7 +15,7 @@ from turnwise.effects.context import EffectContext
 from turnwise.effects.tools.reconcile_performer import ReconciliationPerformer
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import Context, InvalidInput, ReconcileTool, ToolCall, ToolReconciled, ToolResult
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 from turnwise.states.values.round import RoundCall
 
 from ...support.effect_contexts import FixedHistory, NoReceipts

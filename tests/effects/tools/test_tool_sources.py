@@ -14,7 +14,7 @@ from turnwise.effects.tools.arguments.schema_arguments import SchemaArguments
 from turnwise.effects.tools.declaration import tool
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.effects.tools.tool import AnyTool, Tool
-from turnwise.states.openai_format.writing import legal_name
+from turnwise.states.openai_writing import legal_name
 
 
 class ColonTool(Tool[..., Any]):

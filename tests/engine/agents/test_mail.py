@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, Policy, presets, tool
-from turnwise.states.values.mail import write_message_for_user
+from turnwise.states.values.messages import write_message_for_user
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, failure, reply
 
 from ...support.agents.teams import (

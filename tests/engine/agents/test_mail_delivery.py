@@ -24,7 +24,7 @@ from turnwise.states import Event, Step
 from turnwise.states.effects import Effect, SendToAgent
 from turnwise.states.events import AgentMessage, Opened
 from turnwise.states.machine import begin
-from turnwise.states.values.inbox import MAX_INBOX
+from turnwise.states.values.turn import MAX_INBOX
 from turnwise.testing import ManualClock, ScriptedLlm, call, calls, reply
 from turnwise.testing.strategies import NOON
 

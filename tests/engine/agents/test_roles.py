@@ -12,7 +12,7 @@ import pytest
 from turnwise import ConfigurationError, Conversation, Engine, LiteLlm, Policy, Profile, Refused, presets, tool
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.states import LlmResponse, Texts
-from turnwise.states.policy.policy import SubAgentRules
+from turnwise.states.policy import SubAgentRules
 from turnwise.testing import ScriptedLlm, call, reply
 
 from ...states.policy.test_roles import ALLOWED

@@ -16,7 +16,7 @@ from turnwise import Conversation, Engine, Schedule, Store, StoreError
 from turnwise.engine.agents import wake_ups
 from turnwise.persistence.opening import open_store
 from turnwise.states import Idle, ScheduleChanged
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 from turnwise.testing import FunctionLlm, ManualClock
 
 from ...support.engine_scenarios import Gate, Watcher, answers_after, full_disk, until

@@ -13,7 +13,7 @@ import pytest
 
 from turnwise import Engine, LiteLlm, tool
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.states.openai_format.writing import NO_RESULT
+from turnwise.states.openai_writing import NO_RESULT
 
 from ...support.scenarios.openai_histories import Given, faults_in
 from ...support.servers.openai_server import Body, OpenAiServer, calls, says

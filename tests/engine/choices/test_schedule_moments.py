@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from turnwise import InvalidInput, Schedule
 from turnwise.engine.choices.schedule_moments import first_moment, next_moment
-from turnwise.states.values.schedule import LONGEST_INTERVAL, MAX_CRON
+from turnwise.states.values.acts import LONGEST_INTERVAL, MAX_CRON
 
 from ...support.cases import holds_for
 

@@ -29,7 +29,7 @@ from turnwise.states import (
     ToolResult,
 )
 from turnwise.states.events import exact
-from turnwise.states.values.images import MAX_IMAGES, Image
+from turnwise.states.values.messages import MAX_IMAGES, Image
 from turnwise.states.values.questions import MAX_HEADER, UserQuestion
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.clock import NOON

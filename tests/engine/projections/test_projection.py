@@ -19,8 +19,8 @@ from turnwise.persistence.errors import Damaged
 from turnwise.states import Context, Event, Failed, Idle, LogEntry, Opened, Step, UserMessage, begin, transition
 from turnwise.states.context import CHANGES_CONTEXT
 from turnwise.states.effects import RequestLlm
-from turnwise.states.projections.transcript import Transcript
 from turnwise.states.states import Book
+from turnwise.states.transcript import Transcript
 from turnwise.testing import strategies
 from turnwise.testing.clock import NOON
 from turnwise.testing.history import Trace

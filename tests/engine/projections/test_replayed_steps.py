@@ -9,7 +9,7 @@ import pytest
 from turnwise.engine.projections.replayed_steps import repeated_step
 from turnwise.persistence.errors import Damaged
 from turnwise.states import Context, LlmResponse, State, StoreError
-from turnwise.states.log import LogEntry
+from turnwise.states.step import LogEntry
 
 from ...support.walks import Walk
 

@@ -34,7 +34,7 @@ from turnwise import (
 from turnwise.effects.redaction.event_redaction import NAME_HOLDS_SECRET
 from turnwise.engine.services.event_redactor import INVALID
 from turnwise.persistence.maintenance.export import export_conversation
-from turnwise.states.openai_format.writing import legal_name
+from turnwise.states.openai_writing import legal_name
 from turnwise.states.values.value import MAX_SENTENCE
 from turnwise.testing import FunctionLlm, RecordingChannel, ScriptedLlm, call, calls, crash_at_every_boundary, reply
 

@@ -17,7 +17,7 @@ from tests.support.effect_ids import unmarked
 from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, Usage, presets, tool
 from turnwise.effects.effect_keys import key_of
 from turnwise.persistence.opening import open_store
-from turnwise.states.effect import AwaitedEffect
+from turnwise.states.effects import AwaitedEffect
 from turnwise.testing import ManualClock, RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 

@@ -22,7 +22,7 @@ from turnwise.hosts import http as http_host
 from turnwise.hosts.http import create_app
 from turnwise.hosts.http.permissions import PERMISSIONS, Permission
 from turnwise.states import ToolApproval
-from turnwise.states.policy.texts import Texts
+from turnwise.states.policy import Texts
 from turnwise.testing import FunctionLlm
 
 from ...support.cases import holds_for

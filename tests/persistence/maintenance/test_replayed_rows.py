@@ -18,8 +18,8 @@ from turnwise.persistence.records.digests import GENESIS, link
 from turnwise.persistence.records.entry import StoredEntry
 from turnwise.persistence.records.rows import EventRow, HeadRow
 from turnwise.states import Context, DeliverToUser, Event, ModelSpec, Policy, State, Step, Transcript, transition
-from turnwise.states.log import LogEntry
-from turnwise.states.replies.reply_text import text_of_reply
+from turnwise.states.replies import text_of_reply
+from turnwise.states.step import LogEntry
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 

@@ -20,7 +20,7 @@ import pytest
 from turnwise import Conversation, Engine, EngineClosed, Refused, tool
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.doctor import examine
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.scripted import FunctionLlm
 

@@ -23,7 +23,7 @@ from turnwise.persistence.errors import TracesLeft
 from turnwise.persistence.maintenance.doctor import Finding, examine
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 from turnwise.testing import ScriptedLlm
 
 from ...support.store_internals import query

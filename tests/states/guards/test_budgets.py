@@ -6,10 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwise.states import Context, Limits, LlmRequesting, ModelSpec, Opened, Policy, Texts, Usage, UserMessage
+from turnwise.states import (
+    Context,
+    Limits,
+    LlmRequesting,
+    ModelSpec,
+    Opened,
+    Policy,
+    Texts,
+    Usage,
+    UserMessage,
+    presets,
+)
 from turnwise.states.machine import begin, transition
-from turnwise.states.policy import presets
-from turnwise.states.values.revision import FIRST_REVISION
+from turnwise.states.values.value import FIRST_REVISION
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import Conversation, call, completing

@@ -7,9 +7,9 @@ from typing import Any
 from turnwise.states import Failed, Limits, LlmRequesting, RetryWaiting, Usage
 from turnwise.states.effects import WithholdContent
 from turnwise.states.events import LlmFailed
-from turnwise.states.guards.refusals import ORDER, first_suspect
-from turnwise.states.values.failures import REFUSED_CONTENT, UNEXPLAINED
+from turnwise.states.guards import ORDER, first_suspect
 from turnwise.states.values.turn import TurnRecord
+from turnwise.states.values.value import REFUSED_CONTENT, UNEXPLAINED
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import Conversation

@@ -21,7 +21,7 @@ from turnwise.states import (
     ToolApproval,
     ToolExecuting,
 )
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 
 from ...support.conversation import Conversation, asking, call
 

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from turnwise.states import Context, DetailsChanged, Opened, PolicyChanged, Refused, ToolsChanged
 from turnwise.states.events import AnyEvent
-from turnwise.states.policy.policy import Policy
-from turnwise.states.values.revision import CURRENT_REVISION, FIRST_REVISION
+from turnwise.states.policy import Policy
+from turnwise.states.values.value import CURRENT_REVISION, FIRST_REVISION
 from turnwise.testing.strategies import NOON
 
 from ...support.busy_states import IN_TURN

@@ -19,9 +19,9 @@ from turnwise.states import (
     SubAgentTask,
     Texts,
     Usage,
+    presets,
 )
-from turnwise.states.policy import presets
-from turnwise.states.values.revision import NAMES_PROFILES
+from turnwise.states.values.value import NAMES_PROFILES
 
 from ...support.conversation import Conversation, call, question, spawning
 

@@ -31,8 +31,8 @@ from turnwise.states import (
     transition,
 )
 from turnwise.states.events import AnyEvent
-from turnwise.states.values.inbox import MAX_INBOX
-from turnwise.states.values.schedule import LONGEST_INTERVAL, MAX_CRON
+from turnwise.states.values.acts import LONGEST_INTERVAL, MAX_CRON
+from turnwise.states.values.turn import MAX_INBOX
 from turnwise.testing.strategies import NOON
 
 from ...support.busy_states import IN_TURN, Moment

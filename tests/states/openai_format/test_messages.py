@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.states import Image, LogEntry, Request, ToolComplete, ToolResult, begin
-from turnwise.states.openai_format.messages import openai_messages
-from turnwise.states.openai_format.writing import NO_RESULT
+from turnwise.states.openai_writing import NO_RESULT, openai_messages
 from turnwise.testing.generation.events import event_in
 from turnwise.testing.generation.extremes import EXTREME
 from turnwise.testing.history import History

@@ -15,12 +15,9 @@ from pydantic import BaseModel
 from turnwise.effects.model.request.context_assembly import assemble_context
 from turnwise.effects.model.request.request_builder import build_request
 from turnwise.states import InvalidInput
-from turnwise.states.openai_format.messages import openai_messages
-from turnwise.states.openai_format.repair import MAX_MESSAGES, repair_history
-from turnwise.states.openai_format.repairs import MAX_REPAIRS
-from turnwise.states.openai_format.writing import NO_RESULT
-from turnwise.states.values.history import effects_taken
-from turnwise.states.values.images import MAX_IMAGES, MAX_TOGETHER
+from turnwise.states.openai_reading import MAX_MESSAGES, MAX_REPAIRS, repair_history
+from turnwise.states.openai_writing import NO_RESULT, openai_messages
+from turnwise.states.values.messages import MAX_IMAGES, MAX_TOGETHER, effects_taken
 
 from ...support.cases import holds_for
 from ...support.operations import LINEAR, growth

@@ -21,8 +21,7 @@ from turnwise.states import (
     SubAgentRules,
     Texts,
 )
-from turnwise.states.policy.models import models_of, named_models
-from turnwise.states.policy.rules import Rules
+from turnwise.states.policy import Rules, models_of, named_models
 
 from ...support.conversation import Conversation
 

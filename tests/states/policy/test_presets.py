@@ -23,10 +23,10 @@ from turnwise.states import (
     Texts,
     ToolExecuting,
     Verifying,
+    presets,
 )
 from turnwise.states.events import AnyEvent, Event
-from turnwise.states.policy import presets
-from turnwise.states.values.mail import write_message_for_user
+from turnwise.states.values.messages import write_message_for_user
 from turnwise.testing.strategies import NOON
 
 from ...support.cases import holds_for

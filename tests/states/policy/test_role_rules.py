@@ -6,11 +6,9 @@ from typing import get_args
 
 import pytest
 
-from turnwise.states import Limits, ModelSpec, Policy, Profile, Recent, Retry, Texts
-from turnwise.states.policy import presets
-from turnwise.states.policy.policy import SubAgentRules
-from turnwise.states.policy.role_rules import background_policy, sub_agent_policy
-from turnwise.states.policy.roles import Role
+from turnwise.states import Limits, ModelSpec, Policy, Profile, Recent, Retry, Texts, presets
+from turnwise.states.policy import SubAgentRules
+from turnwise.states.roles import Role, background_policy, sub_agent_policy
 
 COOK, GUIDE = Profile(name="cook"), Profile(name="guide")
 GENERAL = Policy(

@@ -4,8 +4,8 @@ import pytest
 
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.states import Context, Policy
-from turnwise.states.policy.policy import SubAgentRules
-from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role
+from turnwise.states.policy import SubAgentRules
+from turnwise.states.roles import ROLE_TOOLS, Caller, Role
 
 from ...support.cases import holds_for
 

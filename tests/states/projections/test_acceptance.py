@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from turnwise.states.projections.acceptance import Acceptance, Suspicion
-from turnwise.states.values.images import Image
-from turnwise.states.values.messages import Message
-from turnwise.states.values.withheld import Withheld
+from turnwise.states.transcript import Acceptance, Suspicion
+from turnwise.states.values.messages import Image, Message, Withheld
 
 from ...support.pictures import PNG
 

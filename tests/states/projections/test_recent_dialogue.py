@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.states import Message, RecentText
-from turnwise.states.projections.recent_dialogue import DatedText, of_turn, recent_texts, user_text
+from turnwise.states.dialogue import DatedText, of_turn, recent_texts, user_text
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 

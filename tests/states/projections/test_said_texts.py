@@ -25,10 +25,10 @@ from turnwise.states import (
     UserMessage,
     UserQuestionResponse,
     WorkComplete,
+    presets,
 )
 from turnwise.states.context import Context
-from turnwise.states.policy import presets
-from turnwise.states.projections.said_texts import SaidText, may_say, said_texts
+from turnwise.states.dialogue import SaidText, may_say, said_texts
 from turnwise.states.values.messages import Heard
 
 from ...support.walks import NOON, WHEN, Walk

@@ -31,10 +31,10 @@ from turnwise.states import (
     ToolResult,
     Usage,
     WorkComplete,
+    presets,
 )
 from turnwise.states.events import RecentText
-from turnwise.states.policy import presets
-from turnwise.states.projections.transcript import Transcript, transcript
+from turnwise.states.transcript import Transcript, transcript
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 

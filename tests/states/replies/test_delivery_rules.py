@@ -2,12 +2,11 @@
 
 import pytest
 
-from turnwise.states import ModelSpec, Policy, TurnRecord, Usage
+from turnwise.states import ModelSpec, Policy, TurnRecord, Usage, presets
 from turnwise.states.context import Context
-from turnwise.states.policy import presets
-from turnwise.states.replies.nudges import after_empty, due_nudge
+from turnwise.states.replies import after_empty, due_nudge
 from turnwise.states.values.messages import Heard
-from turnwise.states.values.repeats import fingerprint
+from turnwise.states.values.round import fingerprint
 from turnwise.states.values.turn import Delivered, Failure, Spoken
 from turnwise.testing.strategies import NOON
 

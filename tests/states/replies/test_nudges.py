@@ -14,11 +14,11 @@ from turnwise.states import (
     RequestLlm,
     TurnRecord,
     VerifyWork,
+    presets,
 )
-from turnwise.states.policy import presets
-from turnwise.states.replies.nudges import due_nudge, owes_answer, wants_text
+from turnwise.states.replies import due_nudge, owes_answer, wants_text
 from turnwise.states.values.messages import Heard, Joined, Made
-from turnwise.states.values.revision import AGENTS
+from turnwise.states.values.value import AGENTS
 from turnwise.testing.strategies import NOON
 
 from ...support.conversation import Conversation, completing

@@ -23,8 +23,8 @@ from turnwise.states import (
     UserMessage,
     UserQuestionResponse,
 )
-from turnwise.states.faults import MAX_FAULTS, faults_of
-from turnwise.states.values.images import MAX_IMAGES
+from turnwise.states.errors import MAX_FAULTS, faults_of
+from turnwise.states.values.messages import MAX_IMAGES
 from turnwise.states.values.questions import MAX_QUESTIONS
 
 MANY = 20_000

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from turnwise.states import HistoryMessage, Opened, begin
-from turnwise.states.values.history import effects_taken
+from turnwise.states.values.messages import effects_taken
 from turnwise.testing.strategies import NOON
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/gif;base64,R0lG", "detail": "low"}}

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from turnwise.effects.tools.results import result_of
 from turnwise.states import Image, InvalidInput, ToolComplete, ToolResult, UserMessage
 from turnwise.states.events import AnyEvent, Event
-from turnwise.states.values.images import MAX_ADDRESS, MAX_IMAGE, MAX_IMAGES, MAX_TOGETHER, Images, media_type
+from turnwise.states.values.messages import MAX_ADDRESS, MAX_IMAGE, MAX_IMAGES, MAX_TOGETHER, Images, media_type
 from turnwise.states.values.value import MAX_QUOTED
 from turnwise.testing.strategies import NOON, texts
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from turnwise.states import AgentMail, AgentMessage, Message
 from turnwise.states.values.acts import Audience
-from turnwise.states.values.mail import (
+from turnwise.states.values.messages import (
     AgentText,
     MessageForUser,
     escape_tags,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.states.values.nesting import is_nested_deeper
+from turnwise.states.values.value import is_nested_deeper
 
 
 @pytest.mark.parametrize(

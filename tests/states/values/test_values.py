@@ -36,12 +36,12 @@ from turnwise.states import (
 from turnwise.states.effects import EFFECTS, PersistMessage
 from turnwise.states.events import EVENTS, exact
 from turnwise.states.states import STATES
-from turnwise.states.values.part import Part
 from turnwise.states.values.questions import UserQuestion, answers_as_json
-from turnwise.states.values.repeats import fingerprint
+from turnwise.states.values.round import fingerprint
 from turnwise.states.values.value import (
     Block,
     Instant,
+    Part,
     RequestText,
     Tagged,
     Text,

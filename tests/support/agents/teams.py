@@ -13,7 +13,7 @@ from turnwise.effects.clock import Clock
 from turnwise.states import Message
 from turnwise.states.events import AgentMessage
 from turnwise.states.values.acts import Audience
-from turnwise.states.values.mail import MessageForUser, read_message_for_user
+from turnwise.states.values.messages import MessageForUser, read_message_for_user
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
 from ..engine_scenarios import Gate

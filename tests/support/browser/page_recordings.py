@@ -16,7 +16,7 @@ from typing import Any
 from turnwise import Engine, ToolContext, ToolError, presets, tool
 from turnwise.effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.engine.conversation import Conversation
-from turnwise.states.policy.policy import Policy, Retry
+from turnwise.states.policy import Policy, Retry
 from turnwise.testing import RecordingChannel, call, calls, failure, reply
 
 QUESTION = {

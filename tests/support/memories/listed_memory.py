@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from turnwise.states.values.memory import FoundText, MemoryQuery, MemoryScope
+from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope
 
 
 class ListedMemory:

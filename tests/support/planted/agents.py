@@ -21,7 +21,7 @@ from turnwise.engine.choices.schedule_moments import next_moment
 from turnwise.states import Limits, Policy, SendToAgent, SpawnSubAgent
 from turnwise.states.effects import Effect
 from turnwise.states.events import SubAgentFinished
-from turnwise.states.policy.role_rules import sub_agent_policy
+from turnwise.states.roles import sub_agent_policy
 
 from .engines import Fault, Open
 from .stores import ForgetsTheOutbox, WrappedStore

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turnwise.states import Context, HistoryMessage, Idle, LogEntry, Opened, UserMessage, begin, transition
 from turnwise.states.effects import RequestLlm
-from turnwise.states.openai_format.repair import repair_history
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.openai_reading import repair_history
+from turnwise.states.transcript import Transcript
 from turnwise.testing.strategies import NOON
 
 from ..pictures import GIF, PNG, data_url

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .....engine.engine import Engine
-from .....states.values.nesting import DEEPEST, is_nested_deeper
+from .....states.values.value import DEEPEST, is_nested_deeper
 from ...permissions import Caller
 from ...problems import HttpError
 from ...security.limits import HttpLimits

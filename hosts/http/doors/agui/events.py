@@ -27,7 +27,7 @@ from ag_ui.core import (
 from .....engine.projections.updates.live import TokenUpdate, ToolProgressUpdate
 from .....engine.projections.updates.stored import StateChangeUpdate, ThoughtUpdate, ToolUpdate
 from .....engine.projections.updates.update import Update
-from .....states.policy.policy import Policy
+from .....states.policy import Policy
 from .....states.values.messages import ToolCall
 from ..turns.said_texts import SaidTexts
 from ..turns.text_parts import TextParts, TextPiece

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ConfigDict, ValidationError
 from starlette.responses import Response
 
-from .....states.faults import faults_of
+from .....states.errors import faults_of
 from ...dependencies import CurrentCaller, CurrentEngine, CurrentHost
 from ...problems import problems
 from ...schemas.body import Body
@@ -59,4 +59,3 @@ async def run_agent(body: RunBody, engine: CurrentEngine, caller: CurrentCaller,
 
 def _load() -> None:
     """Import what takes a quarter of a second, once, so that the other clients need not wait for it."""
-    from . import run as run

@@ -10,9 +10,8 @@ from weakref import WeakSet
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
 from .....states.errors import TurnwiseError
-from .....states.policy.model_settings import DEFAULT_SETTINGS
-from .....states.policy.policy import Profile
-from .....states.values.details import MARK
+from .....states.policy import DEFAULT_SETTINGS, Profile
+from .....states.values.acts import MARK
 from ...permissions import Caller
 from ..turns.acts import awaited_by
 from ..turns.opening import opened

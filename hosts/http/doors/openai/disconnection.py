@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 T = TypeVar("T")
 

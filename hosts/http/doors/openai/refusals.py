@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
-from starlette.requests import Request
 from starlette.responses import Response
 
 from ...problems import Problem

@@ -6,9 +6,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from .....states.errors import InvalidInput
+from .....states.errors import InvalidInput, faults_of
 from .....states.events import Resolution
-from .....states.faults import faults_of
 from ...schemas.body import Body
 from .acts import Act, AnswerQuestions, Awaited, DecideCall, ResolveCall
 from .text_replies import act_of

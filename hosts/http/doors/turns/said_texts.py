@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from .....engine.projections.updates.live import TokenUpdate
 from .....engine.projections.updates.stored import DeliveryUpdate, MessageUpdate
 from .....engine.projections.updates.update import Update
-from .....states.policy.policy import Policy
+from .....states.policy import Policy
 from .text_parts import TextParts, TextPiece
 
 

@@ -15,7 +15,7 @@ from .....states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from .....states.policy.policy import Limits, Policy
+from .....states.policy import Limits, Policy
 from .....states.values.messages import Usage
 from ...storage.disk import LogKey, Row
 from ..tree import AgentLog

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from .....states.dialogue import usage
 from .....states.effects import CancelSubAgent, NotifyParent, SpawnSubAgent
 from .....states.events import Answer, SubAgentFinished
-from .....states.projections.usage import usage
 from .....states.states import AwaitingSubAgents, Closed, Failed
 from ...storage.disk import LogKey, Row
 from ..tree import AgentLog, Tree

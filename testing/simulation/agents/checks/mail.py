@@ -8,8 +8,7 @@ from itertools import product
 
 from .....states.effects import SendToAgent
 from .....states.events import AgentMessage
-from .....states.state import Busy
-from .....states.states import Closed, Failed
+from .....states.states import Busy, Closed, Failed
 from ...storage.disk import LogKey
 from ..tree import AgentLog, Tree
 from .tree_ending import TreeEnding

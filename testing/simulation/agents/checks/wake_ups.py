@@ -9,7 +9,7 @@ from itertools import pairwise
 from .....states.context import Context
 from .....states.events import ScheduleChanged, WakeUp
 from .....states.states import Closed
-from .....states.values.schedule import Schedule
+from .....states.values.acts import Schedule
 from ...storage.disk import Row
 from .tree_ending import TreeEnding
 

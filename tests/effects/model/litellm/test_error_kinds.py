@@ -10,7 +10,7 @@ import pytest
 
 from turnwise.effects.model.litellm.error_kinds import kind_of, kinds
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.states.values.failures import FailureKind
+from turnwise.states.values.value import FailureKind
 
 from ....support.cases import holds_for
 

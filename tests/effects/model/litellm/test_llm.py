@@ -21,8 +21,8 @@ from turnwise.effects.model.litellm.llm import LiteLlm
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.states.errors import ConfigurationError
-from turnwise.states.values.failures import FailureKind
 from turnwise.states.values.messages import Usage
+from turnwise.states.values.value import FailureKind
 
 from ....support.cases import holds_for
 from ....support.servers.openai_server import (

@@ -26,7 +26,7 @@ from turnwise import LiteLlm, LlmFailure, ModelRequest
 from turnwise.effects.model.litellm.refusal_rules import RULES, kind_of_refusal
 from turnwise.effects.model.litellm.refusals import Refusal
 from turnwise.effects.model.litellm.retry_after import retry_after
-from turnwise.states.values.failures import REFUSED_CONTENT, FailureKind
+from turnwise.states.values.value import REFUSED_CONTENT, FailureKind
 
 from ....support.cases import holds_for
 

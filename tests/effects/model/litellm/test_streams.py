@@ -11,7 +11,7 @@ import pytest
 
 from turnwise import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.states.values.failures import FailureKind
+from turnwise.states.values.value import FailureKind
 
 from ....support.cases import holds_for
 from ....support.servers.model_server import (

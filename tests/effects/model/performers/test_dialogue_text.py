@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from turnwise import Texts
 from turnwise.effects.model.performers.dialogue_text import write_dialogue
 from turnwise.states import Message, ToolCall
-from turnwise.states.values.images import Image
+from turnwise.states.values.messages import Image
 
 TEXTS = Texts()
 AT_THE_MARGIN = re.compile(

@@ -14,8 +14,8 @@ import pytest
 from turnwise import Conversation, Engine, LiteLlm, ModelRequest, Policy, tool
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.states import LlmResponse, Opened, RequestLlm, begin
-from turnwise.states.policy.policy import SubAgentRules
-from turnwise.states.policy.roles import Role
+from turnwise.states.policy import SubAgentRules
+from turnwise.states.roles import Role
 from turnwise.testing import ScriptedLlm, call, calls, reply
 
 from ....states.policy.test_roles import ALLOWED

@@ -9,8 +9,8 @@ from turnwise.effects.model.rehearsal.agent_rules import AFTER_PASSING_ON, NEWS,
 from turnwise.effects.model.rehearsal.dialogue import Reply
 from turnwise.effects.model.rehearsal.guesses import Task, tasks_in
 from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, INTRODUCTION, reply_to
-from turnwise.states.policy.texts import Texts
-from turnwise.states.values.mail import write_message_for_user, write_system_message
+from turnwise.states.policy import Texts
+from turnwise.states.values.messages import write_message_for_user, write_system_message
 
 from ....support.cases import holds_for
 from ....support.scenarios.rehearsals import Talk, calls_of, tool

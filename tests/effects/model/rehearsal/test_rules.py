@@ -6,7 +6,7 @@ import pytest
 
 from turnwise.effects.model.rehearsal.dialogue import ASK, Reply
 from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, INTRODUCTION, reply_to
-from turnwise.states.policy.texts import Texts
+from turnwise.states.policy import Texts
 from turnwise.states.values.questions import AskUserQuestionInput
 
 from ....support.scenarios.rehearsals import Talk, calls_of, tool

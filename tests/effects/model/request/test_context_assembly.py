@@ -30,8 +30,8 @@ from turnwise.states import (
     Texts,
     Usage,
 )
-from turnwise.states.policy.presets import explicit_response, foreground, reply_flow
-from turnwise.states.values.mail import UNKNOWN_ORIGIN, write_message_for_user, write_system_message
+from turnwise.states.presets import explicit_response, foreground, reply_flow
+from turnwise.states.values.messages import UNKNOWN_ORIGIN, write_message_for_user, write_system_message
 from turnwise.testing import FunctionLlm
 from turnwise.testing.strategies import NOON
 

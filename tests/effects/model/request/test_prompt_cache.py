@@ -20,7 +20,7 @@ from turnwise.effects.model.request.request_builder import OfferedTools, build_r
 from turnwise.effects.model.request.request_digest import request_digest
 from turnwise.effects.model.request.wording import Wording
 from turnwise.states.effects import RequestLlm
-from turnwise.states.openai_format.writing import pair_results
+from turnwise.states.openai_writing import pair_results
 from turnwise.states.values.messages import Message, ProviderFields
 
 from ....support.effect_contexts import effect_context

@@ -14,7 +14,7 @@ from turnwise.effects.model.request.request_builder import build_request
 from turnwise.effects.model.request.request_digest import request_digest
 from turnwise.states import Image
 from turnwise.states.effects import RequestLlm
-from turnwise.states.openai_format.writing import legal_name
+from turnwise.states.openai_writing import legal_name
 from turnwise.states.values.messages import Message, ToolCall
 from turnwise.testing.strategies import NOON
 

@@ -22,7 +22,7 @@ from turnwise.states import (
     ToolCall,
 )
 from turnwise.states.effects import CompactHistory
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 from turnwise.testing.strategies import NOON
 
 WORK = {"reads": 0, "looks": 0}

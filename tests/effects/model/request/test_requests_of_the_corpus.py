@@ -23,7 +23,7 @@ from turnwise.effects.model.request.request_builder import build_request
 from turnwise.effects.model.request.request_digest import request_digest
 from turnwise.persistence.opening import open_store
 from turnwise.states import Context, LogEntry, RequestLlm
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 
 TESTS = Path(__file__).parents[3]
 KNOWN: dict[str, dict[str, str]] = json.loads((TESTS / "fixtures" / "requests" / "corpus.json").read_text("utf-8"))

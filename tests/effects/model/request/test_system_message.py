@@ -26,10 +26,9 @@ from turnwise.effects.model.request.system_message import (
     write_system_message,
 )
 from turnwise.effects.model.request.tool_list import list_tools
-from turnwise.states import Context, Policy, Profile, RequestLlm, Texts
-from turnwise.states.policy import presets
-from turnwise.states.projections.transcript import Transcript
-from turnwise.states.values.revision import AGENTS
+from turnwise.states import Context, Policy, Profile, RequestLlm, Texts, presets
+from turnwise.states.transcript import Transcript
+from turnwise.states.values.value import AGENTS
 from turnwise.testing.strategies import NOON
 
 from ....support.cases import holds_for

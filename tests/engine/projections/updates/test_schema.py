@@ -17,8 +17,8 @@ from turnwise.engine.projections.updates.state_view import StateType
 from turnwise.engine.projections.updates.step_updates import StepUpdates
 from turnwise.engine.projections.updates.streamed_text import Streaming
 from turnwise.states import Context, LogEntry, State
-from turnwise.states.projections.transcript import Transcript
 from turnwise.states.states import STATES, pending
+from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, observe, strategies
 from turnwise.testing.observation import NOTHING
 from turnwise.testing.walking import RecordedChoices, read_walks, walk

@@ -13,7 +13,7 @@ from turnwise.engine.projections.projection import ConversationProjection
 from turnwise.engine.projections.updates.step_updates import StepUpdates
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Context, LogEntry, Opened, UserMessage, begin, transition
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.transcript import Transcript
 from turnwise.testing import FunctionLlm, Trace, call, strategies
 from turnwise.testing.clock import NOON
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from turnwise.hosts.http.schemas.rules import PRESETS
-from turnwise.states.policy import presets
+from turnwise.states import presets
 
 from ....support.http.documented_client import serving_here
 from ....support.http.obedient_model import Conversations, obedient_engine

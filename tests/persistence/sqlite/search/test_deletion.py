@@ -9,7 +9,7 @@ from pathlib import Path
 from turnwise.persistence import SqliteStore, examine
 from turnwise.persistence.sqlite.search.text_index import NAME
 from turnwise.states import HistoryMessage, LlmResponse, UserQuestionResponse
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
 from ....support.walks import WHEN, Walk
 

@@ -11,7 +11,7 @@ import pytest
 from turnwise.persistence import SqliteStore
 from turnwise.persistence.sqlite.search.embeddings import encoded
 from turnwise.states import HistoryMessage
-from turnwise.states.values.memory import FoundText, MemoryScope
+from turnwise.states.values.acts import FoundText, MemoryScope
 
 from ....support.walks import Walk
 

@@ -13,7 +13,7 @@ import pytest
 
 from turnwise.persistence import SqliteStore, StorageFailed, examine, repair
 from turnwise.persistence.sqlite.search.text_index import NAME
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
 from ....support.walks import Walk
 

@@ -24,7 +24,7 @@ from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.threads.writer import Writer
 from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
 from turnwise.states import HistoryMessage, LlmResponse
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
 from ....support.store_internals import query, statements_of, take_back
 from ....support.walks import NOON, Walk

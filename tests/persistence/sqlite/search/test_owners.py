@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnwise.persistence import SqliteStore, examine, fork
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
 from ....support.walks import NOON, Walk
 

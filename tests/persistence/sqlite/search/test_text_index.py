@@ -8,7 +8,7 @@ from pathlib import Path
 
 from turnwise.persistence import SqliteStore
 from turnwise.states import AgentMail, AgentMessage, LlmResponse, Policy, Speech, ToolCall, ToolComplete, ToolResult
-from turnwise.states.values.memory import MemoryScope
+from turnwise.states.values.acts import MemoryScope
 
 from ....support.walks import NOON, Walk
 

@@ -33,7 +33,7 @@ from turnwise.persistence.sqlite.threads.work_queue import WorkQueue
 from turnwise.persistence.sqlite.threads.writer import Writer
 from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
 from turnwise.states import LlmResponse, StoreError
-from turnwise.states.values.memory import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
 from ....support.store_internals import NAMES, query, statements_of, without_repeats
 from ....support.walks import Walk

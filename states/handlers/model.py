@@ -1,0 +1,325 @@
+"""Rows out of `Compacting`: the history is compacted, or could not be.
+
+Rows out of `LlmRequesting`: the model responded, or its request failed.
+
+Row out of `RetryWaiting`: the wait is over.
+
+The junction CHECK_WORK, and rows out of `Verifying`: whether the work is as complete as the model claims.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..context import Context
+from ..effects import Abort, VerifyWork, WithholdContent
+from ..events import (
+    CloseRequested,
+    EffectFailed,
+    Event,
+    HistoryCompacted,
+    LlmFailed,
+    LlmResponse,
+    RetryDue,
+    WorkVerified,
+)
+from ..guards import first_suspect, is_full, is_nudge_due, lacks_answer, may_compact_for, may_fail_again, uses_up_budget
+from ..junctions import (
+    asked_again,
+    asked_model,
+    compact_effect,
+    compact_up_to,
+    conclude_with,
+    limit_sentence,
+    name_limit,
+    send,
+)
+from ..replies import deliverable, due_nudge, text_of_reply
+from ..states import Compacting, LlmRequesting, RetryWaiting, State, Verifying
+from ..step_builder import StepBuilder
+from ..values.messages import Made, Suspect
+from ..values.round import RoundCall, fingerprint, is_repeated, remember
+from ..values.turn import Failure, TurnRecord
+from ..values.value import KNOWS_WHO_SPEAKS, later, make_part
+
+
+def go_on(step: StepBuilder[Compacting], event: HistoryCompacted, context: Context) -> None:
+    """The window has room again. Results that were compacted cannot be reused, so the calls that brought them may be
+    made again."""
+    step.window_used = 0
+    if step.in_turn:
+        step.spend(event.usage)
+        step.change_turn(condensed=True, earlier_calls=())
+
+
+def try_again(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> Compacting:
+    """The failure is transient, so the compaction is tried again."""
+    state, effect_id = step.state, step.next_id()
+    step.add_effect(compact_effect(effect_id, state.up_to, state.turn))
+    return step.same(effect_id=effect_id, attempt=state.attempt + 1, resumes=0)
+
+
+def give_up_compaction(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> None:
+    """The request does not fit and cannot be made to fit."""
+    step.fail(event.kind, event.sentence)
+
+
+def stop(step: StepBuilder[Compacting], event: Event, context: Context) -> None:
+    """The compaction is stopped, and the history stays as it is."""
+    step.add_effect(Abort(effect_id=step.state.effect_id))
+
+
+def close(step: StepBuilder[Compacting], event: CloseRequested, context: Context) -> None:
+    """The compaction is stopped, and the conversation ends."""
+    stop(step, event, context)
+    step.closing = True
+
+
+def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """Take over what every response brings: its text enters the transcript, its cost is counted, and the nudge of its
+    request is used up."""
+    usage, calls, policy, said = event.usage, event.tool_calls, context.policy, step.heard()
+    step.window_used = usage.tokens
+    step.spend(usage)
+    changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
+    changes["cut_off"] = event.finish_reason == "length"
+    changes["condensed"] = step.turn.condensed and is_full(step, context, step.window_used)
+    if event.speaks != step.turn.speaks and context.revision >= KNOWS_WHO_SPEAKS:
+        changes["speaks"] = event.speaks
+    has_text = bool(text_of_reply(event.content, policy).strip())
+    if has_text:
+        changes["final"] = said
+    if has_text or calls:
+        changes["empties"] = 0
+    if step.turn.withheld:
+        changes["withheld"] = ()
+    if window := policy.repeats.window:
+        changes["earlier_calls"] = remember(step.turn.earlier_calls, (), window)
+    step.change_turn(**changes)
+    step.persist(said)
+    if calls:
+        step.begin_round(RoundCall.of(call, step.seq) for call in calls)
+
+
+# --- calls
+
+
+def take_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """A round of tools begins. A call with a fault does not run, and neither does one that was made before: each has
+    its result at once."""
+    window = context.policy.repeats.window
+    seen = [one for earlier in step.turn.earlier_calls for one in earlier] if window else []
+    take_response(step, event, context)
+    made: list[str] = []
+    for index, call in enumerate(event.tool_calls, start=1):
+        if call.fault is not None:
+            step.settle(call.call_id, step.heard(index), error=True)
+        elif window and is_repeated(call, (*seen, *made)):
+            step.settle(call.call_id, Made(text=context.policy.texts.repeated))
+        elif window:
+            made.append(fingerprint(call))
+    if window:
+        step.change_turn(earlier_calls=remember(step.turn.earlier_calls[:-1], made, window))
+
+
+def refuse_cut_off_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """No call of a response that was cut off runs, since the last one is incomplete and the order is not known."""
+    refuse_calls(step, event, context, context.policy.texts.cut_off)
+
+
+def refuse_question_beside_others(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """No call of this response runs, and the model is told to ask its question alone."""
+    refuse_calls(step, event, context, context.policy.texts.question_not_alone)
+
+
+def refuse_late_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """No call of this response runs, and the turn ends at its limit, with the text of the response if there is one."""
+    refuse_calls(step, event, context, context.policy.texts.not_run)
+    name_limit(step, event, context)
+    if text_of_reply(event.content, context.policy).strip():
+        step.conclude("incomplete", step.heard())
+    else:
+        conclude_with(step, limit_sentence(context))
+
+
+def compact_first(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> Compacting:
+    """The window is full: what came before this response is compacted before a tool runs."""
+    refuse_calls(step, event, context, context.policy.texts.no_room)
+    return compact_up_to(step, step.seq - 1)
+
+
+def give_up_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The history still fills the window, although it was compacted."""
+    refuse_calls(step, event, context, context.policy.texts.no_room)
+    step.fail("context_window", context.policy.texts.full)
+
+
+def refuse_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context, text: str) -> None:
+    """Take the response, and give each of its calls this text as an error result."""
+    take_response(step, event, context)
+    step.settle_queued(text)
+    step.end_round()
+
+
+# --- text, or none
+
+
+def take_text(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The text comes after the work was claimed to be complete; what follows depends on whether the claim holds."""
+    take_response(step, event, context)
+
+
+def end_with_text(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The text is the answer, unless the policy wants a claim of completed work and none came. There may be no text
+    where the policy takes text for a thought."""
+    take_response(step, event, context)
+    if is_nudge_due(step.turn, event, context):
+        name_limit(step, event, context)
+    policy = context.policy
+    has_text = bool(text_of_reply(event.content, policy).strip())
+    step.conclude("completed" if policy.ends_on == "text" else "incomplete", step.heard() if has_text else None)
+
+
+def nudge(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The model is reminded of what the policy asks for."""
+    text = due_nudge(step.turn, context, text=event.content)
+    assert text is not None, "the guard of this row finds a nudge"
+    take_response(step, event, context)
+    step.set_nudge(Made(text=text))
+    step.change_turn(nudges=step.turn.nudges + 1)
+
+
+def keep_thinking(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The thinking is kept, and the model is asked once more."""
+    take_response(step, event, context)
+    step.change_turn(only_thought=True)
+
+
+def take_empty(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The response has no text for people. It may be one of several that hold only thinking."""
+    take_response(step, event, context)
+    only_thought = context.policy.empty.until_limit and bool(event.thinking.strip()) and not event.content.strip()
+    step.change_turn(empties=step.turn.empties + 1, only_thought=only_thought)
+
+
+# --- failures
+
+
+def back_off(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> RetryWaiting:
+    """The same request is sent again after a wait, which grows with each attempt and is never shorter than the provider
+    asks."""
+    state = step.state
+    retry_after = event.retry_after if isinstance(event, LlmFailed) else None
+    wait = context.policy.retry.wait(state.attempt, retry_after)
+    assert wait is not None, "the guard of this row finds a wait"
+    timer = step.start_timer(later(event.at, wait), "retry_due")
+    return step.within_turn(RetryWaiting, timer=timer, attempt=state.attempt + 1)
+
+
+def ask_next_model(
+    step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context
+) -> LlmRequesting:
+    """The same request goes to the next model of the policy, which is used until the turn ends."""
+    step.change_turn(model=step.turn.model + 1)
+    return send(step, event.at, context, attempt=1)
+
+
+def ask_without_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> LlmRequesting:
+    """The model refused the content of the request. The same request is sent with a note in place of what it probably
+    refused."""
+    suspect = _withhold_suspect(step, event, context)
+    step.change_turn(withheld=(*step.turn.withheld, suspect))
+    if suspect == "memory":
+        step.change_turn(memory=None)
+    return send(step, event.at, context, attempt=1)
+
+
+def give_up_words(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> None:
+    """The model refused what people said in this turn, and there is nothing to ask without it. The turn fails, and the
+    next one shows a note in its place."""
+    _withhold_suspect(step, event, context)
+    texts = context.policy.texts
+    reasons = [event.sentence, texts.words_withheld]
+    if "instructions" in event.held:
+        reasons.append(texts.instructions_refused)
+    step.fail(event.kind, " ".join(filter(None, reasons)))
+
+
+def _withhold_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> Suspect:
+    suspect = first_suspect(step.turn, event)
+    assert suspect is not None, "the guard of this row finds a suspect"
+    model = asked_model(step.turn, context)
+    step.withhold(make_part(WithholdContent, {"suspect": suspect, "kind": event.kind, "model": model}))
+    return suspect
+
+
+def give_up(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> None:
+    """No attempt and no model is left, or another attempt could not succeed."""
+    attempt = step.state.attempt
+    if may_compact_for(step, event, context) or uses_up_budget(step, event, context):
+        name_limit(step, event, context)
+    sentence = event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}"
+    if type(event) is LlmFailed and "instructions" in event.held:
+        sentence = f"{sentence} {context.policy.texts.instructions_refused}".rstrip()
+    step.fail(event.kind, sentence)
+
+
+def ask_again(step: StepBuilder[RetryWaiting], event: RetryDue, context: Context) -> LlmRequesting:
+    """The next attempt is sent to the same model."""
+    return send(step, event.at, context, attempt=step.state.attempt)
+
+
+def ask_for_answer(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The work is claimed to be complete, but nothing was said to the user: the model is asked once for its answer."""
+    step.set_nudge(Made(text=context.policy.texts.answer_missing))
+    step.change_turn(asked_to_speak=True)
+
+
+def verify(step: StepBuilder[State], event: Event, context: Context) -> Verifying:
+    """The claim is checked against what the user receives."""
+    effect_id = step.next_id()
+    step.add_effect(verify_effect(effect_id, step.turn, context))
+    return step.within_turn(Verifying, effect_id=effect_id)
+
+
+def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyWork:
+    """The check that this turn wants. `Pure.`"""
+    assert turn.claim is not None, "only a claim is checked"
+    return VerifyWork(effect_id=effect_id, claim=turn.claim, deliverable=deliverable(turn, context))
+
+
+@asked_again(VerifyWork)
+def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Context) -> VerifyWork:
+    """The check that the turn of this state wants. `Pure.`"""
+    return verify_effect(effect_id, state.turn, context)
+
+
+def end_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
+    """The claim holds, and the turn ends with what was checked."""
+    step.spend(event.usage)
+    if lacks_answer(step.turn, context):
+        name_limit(step, event, context)
+    step.conclude("completed", step.turn.final or step.turn.claim)
+
+
+def send_back(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
+    """The claim does not hold. The model is told why and what is missing, in each request until it claims again."""
+    reject(step, event)
+    step.change_turn(claim=None, rejection=step.heard())
+
+
+def end_unverified(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
+    """The claim failed too often: the turn ends as incomplete, with the reason, and what was said is delivered."""
+    reject(step, event)
+    if may_fail_again(step.turn.rejections, event, context):
+        name_limit(step, event, context)
+    sentence = event.reason if isinstance(event, WorkVerified) else event.sentence
+    failure = Failure(kind="unverified", sentence=sentence)
+    step.conclude("incomplete", step.turn.final or step.turn.claim, failure=failure)
+
+
+def reject(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed) -> None:
+    """Count the failed check. A check that could not be made counts as failed."""
+    if isinstance(event, WorkVerified):
+        step.spend(event.usage)
+    step.change_turn(rejections=step.turn.rejections + 1)

@@ -1,0 +1,800 @@
+"""The messages of a conversation, computed from its log.
+
+The transcript is never stored: it follows from the log, entry by entry. The results of tools stand directly behind the
+message that called them, in call order, whatever order they came in.
+
+What models have accepted of what was said, and what of it a refused request makes suspicious.
+
+A model that answers has accepted the whole request. So what entered the transcript before its answer is not what the
+next request is refused for, unless another model refuses it, or the provider has changed its mind.
+
+What a summary stands for, once the history was compacted.
+
+Reads the messages of a given history as messages of the transcript.
+
+It reads whatever a log may hold: what a message does not say in OpenAI's chat format is passed over.
+
+The texts of a log, and what else is asked of the steps that brought them.
+
+The events themselves are not kept: they take several times the memory, and time of the garbage collector.
+
+Why a call has an error result although nothing failed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import dropwhile, groupby
+from operator import attrgetter
+from typing import Any, get_args
+
+from .effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall, WithholdContent
+from .errors import InvalidInput
+from .events import (
+    EVENTS,
+    AgentMessage,
+    DeadlineReached,
+    Event,
+    HistoryCompacted,
+    LlmFailed,
+    LlmResponse,
+    MemoryRecalled,
+    MessageWithdrawn,
+    Opened,
+    RetryRequested,
+    ToolAborted,
+    ToolApproval,
+    ToolComplete,
+    ToolInterrupted,
+    ToolReconciled,
+    UserMessage,
+    WakeUp,
+)
+from .step import LogEntry, Step
+from .values.acts import Speech, with_indexes
+from .values.messages import (
+    Heard,
+    HistoryMessage,
+    HistoryRole,
+    Image,
+    Joined,
+    Made,
+    Matter,
+    Message,
+    MessageRole,
+    Outcomes,
+    Said,
+    Stopped,
+    Suspect,
+    ToolCall,
+    Withheld,
+    imitates_mail,
+)
+from .values.round import RoundCall
+from .values.turn import TurnEnded
+from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind, make_part
+
+_NOTHING: tuple[Matter, ...] = ()
+_TEXT: tuple[Matter, ...] = ("text",)
+_IMAGES: tuple[Matter, ...] = ("images",)
+_ALL: tuple[Matter, ...] = ("text", "images")
+
+_Matters = Mapping[Suspect, tuple[Matter, ...]]
+
+_OLD: _Matters = {"sight": _IMAGES, "images": _IMAGES}
+_NEW_CONTENT: _Matters = {**_OLD, "new_images": _IMAGES}
+_SAID: _Matters = {**_NEW_CONTENT, "additions": _IMAGES, "words": _ALL}
+_ADDED: _Matters = {**_NEW_CONTENT, "additions": _ALL}
+"""What of a message each suspect is: of an accepted one, of one that was not, of what people said in the turn, and of
+what came in otherwise."""
+
+_FROM_ITS_MODEL: frozenset[Suspect] = frozenset({"sight", "images", "earlier"})
+"""What is withheld only from the model that refused it: others have accepted it, or take what this one does not."""
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Which steps each model has accepted. `newest` is the step of the newest answer: what entered in it or behind it,
+    no model has accepted yet."""
+
+    newest: int = 0
+    by_model: dict[str, int] = field(default_factory=dict)
+    """By model, the step of its newest answer."""
+    sightless: dict[str, FailureKind] = field(default_factory=dict)
+    """The models that take no images, with the kind of failure that told."""
+    refused: int | None = None
+    """The first turn that was refused for its content since the newest answer."""
+    tried: list[tuple[int, Withheld]] = field(default_factory=list)
+    """What was withheld since the newest answer, by the place of its message; -1 stands for the summary. As long as no
+    model has answered without it, it may be innocent."""
+
+    def accept(self, model: str, seq: int) -> None:
+        """Note that this model has answered, at this step."""
+        self.by_model[model] = self.newest = seq
+        if self.refused is not None or self.tried:
+            self.refused = None
+            self.tried.clear()
+
+    def refuse(self, turn: int) -> None:
+        """Note that a request of this turn was refused for its content."""
+        if self.refused is None:
+            self.refused = turn
+
+    def copy(self) -> Acceptance:
+        """Return the same acceptance, which grows on its own. `Pure.`"""
+        return Acceptance(self.newest, self.by_model.copy(), self.sightless.copy(), self.refused, self.tried.copy())
+
+    def withheld_from_the_sightless(self) -> tuple[Withheld, ...]:
+        """What is withheld of a message that enters with images now. `Pure.`"""
+        return tuple(Withheld(what="images", kind=kind, model=model) for model, kind in self.sightless.items())
+
+    def suspicion(self, model: str, turn: int, first_try: int) -> Suspicion:
+        """What is suspicious when this model refuses a request of this turn, which answers what was said since the turn
+        `first_try`. `Pure.`"""
+        accepted = self.by_model.get(model, 0)
+        is_repeated = self.refused is not None and self.refused < turn
+        return Suspicion(model, first_try, self.newest, accepted, is_repeated)
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Sorts messages by whether they may be what `model` has refused in a turn that answers what people said since
+    `turn`. What came in before the step `accepted` this model has accepted, and what came in before the step `newest`
+    any model. `is_repeated` says that an earlier turn was refused, too, and nothing was accepted since."""
+
+    model: str
+    turn: int
+    newest: int
+    accepted: int
+    is_repeated: bool
+
+    def held(self, shown: Sequence[Message], all_messages: Iterable[Message]) -> Iterator[Suspect]:
+        """Yield what a request that shows these messages, out of all, has of each suspect. `Pure.`"""
+        for suspect in get_args(Suspect):
+            if suspect == "sight" and any(map(self._has_taken_images, all_messages)):
+                continue
+            if any(self.matters(suspect, message) for message in shown):
+                yield suspect
+
+    def matters(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
+        """What of this message the model sees and is under this suspicion. `Pure.`"""
+        hidden = {one.what for one in message.withheld if one.concerns(self.model)}
+        has: dict[Matter, bool] = {
+            "text": bool(message.text.strip() or message.tool_calls),
+            "images": bool(message.images),
+        }
+        return tuple(one for one in self._suspected(suspect, message) if has[one] and one not in hidden)
+
+    def mark(self, suspect: Suspect, kind: FailureKind, what: Matter) -> Withheld:
+        """How it is noted that this is withheld because of a failure of this kind. `Pure.`"""
+        is_of_model = suspect in _FROM_ITS_MODEL or kind == "unsupported_content"
+        return Withheld(what=what, kind=kind, model=self.model if is_of_model else "")
+
+    def _suspected(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
+        if message.seq < self.newest:
+            is_earlier = suspect == "earlier" and (self.is_repeated or message.seq >= self.accepted)
+            return _ALL if is_earlier else _OLD.get(suspect, _NOTHING)
+        if message.role == "assistant":
+            is_suspect = suspect == "answers" and (self.is_repeated or message.turn >= self.turn)
+            return _TEXT if is_suspect else _NOTHING
+        return (_SAID if self.is_said(message) else _ADDED).get(suspect, _NOTHING)
+
+    def is_said(self, message: Message) -> bool:
+        """Whether a person has said this in the turn. `Pure.`"""
+        return message.role == "user" and message.audience is None and message.turn >= self.turn
+
+    def _has_taken_images(self, message: Message) -> bool:
+        return message.seq < self.accepted and "images" in self.matters("images", message)
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """The summary that replaces the messages up to the step `up_to`, except for what people said since the turn
+    `turn`. It was made at the step `seq`, and may be `withheld` from models like a message."""
+
+    summary: str
+    up_to: int
+    turn: int | None
+    seq: int = 0
+    withheld: tuple[Withheld, ...] = ()
+
+    def covers(self, message: Message) -> bool:
+        """Whether the summary replaces this message. `Pure.`"""
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
+
+    @property
+    def message(self) -> Message:
+        """The summary as a message that entered when it was made. `Pure.`"""
+        return Message(role="user", text=self.summary, audience="agent", seq=self.seq, withheld=self.withheld)
+
+
+_ROLES: dict[HistoryRole, MessageRole] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+
+
+def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message]:
+    """Return the messages of a history that was given in the step `seq`, with results in call order. System messages at
+    its beginning are left out, because their text is the system prompt of the conversation. `Pure.`"""
+    read = [_MessageReader(one).read() for one in dropwhile(lambda one: one.is_system, messages)]
+    ranks: dict[str, int] = {}
+    ordered: list[Message] = []
+    for is_result, group in groupby(read, key=lambda message: message.role == "tool"):
+        several = list(group)
+        ordered += sorted(several, key=lambda one: ranks.get(one.tool_call_id or "", 0)) if is_result else several
+        ranks = {call.call_id: rank for rank, call in enumerate(several[-1].tool_calls)}
+    return [message.replace(seq=seq) for message in ordered]
+
+
+class _MessageReader:
+    """Reads one message: its texts, its images, and the order in which they stand."""
+
+    def __init__(self, message: HistoryMessage) -> None:
+        self._message = message
+        self._texts: list[str] = []
+        self._images: list[Image] = []
+        self._parts: list[str | int] = []
+
+    def read(self) -> Message:
+        """Return the message."""
+        given = self._message.given
+        for part in _parts_of(given.get("content")):
+            self._add(part)
+        text, call_id = "\n\n".join(self._texts), given.get("tool_call_id")
+        role, refusal = self._message.role, given.get("refusal")
+        if not text.strip() and isinstance(refusal, str):
+            text = refusal
+        return Message(
+            role=_ROLES[role],
+            text=text,
+            images=tuple(self._images),
+            parts=tuple(self._parts) if self._are_mixed() else (),
+            tool_calls=tuple(map(_call, self._message.calls)),
+            tool_call_id=call_id if isinstance(call_id, str) and role == "tool" else None,
+        )
+
+    def _add(self, part: Any) -> None:
+        match part:
+            case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+                if text.strip():
+                    self._texts.append(text)
+                    self._parts.append(text)
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                try:
+                    self._images.append(Image.of(url))
+                except InvalidInput:
+                    return
+                self._parts.append(len(self._images) - 1)
+            case _:
+                pass
+
+    def _are_mixed(self) -> bool:
+        """Whether a text stands behind an image."""
+        kinds = [isinstance(part, int) for part in self._parts]
+        return kinds != sorted(kinds)
+
+
+def _parts_of(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _call(call: dict[str, Any]) -> ToolCall:
+    function = call["function"]
+    made = {"name": function["name"], "raw_arguments": function["arguments"]}
+    return ToolCall(call_id=call["id"], provider_id=call["id"], **made)
+
+
+_WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
+
+
+@dataclass
+class HeardTexts:
+    """The texts to which references may refer. Call `note` with the event of every step."""
+
+    _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """The texts that each step brought."""
+    _images: dict[int, tuple[Image, ...]] = field(default_factory=dict)
+    """The images of each result that has any, by step."""
+    _origins: dict[int, str] = field(default_factory=dict)
+    """The agent that wrote each message which is not a person's, by step."""
+    _found: dict[int, MemoryRecalled] = field(default_factory=dict)
+    """What each search in older conversations has found, by step."""
+
+    def note(self, seq: int, event: Event) -> None:
+        """Note what the event of this step brought."""
+        if type(event) not in _WITH_TEXTS:
+            return
+        self._texts[seq] = event.texts
+        if type(event) is ToolComplete or type(event) is ToolReconciled:
+            if event.result is not None and event.result.images:
+                self._images[seq] = event.result.images
+        elif type(event) is AgentMessage or type(event) is WakeUp:
+            self._origins[seq] = event.origin
+        elif type(event) is MemoryRecalled:
+            self._found[seq] = event
+
+    def copy(self) -> HeardTexts:
+        """Return the same texts, which grow on their own. `Pure.`"""
+        return HeardTexts(self._texts.copy(), self._images.copy(), self._origins.copy(), self._found.copy())
+
+    def words(self, said: Said) -> str:
+        """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
+        if isinstance(said, Heard):  # first, because most references are of this type
+            return self._texts[said.seq][said.index]
+        match said:
+            case Made(text=text):
+                return text
+            case Joined() | Outcomes():
+                return said.text_of(map(self.words, said.parts))
+
+    def images(self, said: Said) -> tuple[Image, ...]:
+        """The images that belong to the text of a result. `Pure.`"""
+        if not self._images:
+            return ()
+        match said:
+            case Heard(seq=seq, index=0):
+                return self._images.get(seq, ())
+            case Joined(parts=parts) | Outcomes(parts=parts):
+                return tuple(image for part in parts for image in self.images(part))
+            case _:
+                return ()
+
+    def origin(self, said: Said) -> str:
+        """The agent that said this, or an empty text if it was no agent. `Pure.`"""
+        return self._origins.get(said.seq, "") if isinstance(said, Heard) else ""
+
+    def found(self, memory: Heard | None) -> MemoryRecalled | None:
+        """What the search to which `memory` refers has found. `Pure.`"""
+        return None if memory is None else self._found.get(memory.seq)
+
+
+def why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
+    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
+    fault.
+
+    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
+    step. `Pure.`
+    """
+    if isinstance(result.said, Heard):
+        return None
+    if entry.ended is not None and entry.ended.status == "cancelled":
+        return "cancelled"
+    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
+    if result != first or isinstance(result.said, Joined | Outcomes):
+        return None
+    match entry.event:
+        case ToolApproval(allowed=False) | DeadlineReached():
+            return "denied"
+        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
+            return "cancelled"
+        case _:
+            return None
+
+
+# The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
+# an instance check of pydantic's models that fails costs many times as much.
+_NOTED = frozenset(
+    (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested, LlmFailed)
+)
+
+_NEW: frozenset[Suspect] = frozenset({"new_images", "additions", "answers", "words"})
+"""The suspects that came in since the newest answer."""
+
+_TRIED: frozenset[Suspect] = frozenset({"additions", "answers", "earlier"})
+"""The suspects that are innocent if the request is refused without them, too."""
+
+_SUMMARY = -1
+"""Stands for the summary where messages are named by their places."""
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Transcript:
+    """The messages of a log so far. Call `add` with every entry, in order."""
+
+    messages: list[Message] = field(default_factory=list)
+    condensed: Condensed | None = None
+    taken: dict[str, int] = field(default_factory=dict)
+    """The turn that took each message of a user, by the id of the message."""
+    is_verbatim: bool = True
+    """Whether a model reads every message exactly as it was said, without tags around it, escapes or notes."""
+    holds_mail: bool = False
+    """Whether a message of another agent is among the messages."""
+    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _ranks: dict[str, int] = field(default_factory=dict)
+    """The place of each call among the calls of the newest round."""
+    _heard: HeardTexts = field(default_factory=HeardTexts)
+    _waiting: dict[int, UserMessage | AgentMessage | WakeUp] = field(default_factory=dict)
+    """Of these, the messages that have not entered the transcript yet."""
+    _places: dict[Said, int] = field(default_factory=dict)
+    """The places of the messages whose text may still be delivered."""
+    _results: dict[int, str] = field(default_factory=dict)
+    """By step, the call whose result the step brought, within the turn under way."""
+    _undelivered: set[Heard] = field(default_factory=set)
+    """The speeches of the turn under way that were not delivered yet."""
+    _round: int = 0
+    """The place at which the results of the newest round begin."""
+    _condensing: tuple[int, int | None] = (0, None)
+    _kept: list[int] = field(default_factory=list)
+    """The places of the messages that the summary does not replace, among those that were there when it was made."""
+    _condensed_at: int = 0
+    """How many messages were there when the summary was made."""
+    _retries: set[int] = field(default_factory=set)
+    """The turns that try the turn before them again."""
+    _acceptance: Acceptance = field(default_factory=Acceptance)
+
+    # --- reading
+
+    def call(self, call_id: str) -> ToolCall:
+        """A call of the newest round, with its arguments as a person may have changed them.
+
+        Raises KeyError if there is none. `Pure.`
+        """
+        return self._calls[call_id]
+
+    def unedited(self, call: RoundCall) -> ToolCall | None:
+        """A call of the newest round that no person has changed, so that it was the same at every step; None for any
+        other. `Pure.`"""
+        answer = self.messages[self._round - 1] if self._round else None
+        if answer is None or answer.seq != call.seq:
+            return None
+        made = answer.tool_calls[self._ranks[call.call_id]]
+        return made if self._calls[call.call_id] is made else None
+
+    def words(self, said: Said) -> str:
+        """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
+        return self._heard.words(said)
+
+    def images(self, said: Said) -> tuple[Image, ...]:
+        """The images that belong to the text of a result. `Pure.`"""
+        return self._heard.images(said)
+
+    def origin(self, said: Said) -> str:
+        """The agent that said this, or an empty text if it was no agent. `Pure.`"""
+        return self._heard.origin(said)
+
+    @property
+    def current(self) -> list[Message]:
+        """The messages that no summary replaces, oldest first."""
+        if self.condensed is None:
+            return self.messages
+        return [*map(self.messages.__getitem__, self._kept), *self.messages[self._condensed_at :]]
+
+    def found(self, memory: Heard | None) -> MemoryRecalled | None:
+        """What the search to which `memory` refers has found. `Pure.`"""
+        return self._heard.found(memory)
+
+    def held(self, model: str, turn: int, shown: Sequence[Message]) -> tuple[Suspect, ...]:
+        """What a request of this turn to this model, which shows these messages, holds of what it may be refused for,
+        in the order of `Suspect`. `Pure.`"""
+        suspicion = self._acceptance.suspicion(model, turn, self.first_try(turn))
+        summary = () if self.condensed is None else (self.condensed.message,)
+        held = tuple(suspicion.held((*summary, *shown), self.messages))
+        return (*held, "instructions") if suspicion.is_repeated else held
+
+    def is_refused_again(self, turn: int) -> bool:
+        """Whether a turn before this one was refused, and no model has answered since. `Pure.`"""
+        refused = self._acceptance.refused
+        return refused is not None and refused < turn
+
+    def is_accepted(self, message: Message) -> bool:
+        """Whether a model has answered a request with this message. `Pure.`"""
+        return message.seq < self._acceptance.newest
+
+    def is_withheld(self, said: Said, model: str) -> bool:
+        """Whether this is a message whose text is withheld from this model. `Pure.`"""
+        place = self._places.get(said)
+        hidden = () if place is None else self.messages[place].withheld
+        return any(one.what == "text" and one.concerns(model) for one in hidden)
+
+    def first_try(self, turn: int) -> int:
+        """The turn that brought the message which this turn answers. It is another turn if that one failed and was
+        tried again. `Pure.`"""
+        while turn in self._retries:
+            turn -= 1
+        return turn
+
+    def newest_try(self, turn: int) -> int:
+        """The turn that now answers, or fails to answer, the message of this turn. `Pure.`"""
+        while turn + 1 in self._retries:
+            turn += 1
+        return turn
+
+    # --- building
+
+    def view(self) -> Transcript:
+        """Return a transcript that shares its lists and dictionaries with this one. `copy.copy` does the same at ten
+        times the cost, and this is made for each model request. `Pure.`"""
+        return Transcript(*_values(self))
+
+    def copy(self) -> Transcript:
+        """Return a transcript with the same content, which grows on its own. `Pure.`"""
+        copied: Iterator[Any] = (value.copy() if isinstance(value, _GROWING) else value for value in _values(self))
+        return Transcript(*copied)
+
+    def add(self, entry: LogEntry) -> tuple[Message, ...]:
+        """Add the next entry, and return the messages that it brought, each of which now has its place."""
+        event = entry.event
+        self._heard.note(entry.seq, event)
+        if type(event) in _NOTED:
+            self._note_event(entry)
+        brought: list[Message] = []
+        if type(event) is Opened:
+            brought += given_messages(event.messages, entry.seq)
+            self.messages += brought
+        delivered = self._add_effects(entry, brought)
+        if delivered:
+            self._note_deliveries(delivered)
+        if self.is_verbatim and any(map(imitates_mail, brought)):
+            self.is_verbatim = False
+        if entry.ended is not None:
+            self._end_turn(entry.ended)
+        return tuple(brought)
+
+    def _add_effects(self, entry: LogEntry, brought: list[Message]) -> list[Said]:
+        """Add what the effects bring, also to the messages brought, and return the texts that they deliver."""
+        delivered: list[Said] = []
+        for effect in entry.effects:
+            if type(effect) is PersistMessage:
+                brought.append(self._add_message(entry, effect.said))
+            elif type(effect) is PersistToolResults:
+                brought += [self._add_result(entry, result) for result in effect.results]
+            elif type(effect) is DeliverToUser:
+                delivered.append(effect.said)
+            elif type(effect) is CompactHistory:
+                self._condensing = (effect.up_to, effect.turn)
+            elif type(effect) is WithholdContent:
+                self._withhold(effect, _own_turn(entry))
+        return delivered
+
+    def _note_event(self, entry: LogEntry) -> None:
+        match entry.event:
+            case UserMessage() | AgentMessage() as waiting:
+                self._waiting[entry.seq] = waiting
+            case WakeUp() as waiting:
+                # One that waits already stands for this one, too.
+                if not any(isinstance(one, WakeUp) for one in self._waiting.values()):
+                    self._waiting[entry.seq] = waiting
+            case MessageWithdrawn(message_id=withdrawn):
+                self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
+            case ToolApproval(allowed=True, raw_arguments=str(edited), call_id=call_id):
+                self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
+            case HistoryCompacted(summary=summary):
+                self.condense(Condensed(summary, *self._condensing, entry.seq))
+            case _:
+                self._note_try(entry)
+
+    def _note_try(self, entry: LogEntry) -> None:
+        match entry.event:
+            case RetryRequested():
+                self._retries.add(entry.turn)
+            case LlmFailed(kind=kind) if kind in REFUSED_CONTENT or kind in UNEXPLAINED:
+                self._acceptance.refuse(_own_turn(entry))
+                if entry.ended is not None and kind in UNEXPLAINED:
+                    self._show_again([one for one in self._acceptance.tried if one[1].kind in UNEXPLAINED])
+            case _:
+                pass
+
+    def condense(self, condensed: Condensed) -> None:
+        """Let a summary stand in place of the messages that it covers."""
+        self.condensed = condensed
+        self._kept = [place for place, one in enumerate(self.messages) if not condensed.covers(one)]
+        self._condensed_at = len(self.messages)
+
+    def _add_message(self, entry: LogEntry, said: Said) -> Message:
+        if self._waiting and isinstance(said, Heard) and said.seq in self._waiting:
+            message = self._message_from(entry, self._waiting.pop(said.seq))
+        else:
+            message = self._assistant(entry, said)
+        self._places[said] = len(self.messages)
+        self.messages.append(message)
+        if calls := message.tool_calls:
+            self._calls = {call.call_id: call for call in calls}
+            self._ranks = {call_id: rank for rank, call_id in enumerate(self._calls)}
+            self._round = len(self.messages)
+        return message
+
+    def _message_from(self, entry: LogEntry, waiting: UserMessage | AgentMessage | WakeUp) -> Message:
+        message_id, turn = waiting.event_id, entry.turn
+        fields = {"role": "user", "text": waiting.text, "message_id": message_id, "turn": turn, "seq": entry.seq}
+        if isinstance(waiting, UserMessage):
+            self.taken[message_id] = turn
+            fields["images"] = waiting.images
+            fields["withheld"] = self._withheld_images(waiting.images)
+        else:
+            self.is_verbatim = False
+            self.holds_mail = True
+            fields["origin"] = waiting.origin
+            fields["audience"] = waiting.audience
+        return make_part(Message, fields)
+
+    def _assistant(self, entry: LogEntry, said: Said) -> Message:
+        event = entry.event
+        fields: dict[str, Any] = {"role": "assistant", "turn": _own_turn(entry), "seq": entry.seq}
+        if type(event) is not LlmResponse or type(said) is Made:
+            fields["text"] = self.words(said)
+        else:
+            fields["text"] = event.content
+            fields["thinking"] = event.thinking
+            fields["opaque"] = event.opaque
+            fields["provider"] = event.provider
+            fields["tool_calls"] = event.tool_calls
+            fields["model"] = event.model
+            self._acceptance.accept(event.model, entry.seq)
+        return make_part(Message, fields)
+
+    def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
+        call_id, said, is_error = result.call_id, result.said, result.error
+        place = bisect_left(self.messages, self._ranks[call_id], self._round, key=self._rank)
+        message = make_part(
+            Message,
+            {
+                "role": "tool",
+                "text": self.words(said),
+                "images": (images := self.images(said)),
+                "withheld": self._withheld_images(images),
+                "tool_call_id": call_id,
+                "error": is_error,
+                "stopped": why_stopped(entry, result) if is_error else None,
+                "edited_arguments": self._edited_arguments(call_id),
+                "turn": _own_turn(entry),
+                "seq": entry.seq,
+            },
+        )
+        self.messages.insert(place, message)
+        if not is_error and isinstance(said, Heard) and (said.seq, said.index) == (entry.seq, 0):
+            self._results[entry.seq] = call_id
+            self._undelivered.update(_speeches_in(entry))
+        return message
+
+    def _edited_arguments(self, call_id: str) -> str:
+        """The arguments of a call of the newest round, if a person has changed them; else empty."""
+        written, call = self.messages[self._round - 1].tool_calls[self._ranks[call_id]], self._calls[call_id]
+        is_edited = written is not call and written.arguments != call.arguments
+        return call.raw_arguments if is_edited else ""
+
+    def _rank(self, result: Message) -> int:
+        return self._ranks[result.tool_call_id or ""]
+
+    # --- what models are not shown of it
+
+    def _withhold(self, effect: WithholdContent, turn: int) -> None:
+        """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
+        is shown again, except for images of what they said."""
+        acceptance = self._acceptance
+        suspicion = acceptance.suspicion(effect.model, turn, self.first_try(turn))
+        self.is_verbatim = False
+        if effect.suspect == "sight":
+            acceptance.sightless[effect.model] = effect.kind
+        elif effect.suspect == "words":
+            self._show_again([one for one in acceptance.tried if not self._is_said(one, suspicion)])
+        for place, message in self._candidates(suspicion.newest if effect.suspect in _NEW else 0):
+            for what in suspicion.matters(effect.suspect, message):
+                mark = suspicion.mark(effect.suspect, effect.kind, what)
+                self._put_withheld(place, (*self._withheld_at(place), mark))
+                if effect.suspect in _TRIED or effect.kind in UNEXPLAINED:
+                    acceptance.tried.append((place, mark))
+
+    def _candidates(self, since: int) -> Iterator[tuple[int, Message]]:
+        """The messages since this step with their places, the newest first, then the summary."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[place]
+            if message.seq < since:
+                break
+            yield place, message
+        if self.condensed is not None:
+            yield _SUMMARY, self.condensed.message
+
+    def _show_again(self, tried: Sequence[tuple[int, Withheld]]) -> None:
+        """Take back that this was withheld: the model refused the request without it, too."""
+        for place, mark in tried:
+            self._put_withheld(place, tuple(one for one in self._withheld_at(place) if one != mark))
+        self._acceptance.tried.clear()
+
+    def _is_said(self, tried: tuple[int, Withheld], suspicion: Suspicion) -> bool:
+        return tried[0] != _SUMMARY and suspicion.is_said(self.messages[tried[0]])
+
+    def _withheld_at(self, place: int) -> tuple[Withheld, ...]:
+        if place != _SUMMARY:
+            return self.messages[place].withheld
+        return () if self.condensed is None else self.condensed.withheld
+
+    def _put_withheld(self, place: int, withheld: tuple[Withheld, ...]) -> None:
+        if place != _SUMMARY:
+            self.messages[place] = self.messages[place].replace(withheld=withheld)
+        elif self.condensed is not None:
+            self.condensed = replace(self.condensed, withheld=withheld)
+
+    def _withheld_images(self, images: tuple[Image, ...]) -> tuple[Withheld, ...]:
+        """What is withheld of a message that enters with these images."""
+        return self._acceptance.withheld_from_the_sightless() if images and self._acceptance.sightless else ()
+
+    # --- what the user received of it
+
+    def _note_deliveries(self, delivered: Sequence[Said]) -> None:
+        """Note on the messages that hold these texts that the texts were delivered."""
+        places = list(map(self._places.get, delivered))
+        if None in places:
+            self._note_speeches([said for said in delivered if isinstance(said, Heard) and said not in self._places])
+        for said, place in zip(delivered, places, strict=True):
+            if place is not None:
+                self._note_delivery(said, place)
+
+    def _note_speeches(self, delivered: Sequence[Heard]) -> None:
+        """Note on the results that brought these speeches that the speeches were delivered."""
+        by_result = {said: self._results[said.seq] for said in delivered}
+        places = self._places_of_results(set(by_result.values()))
+        for said in delivered:
+            self._note_delivery(said, places[by_result[said]])
+        self._undelivered.difference_update(by_result)
+
+    def _note_delivery(self, said: Said, place: int) -> None:
+        message = self.messages[place]
+        self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
+
+    def _places_of_results(self, call_ids: Collection[str]) -> dict[str, int]:
+        """The places of the results of these calls. One walk from the end finds all of them, so it takes as long as
+        their turn."""
+        found: dict[str, int] = {}
+        for place in range(len(self.messages) - 1, -1, -1):
+            if len(found) == len(call_ids):
+                break
+            call_id = self.messages[place].tool_call_id
+            if call_id is not None and call_id in call_ids:
+                found[call_id] = place
+        return found
+
+    def _end_turn(self, ended: TurnEnded) -> None:
+        """Mark the results whose speech was never delivered. After a turn that did not complete, messages for the user
+        can still be delivered: the next turn may pass them on."""
+        if self._undelivered:
+            lost = {self._results[speech.seq] for speech in self._undelivered}
+            for place in self._places_of_results(lost).values():
+                self.messages[place] = self.messages[place].replace(undelivered=True)
+                self.is_verbatim = False
+            self._undelivered.clear()
+        self._results.clear()
+        if ended.status != "failed":
+            turn, keeps_mail, messages = ended.turn, ended.status != "completed", self.messages
+            self._places = {
+                said: at
+                for said, at in self._places.items()
+                if messages[at].turn > turn or (keeps_mail and messages[at].audience == "user")
+            }
+
+
+_GROWING = (list, dict, set, HeardTexts, Acceptance)
+"""The types of the fields that grow in place."""
+
+_values = attrgetter(*(each.name for each in fields(Transcript)))
+"""Returns the values of all fields of a transcript, in order."""
+
+
+def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
+    """References to the speeches in the result that this step brought."""
+    event = entry.event
+    if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None:
+        for act, index in with_indexes(event.result.acts):
+            if isinstance(act, Speech):
+                yield Heard(seq=entry.seq, index=index)
+
+
+def _own_turn(entry: LogEntry) -> int:
+    """The turn to which the event of this step belongs. Where a turn ends, the next one may begin in the same step."""
+    return entry.turn if entry.ended is None else entry.ended.turn
+
+
+def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
+    """The messages of a log, which is given as entries or as (event, step) pairs, oldest first. `Pure.`"""
+    said = Transcript()
+    for entry in log:
+        said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))
+    return tuple(said.messages)
