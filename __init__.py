@@ -96,11 +96,8 @@ if TYPE_CHECKING:
     from .engine.settings import Settings
     from .persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay
     from .persistence.ports import LoadedConversation, Log, Store
-    from .persistence.records.conversation_record import ConversationRecord
-    from .persistence.records.entry import StoredEntry
-    from .persistence.records.origin import Origin
-    from .persistence.records.outbox import Undelivered
-    from .persistence.records.summary import Summary
+    from .persistence.records import ConversationRecord, Origin, StoredEntry, Undelivered
+    from .persistence.summaries import Summary
     from .states import presets
     from .states.errors import (
         CannotForkThere,
@@ -295,11 +292,13 @@ _HOMES = {
         "Log",
         "Store",
     ),
-    "persistence.records.conversation_record": ("ConversationRecord",),
-    "persistence.records.entry": ("StoredEntry",),
-    "persistence.records.origin": ("Origin",),
-    "persistence.records.outbox": ("Undelivered",),
-    "persistence.records.summary": ("Summary",),
+    "persistence.records": (
+        "ConversationRecord",
+        "Origin",
+        "StoredEntry",
+        "Undelivered",
+    ),
+    "persistence.summaries": ("Summary",),
     "states.errors": (
         "CannotForkThere",
         "CompactionFailed",

@@ -28,7 +28,7 @@ from .requests import checked_id
 
 if TYPE_CHECKING:
     from ..persistence.ports import Store
-    from ..persistence.records.summary import Summary
+    from ..persistence.summaries import Summary
 
 
 class ConversationAccess(Homebound):

@@ -21,8 +21,8 @@ from .requests import checked_request_id
 
 if TYPE_CHECKING:
     from ..persistence.maintenance.replay import ReplayReport
-    from ..persistence.records.entry import StoredEntry
-    from ..persistence.records.summary import Summary
+    from ..persistence.records import StoredEntry
+    from ..persistence.summaries import Summary
     from .loop import Loop
 
 

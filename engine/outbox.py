@@ -10,12 +10,12 @@ from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer, senders_of
 from ..effects.retry_queues import Resumable
 from ..persistence.errors import Damaged
-from ..persistence.records.outbox import Outgoing
+from ..persistence.records import Outgoing
 from ..states.effects import DeliverToUser, Effect, OutgoingEffect
 from ..states.errors import StoreError
 
 if TYPE_CHECKING:
-    from ..persistence.records.outbox import Undelivered
+    from ..persistence.records import Undelivered
     from .projections.projection import ReadEntries
 
 logger = logging.getLogger("turnwise.engine")

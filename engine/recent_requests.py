@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..persistence.ports import Log
-from ..persistence.records.metadata import json_identity
+from ..persistence.summaries import json_identity
 from ..states.errors import Refused
 from ..states.events import Opened, PolicyChanged, Request
 from ..states.policy import Policy

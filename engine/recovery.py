@@ -26,7 +26,7 @@ from ..states.step import LogEntry
 from ..states.values.round import Round, RoundCall
 
 if TYPE_CHECKING:
-    from ..persistence.records.entry import StoredEntry
+    from ..persistence.records import StoredEntry
     from .projections.projection import ReadEntries
 
 FIRST_BLOCK = 8

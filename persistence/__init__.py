@@ -17,33 +17,53 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..states.errors import StoreError, UnknownConversation
+    from .codec import (
+        GENESIS,
+        decode,
+        decode_state,
+        encode,
+        from_microseconds,
+        read_record,
+        read_steps,
+        to_microseconds,
+    )
     from .errors import Damaged, FileGone, NotAnExport, StorageFailed, StoreConflict, TracesLeft
     from .maintenance.doctor import Examination, Finding, examine, repair
-    from .maintenance.export import export_all, export_conversation
-    from .maintenance.export_reader import read_export
+    from .maintenance.export import Imported, export_all, export_conversation, import_records
     from .maintenance.fork import ForkPoint, fork
-    from .maintenance.imports import Imported, import_records
+    from .maintenance.reading import read_export
     from .maintenance.replay import Divergence, ReplayReport, replay, replay_conversation
     from .opening import open_store
     from .ports import DamageableStorage, LoadedConversation, Log, RepairableStorage, SearchableStore, Store
-    from .records.codec import decode, decode_state, encode, from_microseconds, to_microseconds
-    from .records.conversation_record import ConversationRecord
-    from .records.details import Details, details_row
-    from .records.digests import GENESIS
-    from .records.entry import StoredEntry
-    from .records.integrity import read_record, read_steps
-    from .records.metadata import json_identity, metadata_entry
-    from .records.origin import Origin
-    from .records.outbox import Outgoing, Undelivered
-    from .records.rows import DetailsRow, EventRow, HeadRow, OutboxRow
-    from .records.summary import Place, Summary, place_of, summary_of
-    from .records.text_list import TextList
+    from .records import (
+        ConversationRecord,
+        DetailsRow,
+        EventRow,
+        HeadRow,
+        Origin,
+        OutboxRow,
+        Outgoing,
+        StoredEntry,
+        Undelivered,
+    )
     from .sqlite.store import SqliteStore
+    from .summaries import Details, Place, Summary, details_row, json_identity, metadata_entry, place_of, summary_of
+    from .text_list import TextList
 
 _HOMES = {
     "..states.errors": (
         "StoreError",
         "UnknownConversation",
+    ),
+    ".codec": (
+        "decode",
+        "decode_state",
+        "encode",
+        "from_microseconds",
+        "GENESIS",
+        "read_record",
+        "read_steps",
+        "to_microseconds",
     ),
     ".errors": (
         "Damaged",
@@ -62,16 +82,14 @@ _HOMES = {
     ".maintenance.export": (
         "export_all",
         "export_conversation",
+        "import_records",
+        "Imported",
     ),
-    ".maintenance.export_reader": ("read_export",),
     ".maintenance.fork": (
         "fork",
         "ForkPoint",
     ),
-    ".maintenance.imports": (
-        "import_records",
-        "Imported",
-    ),
+    ".maintenance.reading": ("read_export",),
     ".maintenance.replay": (
         "Divergence",
         "replay",
@@ -87,47 +105,29 @@ _HOMES = {
         "SearchableStore",
         "Store",
     ),
-    ".records.codec": (
-        "decode",
-        "decode_state",
-        "encode",
-        "from_microseconds",
-        "to_microseconds",
-    ),
-    ".records.conversation_record": ("ConversationRecord",),
-    ".records.details": (
-        "Details",
-        "details_row",
-    ),
-    ".records.digests": ("GENESIS",),
-    ".records.entry": ("StoredEntry",),
-    ".records.integrity": (
-        "read_record",
-        "read_steps",
-    ),
-    ".records.metadata": (
-        "json_identity",
-        "metadata_entry",
-    ),
-    ".records.origin": ("Origin",),
-    ".records.outbox": (
-        "Outgoing",
-        "Undelivered",
-    ),
-    ".records.rows": (
+    ".records": (
+        "ConversationRecord",
         "DetailsRow",
         "EventRow",
         "HeadRow",
+        "Origin",
         "OutboxRow",
+        "Outgoing",
+        "StoredEntry",
+        "Undelivered",
     ),
-    ".records.summary": (
+    ".sqlite.store": ("SqliteStore",),
+    ".summaries": (
+        "Details",
+        "details_row",
+        "json_identity",
+        "metadata_entry",
         "Place",
         "place_of",
         "Summary",
         "summary_of",
     ),
-    ".records.text_list": ("TextList",),
-    ".sqlite.store": ("SqliteStore",),
+    ".text_list": ("TextList",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

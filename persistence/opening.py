@@ -18,7 +18,7 @@ async def open_store(url: str | Path, *, read_only: bool = False, create: bool =
     changes nothing. Raises `StoreError` for a scheme that no store has, for a database that cannot be used, and,
     unless it may `create` one, for a database that does not exist.
     """
-    from .sqlite.file.address import Address
+    from .sqlite.file import Address
     from .sqlite.store import SqliteStore
 
     address = Address.of(url)
@@ -29,7 +29,7 @@ async def open_store(url: str | Path, *, read_only: bool = False, create: bool =
 
 def is_in_memory(url: str | Path) -> bool:
     """Whether the database at `url` ends with the process that opens it. Raises `StoreError` for an invalid URL."""
-    from .sqlite.file.address import Address
+    from .sqlite.file import Address
 
     return Address.of(url).path is None
 
@@ -39,8 +39,7 @@ def is_in_use(url: str | Path) -> bool:
 
     Raises `StoreError` for an invalid URL.
     """
-    from .sqlite.file.address import Address
-    from .sqlite.file.lock import in_use
+    from .sqlite.file import Address, in_use
 
     return in_use(Address.of(url))
 
@@ -51,8 +50,8 @@ def missing_marks(url: str | Path) -> tuple[str, ...]:
 
     Raises `StoreError` for an invalid URL and a file that is not a database.
     """
-    from .sqlite.file.address import Address
-    from .sqlite.opening import missing_marks
+    from .sqlite.database import missing_marks
+    from .sqlite.file import Address
 
     return missing_marks(Address.of(url))
 
@@ -60,7 +59,7 @@ def missing_marks(url: str | Path) -> tuple[str, ...]:
 def set_marks(url: str | Path) -> None:
     """Give such a file the marks that it lacks, so that it can be opened. Raises `StoreError`, also if another program
     has it open."""
-    from .sqlite.file.address import Address
-    from .sqlite.opening import set_marks
+    from .sqlite.database import set_marks
+    from .sqlite.file import Address
 
     set_marks(Address.of(url))

@@ -20,11 +20,8 @@ from ..states.roles import Role
 from ..states.states import AnyState
 from ..states.step import Step
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope
-from .records.conversation_record import ConversationRecord
-from .records.entry import StoredEntry
-from .records.outbox import Undelivered
-from .records.storage import Repair, StorageFault
-from .records.summary import Summary
+from .records import ConversationRecord, Repair, StorageFault, StoredEntry, Undelivered
+from .summaries import Summary
 
 
 class Log(Protocol):

@@ -15,7 +15,7 @@ from ..requests import checked_id
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-    from ...persistence.records.summary import Summary
+    from ...persistence.summaries import Summary
 
 PAGE = 20
 """How many foreground conversations of an owner are looked at together: the newest is hardly ever closed."""

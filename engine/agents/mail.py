@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
     from ...effects.retry_queues import Resumable
     from ...persistence.ports import Store
-    from ...persistence.records.outbox import Undelivered
+    from ...persistence.records import Undelivered
 
 logger = logging.getLogger("turnwise.agents")
 

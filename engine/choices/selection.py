@@ -8,7 +8,7 @@ from typing import Any, TypedDict, get_args
 from pydantic import JsonValue, TypeAdapter
 
 from ...effects.text import is_encodable
-from ...persistence.records.summary import place_of
+from ...persistence.summaries import place_of
 from ...states.errors import InvalidInput
 from ...states.roles import Role
 from ...states.states import STATES

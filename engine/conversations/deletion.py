@@ -16,7 +16,7 @@ from .registry import ConversationRegistry
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-    from ...persistence.records.summary import Summary
+    from ...persistence.summaries import Summary
 
 Forget = Callable[[str], Awaitable[None]]
 """Forgets whatever is kept of a conversation that is gone."""

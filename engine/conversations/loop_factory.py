@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from ...effects.effect_keys import EffectLinks
 from ...persistence.ports import LoadedConversation, Log, Store
-from ...persistence.records.details import Details
-from ...persistence.records.entry import StoredEntry
-from ...persistence.records.summary import summary_in_state
+from ...persistence.records import StoredEntry
+from ...persistence.summaries import Details, summary_in_state
 from ...states.context import Context
 from ...states.events import Opened
 from ...states.step import LogEntry, Step

@@ -29,7 +29,7 @@ from .registry import ConversationRegistry
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-    from ...persistence.records.outbox import Undelivered
+    from ...persistence.records import Undelivered
 
 logger = logging.getLogger("turnwise.engine")
 

@@ -8,7 +8,7 @@ from ...effects.effect_keys import effect_of_key
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-    from ...persistence.records.summary import Summary
+    from ...persistence.summaries import Summary
 
 PAGE = 100
 """How many sub-agents are looked up at once: more than a conversation usually has."""

@@ -39,7 +39,7 @@ from .last_seen import LastSeen
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-    from ...persistence.records.entry import StoredEntry
+    from ...persistence.records import StoredEntry
 
 ITERATIONS_TO_SEND = 32
 """For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times

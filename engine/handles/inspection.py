@@ -14,8 +14,7 @@ from ..projections.updates.state_view import StateView, view_of
 from .handle import Handle
 
 if TYPE_CHECKING:
-    from ...persistence.records.origin import Origin
-    from ...persistence.records.outbox import Undelivered
+    from ...persistence.records import Origin, Undelivered
 
 
 class Inspection(Handle):

@@ -15,7 +15,7 @@ from typing import Protocol
 from weakref import ref
 
 from ...persistence.errors import Damaged
-from ...persistence.records.entry import StoredEntry
+from ...persistence.records import StoredEntry
 from ...states.context import Context
 from ...states.errors import Refused, StoreError
 from ...states.states import AnyState, Closed, Failed, InTurn, State

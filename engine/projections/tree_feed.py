@@ -25,7 +25,7 @@ from .updates.tree import (
 from .updates.update import Update
 
 if TYPE_CHECKING:
-    from ...persistence.records.summary import Summary
+    from ...persistence.summaries import Summary
 
 CAPACITY = 4096
 """How many updates of all conversations are kept, live ones included: those of some dozen agents that stream."""

@@ -35,13 +35,11 @@ from ...states.events import (
 from ...states.machine import transition
 from ...states.states import Busy, Failed, Idle, State
 from ...states.step import Step
+from ..codec import decode_event, decode_state, encode, head_row, to_microseconds
 from ..errors import Damaged, StoreConflict
 from ..ports import Store
-from ..records.codec import decode_event, decode_state, encode, head_row, to_microseconds
-from ..records.conversation_record import ConversationRecord
-from ..records.details import is_of_host
-from ..records.origin import Origin
-from ..records.rows import EventRow
+from ..records import ConversationRecord, EventRow, Origin
+from ..summaries import is_of_host
 from .replay import Fold
 
 RESTS = (Idle, Failed)

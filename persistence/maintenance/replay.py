@@ -26,14 +26,21 @@ from ...states.states import Idle, State
 from ...states.step import Step
 from ...states.transcript import HeardTexts
 from ...states.values.turn import TurnEnded
+from ..codec import (
+    GENESIS,
+    check_end,
+    check_link,
+    content_of,
+    decode,
+    decode_event,
+    decode_state,
+    digest,
+    effects_text,
+    link,
+)
 from ..errors import Damaged
 from ..ports import Store
-from ..records.codec import content_of, decode, decode_event, decode_state, effects_text
-from ..records.conversation_record import ConversationRecord
-from ..records.digests import GENESIS, digest, link
-from ..records.entry import StoredEntry
-from ..records.integrity import check_end, check_link
-from ..records.rows import EventRow, HeadRow
+from ..records import ConversationRecord, EventRow, HeadRow, StoredEntry
 
 PAGE = 32
 """How many rows are taken together. Chosen by measurement: from 30 to 130 rows take the same time, fewer and more take

@@ -3,11 +3,16 @@
 SQLite lets one writer work at a time and any number of readers beside it, so a list of conversations does not wait for
 a commit, and a commit does not wait for a long read. Where the disk is quick, the event loop's thread commits steps
 itself, over the connection of the thread that writes. A database in memory has one connection, which does everything.
+
+Opens the connections to a database file: one that writes, and one that reads beside it.
 """
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,14 +22,23 @@ from sqlalchemy import Connection
 from ...states.errors import StoreError
 from ...states.values.acts import MemoryScope
 from ..errors import StorageFailed
-from . import erasure
-from .file.address import Address
-from .file.transaction import within
-from .opening import open_for_reading, open_for_writing
-from .threads.log_position import Append
-from .threads.receipts import Receipt
-from .threads.thread import ConnectionThread, Opening, Worker
-from .threads.writing_thread import WritingThread
+from . import erasure, file
+from .file import (
+    READABLE,
+    Address,
+    cannot_be_made,
+    configured,
+    connect,
+    exclusive_use,
+    recognise,
+    translated,
+    within,
+    writing,
+)
+from .schema import add_views, migrate
+from .search import add_text_views
+from .thread import ConnectionThread, Opening, Worker
+from .writer import Append, Receipt, WritingThread
 
 T = TypeVar("T")
 
@@ -156,3 +170,101 @@ async def _reader(address: Address, opening: Opening) -> ConnectionThread:
 def _within_transaction(work: Callable[[Connection], T], connection: Connection) -> T:
     with within(connection):
         return work(connection)
+
+
+def open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:
+    """Open the connection that writes. A missing file is created; the tables are migrated if they are older.
+
+    Whose file it is is checked before the lock is taken, and again behind it, before anything in the file changes.
+    What closes the connection is left on `undo`. Raises `StoreError`.
+    """
+    if address.path is not None:
+        _create_file(address, address.path)
+    with closing(connect(address, "rw", busy_timeout)) as look:
+        recognise(look, address)
+    undo.enter_context(exclusive_use(address))
+    driver = undo.enter_context(closing(connect(address, "rw", busy_timeout)))
+    revision = recognise(driver, address)
+    connection = undo.enter_context(configured(driver, "rw"))
+    migrate(connection, revision)
+    erasure.complete(connection, address.name)
+    return connection
+
+
+def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:
+    """Open a connection that only reads. Nothing is created, migrated or locked. Raises `StoreError`."""
+    if address.path is None:
+        raise StoreError("A new database in memory holds nothing that could be read.")
+    try:
+        exists = address.path.exists()
+    except OSError as error:
+        raise StoreError(f"{address.name} cannot be read: its folder does not allow it.") from error
+    if not exists:
+        raise StoreError(f"There is no database to read: {address.name}.")
+    _check_not_a_folder(address, address.path)
+    driver, revision = _opened_reader(address, address.path, busy_timeout, undo)
+    if revision is None or revision not in READABLE:
+        raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
+    if revision < "0006":
+        add_text_views(driver)
+    add_views(driver, revision)
+    return undo.enter_context(configured(driver, "ro"))
+
+
+def _opened_reader(
+    address: Address, path: Path, busy_timeout: float, undo: ExitStack
+) -> tuple[sqlite3.Connection, str | None]:
+    """Return a connection that only reads, and the revision of the tables.
+
+    SQLite wants to make its index of the write-ahead log beside the file, even to read. In a folder where nothing can
+    be made, nobody writes to the file either, so without a log it is read as what does not change.
+    """
+    driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
+    try:
+        return driver, recognise(driver, address)
+    except sqlite3.OperationalError as error:
+        log = Path(f"{path}-wal")
+        if not cannot_be_made(error) or os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
+            raise
+    driver = undo.enter_context(closing(connect(address, "immutable", busy_timeout)))
+    return driver, recognise(driver, address)
+
+
+def missing_marks(address: Address) -> tuple[str, ...]:
+    """Return what the file lacks that marks it as a database of turnwise, although it holds its tables."""
+    if address.path is None or not address.path.is_file():
+        return ()
+    with closing(connect(address, "ro", 0)) as driver:
+        try:
+            return file.missing_marks(driver)
+        except sqlite3.DatabaseError:
+            return ()  # whoever opens it says why it cannot be read
+
+
+def set_marks(address: Address) -> None:
+    """Give the file the marks that it lacks. Raises `StoreError`."""
+    with (
+        translated(address.name),
+        exclusive_use(address),
+        closing(connect(address, "rw", 0)) as driver,
+        writing(driver),
+    ):
+        file.set_marks(driver)
+
+
+def _create_file(address: Address, path: Path) -> None:
+    """Create the file if there is none, readable by its owner only. SQLite gives the files beside it the same mode."""
+    _check_not_a_folder(address, path)
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        raise StoreError(f"The folder of {address.name} does not exist.") from None
+    except OSError as error:
+        raise StoreError(f"{address.name} cannot be created: its folder does not allow it.") from error
+
+
+def _check_not_a_folder(address: Address, path: Path) -> None:
+    if path.is_dir():
+        raise StoreError(f"{address.name} is a folder, not a database.")

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from ..errors import TracesLeft
-from .file.transaction import driver_of, writing
-from .search import text_index
-from .tables.schema import conversations, events, metadata, text_positions, texts
+from . import search
+from .file import driver_of, writing
+from .schema import conversations, events, metadata, text_positions, texts
 
 logger = logging.getLogger("turnwise.store")
 
@@ -96,11 +96,11 @@ class Erasure:
         if not self._merges:
             return False
         try:
-            if not text_index.remove_some(driver, self.key, ROWS):
-                self._merges = text_index.exists(driver) and text_index.merge_some(driver, self._pages)
+            if not search.remove_some(driver, self.key, ROWS):
+                self._merges = search.exists(driver) and search.merge_some(driver, self._pages)
                 self._pages = _PAGES
-        except (text_index.TextChanged, sqlite3.DatabaseError):
-            text_index.drop(driver)
+        except (search.TextChanged, sqlite3.DatabaseError):
+            search.drop(driver)
             self.drops_index, self._merges = True, False
         return True
 

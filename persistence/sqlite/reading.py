@@ -11,18 +11,25 @@ from ...states.context import Context
 from ...states.errors import UnknownConversation
 from ...states.events import Event, Request, ToolsChanged
 from ...states.states import AnyState
+from ..codec import (
+    GENESIS,
+    check_end,
+    check_link,
+    check_state,
+    content_of,
+    decode,
+    decode_state,
+    missing,
+    read_steps,
+    without_given_messages,
+)
 from ..errors import Damaged
-from ..records.codec import content_of, decode, decode_state
-from ..records.digests import GENESIS
-from ..records.entry import StoredEntry
-from ..records.given_messages import without_given_messages
-from ..records.integrity import check_end, check_link, check_state, missing, read_steps
-from ..records.rows import HeadRow
-from .file.transaction import driver_of
-from .tables import details_recorder, queries
-from .tables.queries import LARGEST
-from .tables.recorder import Head
-from .threads.log_position import LogPosition
+from ..records import HeadRow, StoredEntry
+from . import queries, writing
+from .file import driver_of
+from .queries import LARGEST
+from .writer import LogPosition
+from .writing import Head
 
 
 class FoundHead(NamedTuple):
@@ -46,7 +53,7 @@ def read_head(connection: Connection, conversation_id: str) -> FoundHead:
     check_end(head, newest.seq, newest.chain)
     check_state(head, newest.digest)
     context = _context(connection, key, first.event)
-    is_titled = details_recorder.is_titled(driver_of(connection), key)
+    is_titled = writing.is_titled(driver_of(connection), key)
     position = LogPosition(Head(key, head.seq, head.chain), first.chain, is_titled=is_titled)
     return FoundHead(position, decode_state(head), context)
 

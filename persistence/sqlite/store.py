@@ -1,4 +1,7 @@
-"""A store in a SQLite database: it implements the port `Store`."""
+"""A store in a SQLite database: it implements the port `Store`.
+
+The log of one conversation in a SQLite database.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +16,114 @@ from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
-from ...states.events import Opened
+from ...states.events import Event, Opened
 from ...states.roles import Role
 from ...states.step import Step
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ..codec import GENESIS, EncodedStep, encode, from_microseconds, to_microseconds
 from ..errors import Damaged
 from ..ports import LoadedConversation
-from ..records.codec import encode, from_microseconds
-from ..records.conversation_record import ConversationRecord
-from ..records.details import Details
-from ..records.digests import GENESIS
-from ..records.entry import StoredEntry
-from ..records.metadata import metadata_entry, read_metadata
-from ..records.origin import Origin
-from ..records.outbox import Undelivered
-from ..records.storage import RebuildIndex, Repair, ReplaceDetails, StorageFault
-from ..records.summary import Summary
+from ..records import (
+    ConversationRecord,
+    Origin,
+    Outgoing,
+    RebuildIndex,
+    Repair,
+    ReplaceDetails,
+    StorageFault,
+    StoredEntry,
+    Undelivered,
+)
+from ..summaries import Details, Summary, metadata_entry, read_metadata
+from . import indexing, queries, search
+from . import repairs as storage
 from .database import BUSY_TIMEOUT, Database
-from .file.transaction import driver_of
-from .log import SqliteLog
-from .reading import read_entries, read_head
-from .search import embeddings, examination, finding, text_index
-from .search.finding import Window
-from .search.follower import Follower
-from .tables import conversation_records, queries, summaries, survey
-from .tables import repairs as storage
-from .tables.recorder import Head
-from .threads.log_position import LogPosition
+from .file import driver_of
+from .indexing import Follower
+from .reading import read_entries, read_head, read_missed, read_request
+from .search import Window
+from .writer import Append, LogPosition, Receipt
+from .writing import Head, OutboxKey, Postponement, begin_attempt
+
+
+class SqliteLog:
+    """Implements the port `Log`. Made by `SqliteStore.create` and `SqliteStore.load`."""
+
+    NEEDS_NO_TASK = True
+
+    __slots__ = ("_conversation_id", "_database", "_position")
+
+    def __init__(self, database: Database, conversation_id: str, position: LogPosition) -> None:
+        self._database = database
+        self._conversation_id = conversation_id
+        self._position = position
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest step that this log knows to be stored."""
+        return self._position.head.seq
+
+    @property
+    def chain(self) -> bytes:
+        """The link of that step."""
+        return self._position.head.chain
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
+        """Store a step and its deliveries in one transaction; `Log.append` says the rest.
+
+        A disk that reports a failed commit may have stored the step. The same step may be appended again; if it is
+        found in the log then, it is not stored a second time.
+        """
+        outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets)) if targets else ()
+        stored = self._database.append(Append(self._position, EncodedStep.of(event, step), outgoing))
+        if stored is not None:
+            await stored
+
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """Return the step that took the request with this id, or None.
+
+        Raises `UnknownConversation` and `Damaged`.
+        """
+        where = self._conversation_id, self._position
+        return await self._database.read(lambda connection: read_request(connection, *where, event_id))
+
+    async def catch_up(self) -> tuple[StoredEntry, ...]:
+        """Return the steps that others have stored behind `seq`, and move on to the newest of them.
+
+        Raises `UnknownConversation` and `Damaged`.
+        """
+        work = partial(read_missed, conversation_id=self._conversation_id, position=self._position)
+        database = self._database
+        return await (database.read(work) if database.is_read_only else database.write(work))
+
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """Remove a delivery that has arrived from the outbox.
+
+        Returns at once. The receipt is stored with the next step of any conversation, or a moment later, and is kept
+        until the disk takes it. After a crash before that, the delivery is made once more.
+        """
+        self._database.note(Receipt(self._key(effect_id, target)))
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """Store that a delivery has failed `attempts` times and is tried again at `next_attempt`.
+
+        Stored like `acknowledge`, and without effect once the delivery is acknowledged.
+        """
+        postponement = Postponement(attempts, to_microseconds(next_attempt))
+        self._database.note(Receipt(self._key(effect_id, target), postponement))
+
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Store that an attempt begins at a delivery which an earlier process has left, the `begun`-th in a row.
+
+        Returns when it is stored, behind the receipts so far. Raises `StorageFailed`.
+        """
+        key = self._key(effect_id, target)
+        await self._database.flush()
+        await self._database.write(lambda connection: begin_attempt(driver_of(connection), key, begun))
+
+    def _key(self, effect_id: int, target: str) -> OutboxKey:
+        return OutboxKey(self._position.head.key, target, effect_id, self._position.origin)
+
 
 _ROLE: TypeAdapter[Role] = TypeAdapter(Role)
 
@@ -88,7 +172,7 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> Head:
-            return _followed(follower, conversation_records.add_opened(connection, record, details, event.parent))
+            return _followed(follower, queries.add_opened(connection, record, details, event.parent))
 
         stored = await self.database.write(add)
         position = LogPosition(stored, row.chain, is_titled=details.first_message is not None)
@@ -142,10 +226,10 @@ class SqliteStore:
         Raises `Damaged` if one of them cannot be read.
         """
         entries = tuple(metadata_entry(name, value) for name, value in (metadata or {}).items())
-        selection = summaries.Selection(owner, entries, state, before, role, parent, works_for)
+        selection = queries.Selection(owner, entries, state, before, role, parent, works_for)
 
         def read(connection: Connection) -> tuple[Summary, ...]:
-            return tuple(map(_summary, summaries.read(connection, selection, limit)))
+            return tuple(map(_summary, queries.read(connection, selection, limit)))
 
         return await self.database.read(read)
 
@@ -190,24 +274,22 @@ class SqliteStore:
         that an engine has indexed are found. Raises `StoreError` if this SQLite was built without FTS5.
         """
         await self.database.index(query.scope)
-        return await self.database.read(lambda connection: finding.search(driver_of(connection), query))
+        return await self.database.read(lambda connection: search.search(driver_of(connection), query))
 
     async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
         """Return the texts that were said at `since` or later, oldest first, like `search`."""
         await self.database.index(scope)
-        return await self.database.read(lambda connection: finding.recent(driver_of(connection), scope, since))
+        return await self.database.read(lambda connection: search.recent(driver_of(connection), scope, since))
 
     async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
         """Return texts that have no vector in this space, the newest first, each with its number."""
         await self.database.index(scope)
-        return await self.database.read(
-            lambda connection: embeddings.without(driver_of(connection), scope, space, limit)
-        )
+        return await self.database.read(lambda connection: search.without(driver_of(connection), scope, space, limit))
 
     async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store the vectors of these texts. Raises `InvalidInput`; then nothing is stored."""
-        encoded = {number: embeddings.encoded(vector) for number, vector in vectors.items()}
-        await self.database.write(lambda connection: embeddings.keep(driver_of(connection), space, encoded))
+        encoded = {number: search.encoded(vector) for number, vector in vectors.items()}
+        await self.database.write(lambda connection: search.keep(driver_of(connection), space, encoded))
 
     async def nearest(
         self,
@@ -220,10 +302,10 @@ class SqliteStore:
     ) -> tuple[FoundText, ...]:
         """Return the texts whose vectors have the smallest angle to `vector`, the nearest first; all vectors of the
         owner are read. Raises `InvalidInput`."""
-        wanted, window = embeddings.encoded(vector), Window.of(since, until)
+        wanted, window = search.encoded(vector), Window.of(since, until)
 
         def read(connection: Connection) -> tuple[FoundText, ...]:
-            return embeddings.nearest(driver_of(connection), scope, space, wanted, window, limit)
+            return search.nearest(driver_of(connection), scope, space, wanted, window, limit)
 
         return await self.database.read(read)
 
@@ -231,12 +313,12 @@ class SqliteStore:
 
     async def ids(self, prefix: str = "") -> tuple[str, ...]:
         """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
-        return await self.database.read(lambda connection: conversation_records.ids(connection, prefix))
+        return await self.database.read(lambda connection: queries.ids(connection, prefix))
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
         key = self._hidden.get(conversation_id)
-        read = partial(conversation_records.read_record, conversation_id=conversation_id, key=key)
+        read = partial(queries.read_record, conversation_id=conversation_id, key=key)
         return await self.database.read(read)
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
@@ -246,7 +328,7 @@ class SqliteStore:
 
         def add(connection: Connection) -> None:
             for record in given:
-                _followed(follower, conversation_records.add_record(connection, record))
+                _followed(follower, queries.add_record(connection, record))
 
         await self.database.write(add)
 
@@ -256,20 +338,18 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> None:
-            _followed(follower, conversation_records.add_copy(connection, source_id, record))
+            _followed(follower, queries.add_copy(connection, source_id, record))
 
         await self.database.write(add)
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, rows that belong to no conversation, and whether the index of
         texts agrees with the logs."""
-        return await self.database.read(
-            lambda connection: (*storage.faults(connection), *examination.faults(connection))
-        )
+        return await self.database.read(lambda connection: (*storage.faults(connection), *indexing.faults(connection)))
 
     async def survey(self) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
         """Return the ids of all conversations that can be found, and what hides the others."""
-        found = await self.database.look(survey.survey)
+        found = await self.database.look(queries.survey)
         self._hidden = found.hidden
         return found.ids, found.faults
 
@@ -284,7 +364,7 @@ class SqliteStore:
                 if isinstance(each, ReplaceDetails):  # its owner may change, and with it the words of the index
                     self._forget_texts(connection, each.conversation_id)
             if rebuilds:
-                text_index.drop(driver_of(connection))
+                search.drop(driver_of(connection))
             storage.repair(connection, wanted)
             self.database.writing.follower.forget()
 
@@ -294,7 +374,7 @@ class SqliteStore:
 
     def _forget_texts(self, connection: Connection, conversation_id: str) -> None:
         """Have the index forget a conversation, which is indexed again then. In the thread that writes."""
-        if not text_index.remove(driver_of(connection), conversation_id):
+        if not search.remove(driver_of(connection), conversation_id):
             self.database.writing.follower.forget()
 
     async def close(self) -> None:
@@ -309,7 +389,7 @@ def _followed(follower: Follower, stored: Head) -> Head:
     return stored
 
 
-def _summary(row: summaries.SummaryRow) -> Summary:
+def _summary(row: queries.SummaryRow) -> Summary:
     try:
         origin = None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq)
         return Summary(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...persistence.maintenance.fork import fork
-from ...persistence.records.details import Details
+from ...persistence.summaries import Details
 from ...states.events import DetailsChanged, PolicyChanged, UserMessage
 from ...states.policy import Policy
 from ...states.values.messages import HistoryMessage, Image

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pytest
 
+from ...persistence.codec import GENESIS, encode
 from ...persistence.ports import SearchableStore
-from ...persistence.records.codec import encode
-from ...persistence.records.conversation_record import ConversationRecord
-from ...persistence.records.digests import GENESIS
-from ...persistence.records.rows import EventRow, HeadRow
+from ...persistence.records import ConversationRecord, EventRow, HeadRow
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from .opening import OpenedStore, on_a_store
 from .story import NOON, Story

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ...persistence.codec import read_record
 from ...persistence.errors import StoreConflict
 from ...persistence.maintenance.doctor import examine
-from ...persistence.maintenance.export import export_all, first_line, last_line
-from ...persistence.maintenance.export_reader import read_export
+from ...persistence.maintenance.export import Imported, export_all, first_line, import_records, last_line
 from ...persistence.maintenance.fork import fork
-from ...persistence.maintenance.imports import Imported, import_records
+from ...persistence.maintenance.reading import read_export
 from ...persistence.maintenance.replay import replay_conversation
-from ...persistence.records.integrity import read_record
-from ...persistence.records.origin import Origin
+from ...persistence.records import Origin
 from ...states.errors import UnknownConversation
 from .opening import OpenedStore, on_a_store
 from .story import NOON, SOON, Story, deliveries_of, found_request, log_of, plain

@@ -22,7 +22,7 @@ from turnwise.persistence.maintenance.export import export_all
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Store
-from turnwise.persistence.records.details import details_of
+from turnwise.persistence.summaries import details_of
 from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ..support.pictures import GIF

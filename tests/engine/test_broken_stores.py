@@ -12,7 +12,7 @@ from turnwise import Engine, EngineClosed
 from turnwise.persistence.errors import Damaged, StorageFailed
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import LoadedConversation, Store
-from turnwise.persistence.records.entry import StoredEntry
+from turnwise.persistence.records import StoredEntry
 from turnwise.states import Event, LlmResponse, Refused, Step, StoreError, UserMessage
 from turnwise.testing import FunctionLlm, reply
 

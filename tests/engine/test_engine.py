@@ -22,8 +22,8 @@ from turnwise import (
     UnknownConversation,
     presets,
 )
+from turnwise.persistence.codec import EncodedStep
 from turnwise.persistence.errors import Damaged
-from turnwise.persistence.records.codec import EncodedStep
 from turnwise.states import UserCancel, UserMessage
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 

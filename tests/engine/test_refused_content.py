@@ -28,7 +28,7 @@ from turnwise import (
     Retry,
     tool,
 )
-from turnwise.persistence.maintenance.imports import import_records
+from turnwise.persistence.maintenance.export import import_records
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.states.values.messages import Withheld
 from turnwise.states.values.value import FailureKind

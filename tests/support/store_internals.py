@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from turnwise.persistence.sqlite.file.transaction import driver_of
+from turnwise.persistence.sqlite.file import driver_of
 from turnwise.persistence.sqlite.store import SqliteStore
 
 NAMES = [f"walk {number}" for number in range(10)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from turnwise.persistence.sqlite.log import SqliteLog
-from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.sqlite.store import SqliteLog, SqliteStore
 from turnwise.states import (
     Answer,
     AskUserQuestionPending,

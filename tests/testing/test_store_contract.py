@@ -19,7 +19,7 @@ from turnwise.persistence import (
     StoreConflict,
     encode,
 )
-from turnwise.persistence.records.digests import GENESIS
+from turnwise.persistence.codec import GENESIS
 from turnwise.states import Context, DetailsChanged, Opened, StoreError, UnknownConversation, UserMessage
 from turnwise.testing.store_contract import StoreContract
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from .update import Update
 
 if TYPE_CHECKING:
-    from ....persistence.records.summary import Summary
+    from ....persistence.summaries import Summary
 
 
 @dataclass(frozen=True)

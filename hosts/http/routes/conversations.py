@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....persistence.records.summary import place_of
+from ....persistence.summaries import place_of
 from ....states.roles import Role
 from ..dependencies import ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from ..permissions import Caller

@@ -16,7 +16,7 @@ from .rules import GivenPolicy, Preset
 from .states import StateJson
 
 if TYPE_CHECKING:
-    from ....persistence.records.summary import Summary
+    from ....persistence.summaries import Summary
     from ..permissions import Caller
 
 Title = Annotated[str, Field(max_length=1000)]

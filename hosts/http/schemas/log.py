@@ -13,7 +13,7 @@ from .states import StepJson
 if TYPE_CHECKING:
     from ....engine.projections.request_view import RequestView
     from ....persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome
-    from ....persistence.records.outbox import Undelivered
+    from ....persistence.records import Undelivered
 
 
 class LogPage(Answer):

@@ -10,8 +10,7 @@ from ....effects.channels.speech.channel import SpeechChannel
 from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....persistence.ports import Store
-from ....persistence.records.details import details_of
-from ....persistence.records.summary import Summary
+from ....persistence.summaries import Summary, details_of
 from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.policy import Policy
 from ....states.states import AwaitingUserResponse, Failed

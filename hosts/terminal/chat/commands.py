@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ....effects.tools.registry import ToolRegistry
-from ....persistence.records.details import details_of
+from ....persistence.summaries import details_of
 from ....states.events import HistoryCompacted
 from ....states.policy import ModelSpec
 from ....states.states import Failed

@@ -10,9 +10,8 @@ from typing import Any
 
 from ....persistence.opening import is_in_use
 from ....persistence.ports import Store, find_all
-from ....persistence.records.details import details_of_rows
-from ....persistence.records.origin import Origin
-from ....persistence.records.summary import Summary, summary_of
+from ....persistence.records import Origin
+from ....persistence.summaries import Summary, details_of_rows, summary_of
 from ....states.errors import StoreError, UnknownConversation
 from ..configuration.conversation_ids import short_ids
 from ..configuration.databases import open_for_reading

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....persistence.records.summary import Summary
+from ....persistence.summaries import Summary
 
 MAX_LEVELS = 6
 """How many levels are drawn in front of a conversation at most. Deeper ones begin with an ellipsis."""

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from ....engine.requests import make
 from ....engine.services.event_redactor import EventRedactor
-from ....persistence.maintenance.export_reader import lines_of, read_export
-from ....persistence.maintenance.imports import import_records, new_record
-from ....persistence.records.conversation_record import ConversationRecord
+from ....persistence.maintenance.export import import_records, new_record
+from ....persistence.maintenance.reading import lines_of, read_export
+from ....persistence.records import ConversationRecord
 from ....states.errors import ConfigurationError
 from ....states.events import Opened
 from ....states.openai_reading import RepairedHistory, repair_history

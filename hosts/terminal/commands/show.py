@@ -13,7 +13,7 @@ from typing import Any
 from ....effects.printable import printable
 from ....engine.projections.updates.message_view import message_data
 from ....persistence.maintenance.fork import origin_of
-from ....persistence.records.details import details_of
+from ....persistence.summaries import details_of
 from ....states.step import LogEntry
 from ....states.transcript import transcript
 from ....states.values.messages import Message

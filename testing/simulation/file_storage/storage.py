@@ -17,21 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from ....persistence.codec import EncodedStep, decode, decode_state
 from ....persistence.errors import StoreConflict
 from ....persistence.maintenance.doctor import examine_record
-from ....persistence.records.codec import EncodedStep, decode, decode_state
-from ....persistence.records.outbox import Outgoing
-from ....persistence.records.rows import EventRow
+from ....persistence.records import EventRow, Outgoing
+from ....persistence.sqlite import queries
 from ....persistence.sqlite.database import Database
-from ....persistence.sqlite.file.address import Address
-from ....persistence.sqlite.file.connection import Mode, configured, connect
+from ....persistence.sqlite.file import Address, Mode, configured, connect
+from ....persistence.sqlite.schema import migrate
 from ....persistence.sqlite.store import SqliteStore
-from ....persistence.sqlite.tables import conversation_records
-from ....persistence.sqlite.tables.migrate import migrate
-from ....persistence.sqlite.threads.log_position import Append, LogPosition
-from ....persistence.sqlite.threads.thread import ConnectionThread, Worker
-from ....persistence.sqlite.threads.writer import Writer
-from ....persistence.sqlite.threads.writing_thread import WritingThread
+from ....persistence.sqlite.thread import ConnectionThread, Worker
+from ....persistence.sqlite.writer import Append, LogPosition, Writer, WritingThread
 from ..environment.clock import VirtualClock
 from ..storage.disk import Disk, Row
 from ..storage.storage import Delivered
@@ -177,7 +173,7 @@ class FileStorage:
                     yield f"{conversation_id} in the file: {fault}"
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
-        record = conversation_records.read_record(connection, conversation_id)
+        record = queries.read_record(connection, conversation_id)
         findings = examine_record(record).findings
         if findings:
             yield from (finding.sentence for finding in findings)

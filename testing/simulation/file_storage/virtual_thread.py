@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ....persistence.sqlite.threads.thread import END, Start, Worker
+from ....persistence.sqlite.thread import END, Start, Worker
 from ..environment.random_source import RandomSource
 from ..storage.memory_log import disk_time
 

@@ -17,7 +17,7 @@ from ..environment.event_trace import EventTrace
 from ..environment.random_source import RandomSource
 
 if TYPE_CHECKING:
-    from ....persistence.records.entry import StoredEntry
+    from ....persistence.records import StoredEntry
 
 LogKey: TypeAlias = tuple[str, int]
 """The key of a conversation: its id, and how many conversations with this id were deleted before it was created."""
@@ -68,7 +68,7 @@ class Row:
     @property
     def entry(self) -> StoredEntry:
         """The step as an entry of the log; it has no digests but its link."""
-        from ....persistence.records.entry import StoredEntry
+        from ....persistence.records import StoredEntry
 
         return StoredEntry(
             self.seq,
@@ -120,7 +120,7 @@ class Disk:
 
     def _linked(self, conversation_id: str, row: Row) -> Row:
         """The row with its link, which depends on all rows before it."""
-        from ....persistence.records.digests import GENESIS, digest, link
+        from ....persistence.codec import GENESIS, digest, link
 
         rows = self.rows.get(conversation_id)
         return replace(row, chain=link(rows[-1].chain if rows else GENESIS, digest(row.text)))

@@ -20,7 +20,7 @@ from .storage import Delivered
 
 if TYPE_CHECKING:
     from ....persistence.errors import StorageFailed, StoreConflict
-    from ....persistence.records.entry import StoredEntry
+    from ....persistence.records import StoredEntry
 
 MISREPORTED = 0.2
 """How many of the failed attempts to store an answer have stored it all the same."""

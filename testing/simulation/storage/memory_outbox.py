@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .storage import Delivered
 
 if TYPE_CHECKING:
-    from ....persistence.records.outbox import Undelivered
+    from ....persistence.records import Undelivered
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MemoryOutbox:
 
     def undelivered(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
         """What is in the outbox of these conversations, for each target in the order in which it was stored."""
-        from ....persistence.records.outbox import Undelivered
+        from ....persistence.records import Undelivered
 
         wanted = set(conversation_ids)
         found = [

@@ -29,10 +29,8 @@ from .summaries import summaries, wake_ups
 
 if TYPE_CHECKING:
     from ....persistence.ports import LoadedConversation, Log, Store
-    from ....persistence.records.conversation_record import ConversationRecord
-    from ....persistence.records.entry import StoredEntry
-    from ....persistence.records.outbox import Undelivered
-    from ....persistence.records.summary import Summary
+    from ....persistence.records import ConversationRecord, StoredEntry, Undelivered
+    from ....persistence.summaries import Summary
     from .storage import Process, Storage
 
 

@@ -11,8 +11,7 @@ from ....states.errors import UnknownConversation
 from .disk import Disk, Row
 
 if TYPE_CHECKING:
-    from ....persistence.records.details import Details
-    from ....persistence.records.summary import Summary
+    from ....persistence.summaries import Details, Summary
 
 
 def summaries(
@@ -33,8 +32,8 @@ def summaries(
 
 def _beginning(disk: Disk, newest: Sequence[str], before: str) -> int:
     """Where a page begins among these. Raises `UnknownConversation`."""
-    from ....persistence.records.codec import to_microseconds
-    from ....persistence.records.summary import place_of
+    from ....persistence.codec import to_microseconds
+    from ....persistence.summaries import place_of
 
     place = place_of(before)
     if place is None:
@@ -54,8 +53,7 @@ def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:
 
 
 def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
-    from ....persistence.records.details import Details
-    from ....persistence.records.summary import summary_in_state
+    from ....persistence.summaries import Details, summary_in_state
 
     details = Details()
     for row in rows:

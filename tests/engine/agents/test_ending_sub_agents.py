@@ -17,7 +17,7 @@ from turnwise import Conversation, Engine, UnknownConversation, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.effects.effect_keys import effect_of_key
 from turnwise.persistence.errors import StorageFailed
-from turnwise.persistence.maintenance.imports import import_records
+from turnwise.persistence.maintenance.export import import_records
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (

@@ -16,9 +16,8 @@ from turnwise.effects.context import EffectContext
 from turnwise.engine.requests import MAX_HISTORY
 from turnwise.hosts.terminal.commands.show import transcript_lines
 from turnwise.persistence.maintenance.doctor import examine
-from turnwise.persistence.maintenance.export import export_all, first_line, last_line
-from turnwise.persistence.maintenance.export_reader import read_export
-from turnwise.persistence.maintenance.imports import import_records
+from turnwise.persistence.maintenance.export import export_all, first_line, import_records, last_line
+from turnwise.persistence.maintenance.reading import read_export
 from turnwise.states import Idle, MemoryRecalled, Policy, RecallMemory, Recent
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.strategies import NOON

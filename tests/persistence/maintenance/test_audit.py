@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from turnwise.persistence.maintenance.audit import Fault, audit
+from turnwise.persistence.maintenance.doctor import Fault, audit
 from turnwise.states import (
     Abort,
     DeliverToUser,

@@ -17,18 +17,24 @@ import pytest
 from hypothesis import given
 
 from turnwise import Engine, Refused, Texts, tool
+from turnwise.persistence.codec import GENESIS, content, decode_state, digest, encode, link, to_microseconds
 from turnwise.persistence.errors import Damaged, NotAnExport, StoreConflict
-from turnwise.persistence.maintenance import export_reader
-from turnwise.persistence.maintenance.audit import audit
-from turnwise.persistence.maintenance.export import export_all, export_conversation, first_line, last_line, lines_of
-from turnwise.persistence.maintenance.export_reader import read_export
+from turnwise.persistence.maintenance import reading
+from turnwise.persistence.maintenance.doctor import audit
+from turnwise.persistence.maintenance.export import (
+    Imported,
+    at_rest,
+    export_all,
+    export_conversation,
+    first_line,
+    import_records,
+    last_line,
+    lines_of,
+)
 from turnwise.persistence.maintenance.fork import fork
-from turnwise.persistence.maintenance.imports import Imported, at_rest, import_records
+from turnwise.persistence.maintenance.reading import read_export
 from turnwise.persistence.maintenance.replay import replay_conversation, replay_record
-from turnwise.persistence.records.codec import decode_state, encode, to_microseconds
-from turnwise.persistence.records.conversation_record import ConversationRecord
-from turnwise.persistence.records.digests import GENESIS, content, digest, link
-from turnwise.persistence.records.origin import Origin
+from turnwise.persistence.records import ConversationRecord, Origin
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     CloseRequested,
@@ -605,11 +611,11 @@ class TestWhatIsNoExport:
 
     def test_a_line_without_an_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is not read to where it ends."""
-        monkeypatch.setattr(export_reader, "LONGEST_LINE", 1_000)
+        monkeypatch.setattr(reading, "LONGEST_LINE", 1_000)
         file = io.BytesIO(first_line().encode() + b"\n" + b"x" * 1_000_000)
 
         with pytest.raises(NotAnExport, match=r"^Line 2 is longer than any line of an export\.$"):
-            read_export(export_reader.lines_of(file))
+            read_export(reading.lines_of(file))
         assert file.tell() < 2_000
 
     @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from turnwise.persistence.errors import Damaged, StoreConflict
 from turnwise.persistence.maintenance import fork as forking
 from turnwise.persistence.maintenance.fork import Cut, ForkPoint, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.records.origin import Origin
+from turnwise.persistence.records import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError, transcript
 from turnwise.testing.channel import RecordingChannel

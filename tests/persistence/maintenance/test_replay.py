@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 
 from turnwise import Engine, presets
+from turnwise.persistence.codec import GENESIS, decode, digest, encode
 from turnwise.persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay, replay_conversation
-from turnwise.persistence.records.codec import decode, encode
-from turnwise.persistence.records.digests import GENESIS, digest
-from turnwise.persistence.records.entry import StoredEntry
+from turnwise.persistence.records import StoredEntry
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     Abort,

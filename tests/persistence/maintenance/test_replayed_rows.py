@@ -10,13 +10,10 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
+from turnwise.persistence.codec import GENESIS, content_of, decode, encode, link
 from turnwise.persistence.maintenance import replay as replays
 from turnwise.persistence.maintenance.replay import PAGE, Divergence, Fold, ReplayReport, replay, replay_record
-from turnwise.persistence.records.codec import content_of, decode, encode
-from turnwise.persistence.records.conversation_record import ConversationRecord
-from turnwise.persistence.records.digests import GENESIS, link
-from turnwise.persistence.records.entry import StoredEntry
-from turnwise.persistence.records.rows import EventRow, HeadRow
+from turnwise.persistence.records import ConversationRecord, EventRow, HeadRow, StoredEntry
 from turnwise.states import Context, DeliverToUser, Event, ModelSpec, Policy, State, Step, Transcript, transition
 from turnwise.states.replies import text_of_reply
 from turnwise.states.step import LogEntry

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from turnwise.persistence.records.codec import encode
-from turnwise.persistence.records.details import Details, details_of, details_of_rows, details_row
-from turnwise.persistence.records.digests import GENESIS
-from turnwise.persistence.records.metadata import metadata_entry, read_metadata
-from turnwise.persistence.records.rows import DetailsRow
+from turnwise.persistence.codec import GENESIS, encode
+from turnwise.persistence.records import DetailsRow
+from turnwise.persistence.summaries import (
+    Details,
+    details_of,
+    details_of_rows,
+    details_row,
+    metadata_entry,
+    read_metadata,
+)
 from turnwise.states import DetailsChanged, LogEntry, Opened, PolicyChanged, UserMessage
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.persistence.records.codec import content_of, decode, encode
-from turnwise.persistence.records.digests import GENESIS
-from turnwise.persistence.records.given_messages import without_given_messages
-from turnwise.persistence.records.rows import EventRow
+from turnwise.persistence.codec import GENESIS, content_of, decode, encode, without_given_messages
+from turnwise.persistence.records import EventRow
 from turnwise.states import HistoryMessage, Opened, begin
 
 from ...support.walks import NOON

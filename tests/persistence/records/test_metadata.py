@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.persistence.records.details import Details
-from turnwise.persistence.records.metadata import json_identity, metadata_entry
+from turnwise.persistence.summaries import Details, json_identity, metadata_entry
 
 from ...support.cases import holds_for
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.persistence.records.titles import TITLE, message_title
+from turnwise.persistence.summaries import TITLE, message_title
 
 
 class TestTitles:

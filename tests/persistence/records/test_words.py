@@ -7,9 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.persistence.records.text_list import holds
-from turnwise.persistence.records.words import LONGEST_WORD, MAX_KEYWORDS, MAX_PARTS, keywords_of, words_of
-from turnwise.persistence.sqlite.search.expressions import expressions, indexed_words
+from turnwise.persistence.sqlite.search import expressions, indexed_words
+from turnwise.persistence.text_list import LONGEST_WORD, MAX_KEYWORDS, MAX_PARTS, holds, keywords_of, words_of
 
 from ...support.cases import holds_for
 

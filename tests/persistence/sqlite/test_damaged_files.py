@@ -21,7 +21,7 @@ from turnwise import Engine, Refused, StoreError, UnknownConversation
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.replay import replay, replay_conversation
 from turnwise.persistence.ports import LoadedConversation
-from turnwise.persistence.records.entry import StoredEntry
+from turnwise.persistence.records import StoredEntry
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.testing import ScriptedLlm, reply
 

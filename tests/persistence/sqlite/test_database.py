@@ -25,11 +25,9 @@ from turnwise import Engine
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import is_in_use
 from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.file.address import Address
-from turnwise.persistence.sqlite.file.connection import configured, connect
-from turnwise.persistence.sqlite.file.identity import APPLICATION_ID, REVISIONS
+from turnwise.persistence.sqlite.file import APPLICATION_ID, REVISIONS, Address, configured, connect
+from turnwise.persistence.sqlite.schema import SCRIPTS, create_tables, run_migrations
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.sqlite.tables.migrate import SCRIPTS, create_tables, run_migrations
 from turnwise.states import StoreError
 from turnwise.testing import FunctionLlm
 

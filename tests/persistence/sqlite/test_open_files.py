@@ -12,7 +12,7 @@ import pytest
 
 from turnwise import Engine, StoreError
 from turnwise.persistence.errors import FileGone
-from turnwise.persistence.sqlite.file.open_files import INTERVAL
+from turnwise.persistence.sqlite.file import INTERVAL
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.testing import FunctionLlm
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from turnwise.persistence.errors import Damaged
-from turnwise.persistence.records.outbox import Outgoing, Undelivered
-from turnwise.persistence.sqlite.log import SqliteLog
-from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.records import Outgoing, Undelivered
+from turnwise.persistence.sqlite.store import SqliteLog, SqliteStore
 from turnwise.states import DeliverToUser, LlmResponse, StoreError
 
 from ...support.store_internals import NAMES, query, statements_of, together, without_repeats
@@ -150,7 +149,7 @@ class TestReceipts:
         self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No step has to come."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY_DELAY", 0.01)
+        monkeypatch.setattr("turnwise.persistence.sqlite.writer.RETRY_DELAY", 0.01)
         log, effect_id = await talking(store)
 
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
@@ -163,8 +162,8 @@ class TestReceipts:
 
     async def test_are_not_tried_again_at_once(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk in trouble is left alone for a while."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.LONGEST_DELAY", 0.0)
-        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY_DELAY", 3600.0)
+        monkeypatch.setattr("turnwise.persistence.sqlite.writer.LONGEST_DELAY", 0.0)
+        monkeypatch.setattr("turnwise.persistence.sqlite.writer.RETRY_DELAY", 3600.0)
         log, effect_id = await talking(store)
         await query(store, "PRAGMA query_only = ON")
         words = await statements_of(store)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from turnwise.persistence.codec import GENESIS, content, encode, link
 from turnwise.persistence.errors import Damaged
-from turnwise.persistence.records.codec import encode
-from turnwise.persistence.records.conversation_record import ConversationRecord
-from turnwise.persistence.records.digests import GENESIS, content, link
+from turnwise.persistence.records import ConversationRecord
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import DetailsChanged, HistoryMessage, ToolsChanged
 

@@ -19,13 +19,12 @@ import pytest
 from hypothesis import given
 from sqlalchemy import Connection
 
+from turnwise.persistence.codec import GENESIS, decode, digest, encode
 from turnwise.persistence.errors import Damaged, StorageFailed, StoreConflict, TracesLeft
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.records.codec import decode, encode
-from turnwise.persistence.records.digests import GENESIS, digest
-from turnwise.persistence.records.entry import StoredEntry
-from turnwise.persistence.records.summary import Summary
+from turnwise.persistence.records import StoredEntry
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import Summary
 from turnwise.states import (
     CloseRequested,
     Event,

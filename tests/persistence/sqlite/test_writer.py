@@ -19,10 +19,9 @@ import pytest
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.sqlite.file import transaction
-from turnwise.persistence.sqlite.file.transaction import driver_of
-from turnwise.persistence.sqlite.log import SqliteLog
-from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.sqlite import file
+from turnwise.persistence.sqlite.file import driver_of
+from turnwise.persistence.sqlite.store import SqliteLog, SqliteStore
 from turnwise.states import DetailsChanged, UnknownConversation, UserMessage
 
 from ...support.store_internals import NAMES, query, statements_of, together, without_repeats
@@ -51,7 +50,7 @@ async def texts_of(store: SqliteStore, name: str) -> list[str]:
 def commits(monkeypatch: pytest.MonkeyPatch, commit: Callable[[sqlite3.Connection], None]) -> Iterator[None]:
     """Every step is committed like this."""
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "commit", commit)
+        patch.setattr(file, "commit", commit)
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.ports import LoadedConversation, Log, Store
-from turnwise.persistence.records.entry import StoredEntry
+from turnwise.persistence.records import StoredEntry
 from turnwise.states import Answer, Event, Opened, Refused, Request, Step
 
 

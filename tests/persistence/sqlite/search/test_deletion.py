@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from turnwise.persistence import SqliteStore, examine
-from turnwise.persistence.sqlite.search.text_index import NAME
+from turnwise.persistence.sqlite.search import NAME
 from turnwise.states import HistoryMessage, LlmResponse, UserQuestionResponse
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.persistence import SqliteStore
-from turnwise.persistence.sqlite.search.embeddings import encoded
+from turnwise.persistence.sqlite.search import encoded
 from turnwise.states import HistoryMessage
 from turnwise.states.values.acts import FoundText, MemoryScope
 

@@ -12,7 +12,7 @@ from shutil import copy
 import pytest
 
 from turnwise.persistence import SqliteStore, StorageFailed, examine, repair
-from turnwise.persistence.sqlite.search.text_index import NAME
+from turnwise.persistence.sqlite.search import NAME
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
 from ....support.walks import Walk

@@ -15,14 +15,11 @@ import pytest
 from sqlalchemy import Connection
 
 from turnwise.persistence import SqliteStore, StorageFailed, examine
-from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.file.address import Address
-from turnwise.persistence.sqlite.file.transaction import driver_of
-from turnwise.persistence.sqlite.opening import open_for_reading, open_for_writing
-from turnwise.persistence.sqlite.search.text_index import NAME
-from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
-from turnwise.persistence.sqlite.threads.writer import Writer
-from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
+from turnwise.persistence.sqlite.database import Database, open_for_reading, open_for_writing
+from turnwise.persistence.sqlite.file import Address, driver_of
+from turnwise.persistence.sqlite.search import NAME
+from turnwise.persistence.sqlite.thread import ConnectionThread, Worker
+from turnwise.persistence.sqlite.writer import Writer, WritingThread
 from turnwise.states import HistoryMessage, LlmResponse
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 

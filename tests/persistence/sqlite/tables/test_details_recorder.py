@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.persistence.ports import Log
-from turnwise.persistence.records.details import details_of, details_row
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import details_of, details_row
 from turnwise.states import CloseRequested, DetailsChanged, LlmResponse, ToolsChanged, UserMessage, pending
 
 from ....support.walks import Walk

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from turnwise.persistence.sqlite.file.transaction import driver_of
+from turnwise.persistence.sqlite.file import driver_of
+from turnwise.persistence.sqlite.schema import CONTEXT_CHANGES
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.sqlite.tables.schema import CONTEXT_CHANGES
 from turnwise.states import (
     DetailsChanged,
     Opened,

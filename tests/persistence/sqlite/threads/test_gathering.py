@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from turnwise.persistence.sqlite.threads.gathering import Gathering
+from turnwise.persistence.sqlite.writer import Gathering
 
 
 @pytest.fixture

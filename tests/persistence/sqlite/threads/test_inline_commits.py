@@ -15,23 +15,23 @@ import pytest
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.records.outbox import Outgoing
-from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.file import transaction
-from turnwise.persistence.sqlite.file.address import Address
-from turnwise.persistence.sqlite.file.transaction import driver_of
-from turnwise.persistence.sqlite.log import SqliteLog
-from turnwise.persistence.sqlite.opening import open_for_reading, open_for_writing
-from turnwise.persistence.sqlite.search import follower
-from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.sqlite.threads import commit_mode, writer
-from turnwise.persistence.sqlite.threads.commit_mode import CommitMode
-from turnwise.persistence.sqlite.threads.inline_commits import LONE, LONGEST, TRIED_AFTER, WORK, InlineCommits
-from turnwise.persistence.sqlite.threads.log_position import Append
-from turnwise.persistence.sqlite.threads.thread import ConnectionThread, Worker
-from turnwise.persistence.sqlite.threads.work_queue import WorkQueue
-from turnwise.persistence.sqlite.threads.writer import Writer
-from turnwise.persistence.sqlite.threads.writing_thread import WritingThread
+from turnwise.persistence.records import Outgoing
+from turnwise.persistence.sqlite import file, indexing, writer
+from turnwise.persistence.sqlite.database import Database, open_for_reading, open_for_writing
+from turnwise.persistence.sqlite.file import Address, driver_of
+from turnwise.persistence.sqlite.store import SqliteLog, SqliteStore
+from turnwise.persistence.sqlite.thread import ConnectionThread, Worker, WorkQueue
+from turnwise.persistence.sqlite.writer import (
+    LONE,
+    LONGEST,
+    TRIED_AFTER,
+    WORK,
+    Append,
+    CommitMode,
+    InlineCommits,
+    Writer,
+    WritingThread,
+)
 from turnwise.states import LlmResponse, StoreError
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
@@ -403,7 +403,7 @@ class TestStepsOfManyConversations:
         """Whether the disk has stored them or not."""
         talks = [await Talk.alone(store, name) for name in NAMES]
         with monkeypatch.context() as patch:
-            patch.setattr(transaction, "commit", fails_once({"lied": lied, "broken": broken}[mishap]))
+            patch.setattr(file, "commit", fails_once({"lied": lied, "broken": broken}[mishap]))
             await asyncio.gather(*(talk.append() for talk in talks))
 
         assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
@@ -454,8 +454,8 @@ class TestStepsOfManyConversations:
 def interrupt_once(patch: pytest.MonkeyPatch, moment: str) -> None:
     """Have a KeyboardInterrupt raised at this moment of the next commit of a batch."""
     place, name, before = {
-        "before": (transaction, "commit", 0),
-        "behind": (transaction, "commit", 0),
+        "before": (file, "commit", 0),
+        "behind": (file, "commit", 0),
         "first": (Append, "note_stored", 0),
         "third": (Append, "note_stored", 2),
         "counting": (CommitMode, "count", 0),
@@ -520,7 +520,7 @@ class TestACommitThatFails:
         """Whether the disk has stored it or not, it is stored once."""
         talk = await Talk.alone(store)
         with monkeypatch.context() as patch:
-            patch.setattr(transaction, "commit", fails_once(fails))
+            patch.setattr(file, "commit", fails_once(fails))
             await talk.append()
 
         assert await talk.matches(store)
@@ -532,7 +532,7 @@ class TestACommitThatFails:
         """The position stays where it was, and the same step is stored once."""
         talk = await Talk.alone(store)
         with monkeypatch.context() as patch:
-            patch.setattr(transaction, "commit", fails)
+            patch.setattr(file, "commit", fails)
             with pytest.raises(StorageFailed):
                 await talk.append()
         seq = talk.log.seq
@@ -547,7 +547,7 @@ class TestTheThread:
 
     async def test_makes_the_checkpoints(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """After so many inline commits that the write-ahead log has grown; the commits are the caller's."""
-        monkeypatch.setattr(commit_mode, "LONGEST_LOG", 50)
+        monkeypatch.setattr(writer, "LONGEST_LOG", 50)
         talk, made, by = await Talk.alone(store), asyncio.Event(), set[tuple[str, bool]]()
         loop, here = asyncio.get_running_loop(), threading.current_thread()
 
@@ -569,7 +569,7 @@ class TestTheThread:
     async def test_is_waited_for_while_it_commits(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """A step that comes while the thread makes a checkpoint is committed behind it, by its own thread."""
         monkeypatch.setattr(writer, "LONGEST", PATIENCE)
-        monkeypatch.setattr(commit_mode, "LONGEST_LOG", 1)
+        monkeypatch.setattr(writer, "LONGEST_LOG", 1)
         talk, begun, ended = await Talk.alone(store), threading.Event(), threading.Event()
 
         def note(statement: str) -> None:
@@ -602,7 +602,7 @@ class TestTheThread:
         self, store: SqliteStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Once somebody has searched, in a moment in which nothing else is to do."""
-        monkeypatch.setattr(follower, "IDLE", 0.01)
+        monkeypatch.setattr(indexing, "IDLE", 0.01)
         talk, indexed = await Talk.alone(store), threading.Event()
         scope = MemoryScope("walk", None, 0)
         await store.search(MemoryQuery(scope, ("sakura",), None, None, 10))

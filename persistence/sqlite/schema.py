@@ -5,14 +5,32 @@ are whole microseconds since 1970, in UTC, so they are read back exactly.
 
 `events` keeps SQLite's own row numbers. Without them a row of more than 1 kB, which most answers of a model are, would
 take a page of its own, and the file would be a third larger.
+
+Brings the tables of a database to the newest revision.
+
+A new database gets its tables as `schema` defines them. Older ones are migrated by alembic, revision by revision; it is
+imported only for them, because that takes longer than anything else that opening a database needs. A test compares the
+tables that come from both.
+
+What the tables of older versions did not store, although the logs say it: the titles of conversations that their
+first messages give, and the roles and parents that their first steps name.
+
+A migration stores these values once, by SQL functions. A database that is only read is not migrated: there, views take
+the place of the missing tables and columns, so that the same statements read it.
 """
 
 from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     ForeignKey,
     Index,
     Integer,
@@ -22,6 +40,10 @@ from sqlalchemy import (
     Text,
     or_,
 )
+
+from ..codec import delivery_checksum, origin_checksum
+from ..summaries import message_title
+from .file import APPLICATION_ID, HEAD, driver_of
 
 metadata = MetaData()
 
@@ -211,3 +233,120 @@ text_vectors = Table(
     Column("vector", LargeBinary, nullable=False),
 )
 """Vectors of texts, of length 1, as 32-bit floating-point numbers. `space` names what made them."""
+
+
+SCRIPTS = Path(__file__).parent.with_name("migrations")
+
+_REVISION_TABLE = (
+    "CREATE TABLE alembic_version "
+    "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+"""The table in which alembic records the revision, as it makes it itself."""
+
+_ALEMBIC = threading.Lock()
+"""Alembic keeps its connection in a global variable: if two threads opened two databases at once, one database would be
+given the tables of both."""
+
+
+def migrate(connection: Connection, revision: str | None) -> None:
+    """Migrate the tables from `revision` (None for an empty file) to `HEAD`, in one transaction."""
+    if revision is None:
+        create_tables(connection)
+    elif revision != HEAD:
+        run_migrations(connection)
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the tables of a new database, and record that they have the newest revision."""
+    with connection.begin():
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.exec_driver_sql(_REVISION_TABLE)
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))
+        metadata.create_all(connection)
+
+
+def run_migrations(connection: Connection) -> None:
+    """Run all migrations that the database has not had yet, from the first one if it is new."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    with _ALEMBIC, connection.begin():
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        add_functions(driver_of(connection))
+        command.upgrade(config, HEAD)
+
+
+_OPENED = "(SELECT opened_field(CAST(payload AS BLOB), '{}') FROM main.events WHERE conversation = key AND seq = 1)"
+_AGENT = {name: _OPENED.format(name) for name in ("role", "parent", "works_for")}
+_FIRST_MESSAGE = """(
+    SELECT message_title(CAST(payload AS BLOB)) FROM main.events
+    WHERE conversation = key AND type = 'user_message' ORDER BY seq LIMIT 1
+)"""
+_CONVERSATIONS = {column.name: column.name for column in conversations.columns}
+_OUTBOX = {column.name: column.name for column in outbox.columns} | {"begun": "0"}
+_FORKS = {column.name: column.name for column in forks.columns} | {"checksum": "NULL"}
+_VIEW = "CREATE TEMP VIEW {} AS SELECT {} FROM main.{} {}"
+_ACKNOWLEDGEMENTS = "CREATE TEMP VIEW acknowledgements AS SELECT NULL AS conversation, NULL AS checksum WHERE false"
+_METADATA_ENTRIES = "CREATE TEMP VIEW metadata_entries AS SELECT NULL AS entry, NULL AS conversation WHERE false"
+
+
+def add_functions(driver: sqlite3.Connection) -> None:
+    """Give this connection the SQL functions that the migrations use."""
+    driver.create_function("message_title", 1, _title, deterministic=True)
+    driver.create_function("opened_field", 2, _opened_field, deterministic=True)
+    driver.create_function("delivery_checksum", 2, delivery_checksum, deterministic=True)
+    driver.create_function("origin_checksum", 3, origin_checksum, deterministic=True)
+
+
+def add_views(driver: sqlite3.Connection, revision: str) -> None:
+    """Give this connection views in place of what the tables of this revision lack: `details` and `metadata_entries`
+    before 0004; the role, the parent and the wake-up before 0006; the checksums, and the attempts in which processes
+    have died, before 0007."""
+    if revision >= "0007":
+        return
+    driver.execute(_VIEW.format("outbox", _selected(_OUTBOX), "outbox", ""))
+    driver.execute(_VIEW.format("forks", _selected(_FORKS), "forks", ""))
+    driver.execute(_ACKNOWLEDGEMENTS)
+    older = {"sent": "NULL"} if revision >= "0006" else {"sent": "NULL", "wakes_at": "NULL"}
+    driver.execute(_VIEW.format("conversations", _selected(_CONVERSATIONS | older), "conversations", ""))
+    if revision >= "0006":
+        return
+    add_functions(driver)
+    details = {"conversation": "key", "title": "title", "first_message": "first_message", "metadata": "metadata"}
+    stored = "LEFT JOIN main.details ON main.details.conversation = key"
+    if revision < "0004":
+        details |= {"title": "NULL", "first_message": _FIRST_MESSAGE, "metadata": "NULL"}
+        stored = ""
+        driver.execute(_METADATA_ENTRIES)
+    driver.execute(_VIEW.format("details", _selected(details | _AGENT), "conversations", stored))
+
+
+def _selected(columns: dict[str, str]) -> str:
+    return ", ".join(f"{value} AS {name}" for name, value in columns.items())
+
+
+def _title(payload: bytes) -> str | None:
+    """Return the title that the payload of a `UserMessage` gives; None if damage has made it unreadable."""
+    try:
+        message = json.loads(payload)
+        return message_title(message["text"], len(message.get("images", ())))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _opened_field(payload: bytes, name: str) -> str | None:
+    """Return a text of the payload of an `Opened`; None if there is none, or if damage has made it unreadable.
+
+    Most payloads lack it, and a given history makes some of them long. So a payload is only parsed if it may have it.
+    """
+    if f'"{name}":"'.encode() not in payload:
+        return None
+    try:
+        value = json.loads(payload).get(name)
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    known = value in ("background", "sub_agent") if name == "role" else isinstance(value, str)
+    return value if known else None

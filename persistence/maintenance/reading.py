@@ -2,15 +2,20 @@
 
 A file may come from anywhere. So every line is checked against the format, every step against its digests, and the end
 against the number of conversations. The result is what was exported once, or an error that names the line.
+
+Reads a JSON object and keeps the text of each of its members, character by character.
+
+A parser returns only what a text means. The digests of a log cover how it was written.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -19,16 +24,54 @@ from ...states.events import DetailsChanged, Opened
 from ...states.states import State, pending
 from ...states.values.acts import MARK, marks_of
 from ...states.values.value import Text
+from ..codec import GENESIS, check_link, decode, decode_state, digest, head_row, to_microseconds, without_given_messages
 from ..errors import Damaged, NotAnExport
-from ..records.codec import decode, decode_state, head_row, to_microseconds
-from ..records.conversation_record import ConversationRecord
-from ..records.digests import GENESIS, digest
-from ..records.given_messages import without_given_messages
-from ..records.integrity import check_link
-from ..records.origin import Origin
-from ..records.rows import EventRow, HeadRow
+from ..records import ConversationRecord, EventRow, HeadRow, Origin
 from .export import FORMAT, VERSION
-from .json_members import Member, members_of
+
+
+class Member(NamedTuple):
+    """A member of an object: its value, and the text that it was read from."""
+
+    value: Any
+    text: str
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def members_of(line: str) -> dict[str, Member]:
+    """Return the members of the object in the line, which has no spaces between its members. `Pure.`
+
+    Raises ValueError for anything else, for a member that is named twice, and for too deep nesting.
+    """
+    members: dict[str, Member] = {}
+    end = len(line) - 1
+    try:
+        position = _skip(line, 0, "{")
+        while True:
+            name, position = _DECODER.raw_decode(line, position)
+            start = _skip(line, position, ":")
+            value, position = _DECODER.raw_decode(line, start)
+            if not isinstance(name, str) or name in members:
+                raise ValueError(name)
+            members[name] = Member(value, line[start:position])
+            if position == end and line[position] == "}":
+                return members
+            position = _skip(line, position, ",")
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _skip(line: str, position: int, character: str) -> int:
+    if line[position : position + 1] != character:
+        raise ValueError(character)
+    return position + 1
+
 
 LONGEST_LINE = 256 * 2**20
 """Bytes. Chosen so that a message with the most images, each of the largest size (200 million bytes), fits."""

@@ -5,6 +5,14 @@ when the work is done. An executor would need twice as many, which takes longer 
 
 The thread holds the lock of its worker while it handles an item, and no longer. Another thread that finds the lock free
 and the queue empty may use the connection in between (`inline_commits` says when that pays).
+
+How a thread gives a result, or an error, to the task that waits for it.
+
+What is handed in to a thread, and how the thread waits for it.
+
+An item stays in the queue until the thread holds the lock of its worker. So whoever holds the lock and finds the queue
+empty knows that nothing that was handed in before is unfinished. The queues of the standard library cannot tell that:
+they hand an item over before the thread can take a lock.
 """
 
 from __future__ import annotations
@@ -13,6 +21,7 @@ import asyncio
 import atexit
 import os
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -21,10 +30,89 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from ....states.errors import StoreError
-from ..file.failures import translated
-from .pending_result import PendingResult
-from .work_queue import WorkQueue
+from ...states.errors import StoreError
+from .file import translated
+
+
+class PendingResult:
+    """The outcome of one piece of work, for the task that hands the work in.
+
+    A caller that was cancelled, or whose event loop is closed, receives nothing.
+    """
+
+    __slots__ = ("_future", "_loop", "error", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def make_future(self) -> asyncio.Future[Any]:
+        """Return what the caller awaits. To be called once, before the work is handed in; `settle` needs it."""
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Any] = self._loop.create_future()
+        return self._future
+
+    def settle(self) -> None:
+        """Give the caller the outcome. To be called in the thread of its event loop."""
+        if self._future.done():
+            return
+        if self.error is None:
+            self._future.set_result(self.value)
+        else:
+            self._future.set_exception(self.error)
+
+    @staticmethod
+    def report(results: Iterable[PendingResult], here: asyncio.AbstractEventLoop | None = None) -> None:
+        """Give each caller the `value` or the `error`. May be called from any thread; `here` is the event loop that
+        runs in it, if one does.
+
+        Another event loop is woken once for all of its results, because waking it costs more than committing a step.
+        """
+        by_loop: dict[asyncio.AbstractEventLoop, list[PendingResult]] = {}
+        for result in results:
+            by_loop.setdefault(result._loop, []).append(result)
+        for loop, reported in by_loop.items():
+            if loop is here:
+                _settle(reported)
+                continue
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_settle, reported)
+
+
+def _settle(results: list[PendingResult]) -> None:
+    for result in results:
+        result.settle()
+
+
+class WorkQueue:
+    """Items for one thread, the oldest first. Anyone may `put`; only who holds the worker's lock takes items out."""
+
+    __slots__ = ("_signal", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[Any] = deque()
+        self._signal = Lock()
+        """Held while there is no reason for the thread to wake up."""
+        self._signal.acquire()
+
+    def put(self, item: Any) -> None:
+        """Put an item in, and wake the thread."""
+        self.items.append(item)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look whether there is something to do. Costs next to nothing if it was told already."""
+        if self._signal.locked():
+            with suppress(RuntimeError):  # another thread did it in between
+                self._signal.release()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait until there is an item, or a reason to wake up, or `timeout` seconds have passed."""
+        if self.items:
+            self._signal.acquire(blocking=False)
+        else:
+            self._signal.acquire(timeout=-1 if timeout is None else timeout)
+
 
 T = TypeVar("T")
 

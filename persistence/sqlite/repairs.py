@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete, select, update
 
-from ...records.storage import (
+from ..records import (
     CountDeliveries,
     DropDelivery,
     DropOrphanedDeliveries,
@@ -18,8 +18,8 @@ from ...records.storage import (
     ResetDelivery,
     StorageFault,
 )
-from ..file.transaction import driver_of
-from . import details_recorder, queries, recorder
+from . import queries, writing
+from .file import driver_of
 from .schema import (
     acknowledgements,
     conversations,
@@ -90,13 +90,13 @@ def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
             continue
         if isinstance(each, CountDeliveries):
             key, _ = queries.found(connection, each.conversation_id)
-            recorder.count_deliveries(driver_of(connection), key)
+            writing.count_deliveries(driver_of(connection), key)
             continue
         statement, parameters = _statement(each)
         connection.execute(statement, parameters)
         if isinstance(each, ReplaceDetails):
             key, _ = queries.found(connection, each.conversation_id)
-            details_recorder.replace(driver_of(connection), key, each.details)
+            writing.replace(driver_of(connection), key, each.details)
 
 
 def _statement(repair: TableRepair) -> tuple[Executable, dict[str, object]]:

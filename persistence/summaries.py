@@ -1,0 +1,307 @@
+"""A conversation in a list, without its steps.
+
+The metadata of conversations, as stores keep it and find conversations by it.
+
+What a list shows of a conversation besides its head: its owner, its role among agents, its title, and the metadata
+of the application.
+
+All of it follows from a few events of the log. A store may keep it beside the log, to list conversations without
+reading logs, and can compute it again at any time.
+
+The titles of conversations in lists: given by the application, or made from the first message of a user.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from ..states.events import DetailsChanged, Event, Opened, UserMessage
+from ..states.roles import Role
+from ..states.states import State
+from ..states.step import LogEntry
+from ..states.values.acts import marks_of
+from ..states.values.messages import HistoryMessage
+from ..states.values.value import shortened
+from .codec import decode, decode_event, digest, from_microseconds, to_microseconds
+from .errors import Damaged
+from .records import ConversationRecord, DetailsRow, EventRow, Origin
+
+Metadata: TypeAlias = Mapping[str, JsonValue]
+"""What an application notes about a conversation: JSON values by their names."""
+
+
+def metadata_columns(metadata: Metadata) -> tuple[str | None, tuple[bytes, ...]]:
+    """Return the columns `metadata` and `entries` of a `DetailsRow`. `Pure.`"""
+    if not metadata:
+        return None, ()
+    text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"))
+    return text, tuple(sorted(metadata_entry(name, value) for name, value in metadata.items()))
+
+
+def read_metadata(text: str | None) -> Metadata:
+    """Return the metadata in the column `metadata` of a `DetailsRow`. `Pure.` Raises ValueError for anything but a JSON
+    object."""
+    metadata = {} if text is None else json.loads(text)
+    if not isinstance(metadata, dict):
+        raise ValueError("metadata must be a JSON object")
+    return metadata
+
+
+def metadata_entry(name: str, value: JsonValue) -> bytes:
+    """Return a digest by which a store can find the conversations that have this value under this name. `Pure.`"""
+    return digest(json_identity([name, value]))
+
+
+def json_identity(value: JsonValue) -> str:
+    """Return a text that is the same for the same JSON value only. `Pure.`
+
+    1, "1" and true are three values. 1 and 1.0 are the same number, since programs write either for the other. The
+    order of the members of an object does not count.
+    """
+    return json.dumps(_with_exact_numbers(value), sort_keys=True, separators=(",", ":"))
+
+
+def _with_exact_numbers(value: JsonValue) -> JsonValue:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _with_exact_numbers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_exact_numbers(each) for each in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A conversation in a list: the literal of its state, whether it waits for work, when it changed last, where it was
+    copied from, whom it belongs to, its title, and what its application noted about it.
+
+    `title` is the one that was given, else the first message of a user, or the task of a
+    sub-agent, cut to a line; it is empty before there is one.
+    `role` says whether it has a user, works for another conversation (`works_for`, if it names one), or was started by
+    a turn of another one (`parent`). `wakes_at` is its next scheduled wake-up. The ids may be those of conversations
+    that have been deleted. `seq` is the number of its newest step.
+    """
+
+    id: str
+    state: str
+    busy: bool
+    updated_at: datetime
+    origin: Origin | None = None
+    owner: str | None = None
+    title: str = ""
+    metadata: Metadata = field(default_factory=dict, hash=False)
+    role: Role = "foreground"
+    parent: str | None = None
+    works_for: str | None = None
+    wakes_at: datetime | None = None
+    seq: int = 0
+
+    @property
+    def cursor(self) -> str:
+        """The `before` of the page that follows this conversation: its place, which stays although it is deleted."""
+        return Place(to_microseconds(self.updated_at), self.id).cursor
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a list: behind the conversation that had this id and changed at this moment, in microseconds."""
+
+    updated_at: int
+    conversation_id: str
+
+    @property
+    def cursor(self) -> str:
+        """The text that `place_of` reads."""
+        return f"@{self.updated_at}.{self.conversation_id}"
+
+
+def place_of(before: str) -> Place | None:
+    """Return the place that a cursor names, None for the id of a conversation, which never begins with "@". `Pure.`"""
+    at, _, conversation_id = before.removeprefix("@").partition(".")
+    if not before.startswith("@") or re.fullmatch(r"-?[0-9]{1,18}", at) is None or not conversation_id:
+        return None
+    return Place(int(at), conversation_id)
+
+
+def summary_of(record: ConversationRecord, details: Details) -> Summary:
+    """Return what a list shows of a conversation, for a store that has its record and its details at hand. `Pure.`"""
+    head = record.head
+    return Summary(
+        id=record.id,
+        state=head.state_type,
+        busy=head.waits,
+        updated_at=from_microseconds(head.updated_at),
+        origin=record.origin,
+        owner=record.owner,
+        title=details.title,
+        metadata=details.metadata,
+        role=details.role,
+        parent=details.parent,
+        works_for=details.works_for,
+        wakes_at=None if head.wakes_at is None else from_microseconds(head.wakes_at),
+        seq=head.seq,
+    )
+
+
+def summary_in_state(conversation_id: str, state: State, since: datetime, details: Details) -> Summary:
+    """Return what a list shows of a conversation that has been in this state `since` this moment and is no copy.
+    `Pure.`"""
+    return Summary(
+        id=conversation_id,
+        state=state.type,
+        busy=state.ends_with_process,
+        updated_at=since,
+        owner=details.owner,
+        title=details.title,
+        metadata=details.metadata,
+        role=details.role,
+        parent=details.parent,
+        works_for=details.works_for,
+        wakes_at=state.book.wake,
+        seq=state.book.seq,
+    )
+
+
+_CHANGES = {kind.model_fields["type"].default for kind in (Opened, UserMessage, DetailsChanged)}
+_MESSAGE = UserMessage.model_fields["type"].default
+
+
+@dataclass(frozen=True)
+class Details:
+    """The owner, the title and the metadata of a conversation, and its role among agents.
+
+    `given_title` is the title that the application chose, None if it chose none. `first_message` is what the title is
+    otherwise: the first message of a user on one line, None before there is one. `role`, `parent` and `works_for` are
+    those of `Opened`.
+    """
+
+    owner: str | None = None
+    given_title: str | None = None
+    first_message: str | None = None
+    metadata: Metadata = field(default_factory=dict, hash=False)
+    role: Role = "foreground"
+    parent: str | None = None
+    works_for: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The title that a list shows; empty as long as nobody chose one and no user said anything."""
+        return self.given_title or self.first_message or ""
+
+    def after(self, event: Event) -> Details:
+        """Return the details after this event. `Pure.`"""
+        match event:
+            case Opened():
+                return Details(
+                    owner=event.owner,
+                    given_title=given_title(event.title),
+                    first_message=first_title(event.messages),
+                    metadata=event.metadata,
+                    role=event.role,
+                    parent=event.parent,
+                    works_for=event.works_for,
+                )
+            case UserMessage() if self.first_message is None:
+                return replace(self, first_message=message_title(event.text, len(event.images)))
+            case DetailsChanged():
+                return replace(
+                    self,
+                    given_title=self.given_title if event.title is None else given_title(event.title),
+                    metadata=self.metadata if event.metadata is None else event.metadata,
+                )
+            case _:
+                return self
+
+    def has(self, metadata: Metadata) -> bool:
+        """Whether the metadata has all these values under these names, compared as `json_identity` does. `Pure.`"""
+        return all(
+            name in self.metadata and json_identity(self.metadata[name]) == json_identity(value)
+            for name, value in metadata.items()
+        )
+
+
+def details_of(entries: Iterable[LogEntry]) -> Details:
+    """Return the details of a conversation with these steps. `Pure.`"""
+    details = Details()
+    for entry in entries:
+        details = details.after(entry.event)
+    return details
+
+
+def details_of_rows(rows: Iterable[EventRow]) -> Details:
+    """Return the details of a conversation with these rows, of which only a few are decoded. A row that cannot be read
+    is passed over. `Pure.`"""
+    details = Details()
+    for row in rows:
+        if row.type in _CHANGES and not (row.type == _MESSAGE and details.first_message is not None):
+            with suppress(Damaged):
+                details = details.after(decode(row).event)
+    return details
+
+
+def details_row(details: Details) -> DetailsRow:
+    """Return the row that a store keeps of these details. `Pure.`"""
+    text, entries = metadata_columns(details.metadata)
+    role = None if details.role == "foreground" else details.role
+    agent = (role, details.parent, details.works_for)
+    return DetailsRow(details.given_title, details.first_message, text, entries, *agent)
+
+
+def is_of_host(first: EventRow) -> bool:
+    """Return whether a host made the conversation that begins with this step for itself. `Pure.` Raises `Damaged`."""
+    event = decode_event(first)
+    return isinstance(event, Opened) and bool(marks_of(event.metadata))
+
+
+TITLE = 60
+"""The most characters of a title that is made from a message. Chosen so that it fits a line of a list."""
+
+_WORD = re.compile(rf"\S{{1,{TITLE + 1}}}")
+
+
+def given_title(title: str | None) -> str | None:
+    """Return a title on one line, or None if it is blank: then the conversation has the title of its first message.
+    `Pure.`"""
+    return None if title is None else " ".join(title.split()) or None
+
+
+def message_title(text: str, images: int) -> str | None:
+    """Return the title of a conversation that begins with this message: the message on one line, cut to `TITLE`
+    characters. `Pure.`
+
+    A message of images alone is counted, such as `3 images`. None if the message is blank.
+    """
+    line = " ".join(word[0] for word in islice(_WORD.finditer(text), TITLE))
+    if line:
+        return shortened(line, TITLE)
+    return {0: None, 1: "1 image"}.get(images, f"{images} images")
+
+
+def first_title(messages: Iterable[HistoryMessage]) -> str | None:
+    """Return the title of a conversation that continues this history: that of the first message of a user which is not
+    blank, or None. `Pure.`"""
+    titles = (_history_title(message) for message in messages if message.role == "user")
+    return next((title for title in titles if title is not None), None)
+
+
+def _history_title(message: HistoryMessage) -> str | None:
+    match message.given.get("content"):
+        case str(text):
+            return message_title(text, 0)
+        case list(parts):
+            objects = [part for part in parts if isinstance(part, dict)]
+            texts = (text for text in (part.get("text") for part in objects) if isinstance(text, str))
+            images = sum(part.get("type") == "image_url" for part in objects)
+            return message_title("\n".join(texts), images)
+        case _:
+            return None
