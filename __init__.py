@@ -12,41 +12,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .effects.agents.port import Agent, Agents, ReachableAgents
+    from .effects.agents import Agent, Agents, ReachableAgents
     from .effects.channels.port import Channel, Delivery, NotTaken
-    from .effects.channels.speech.channel import SpeechChannel
+    from .effects.channels.speech import SpeechChannel
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
     from .effects.channels.webhook import WebhookChannel
     from .effects.clock import Clock
-    from .effects.context import EffectContext, History, Progress
+    from .effects.context import EffectContext, EffectLinks, History, Progress, Receipts, SuspendedCall, SuspendedCalls
     from .effects.dispatcher import Performer
-    from .effects.effect_keys import EffectLinks
-    from .effects.location.ip_lookup import IpLookup
-    from .effects.location.location import Location, LocationSource
+    from .effects.location import IpLookup, Location, LocationSource
+    from .effects.logs import __version__
     from .effects.mcp.server import McpCrashContract, McpServer, McpTool
     from .effects.model.litellm.dialect import Dialect
     from .effects.model.litellm.llm import LiteLlm
+    from .effects.model.performers.rewording import Rewording
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
-    from .effects.model.rewording import Rewording
-    from .effects.recall.conversation_memory import ConversationMemory
-    from .effects.recall.documents import DocumentQuery, DocumentSource
-    from .effects.recall.vectors import Embed
-    from .effects.receipts import Receipts
+    from .effects.recall.ports import DocumentQuery, DocumentSource, Embed
+    from .effects.recall.search import ConversationMemory
     from .effects.redaction.redaction import Redaction
     from .effects.redaction.rule import RedactionRule, SecretRule, SecretSpan
-    from .effects.suspended_calls import SuspendedCall, SuspendedCalls
-    from .effects.tools.approval import Approval
-    from .effects.tools.arguments.arguments import Arguments
-    from .effects.tools.asking import Answers, Asking
-    from .effects.tools.context import ToolContext
-    from .effects.tools.declaration import ToolOptions, tool
-    from .effects.tools.methods import Receiver
-    from .effects.tools.question import Question
-    from .effects.tools.tool import AnyTool, ErrorDetail, Tool
-    from .effects.tools.tool_error import ToolError
-    from .effects.tools.tools_of import tools_of
-    from .effects.version import __version__
+    from .effects.tools.arguments import Arguments
+    from .effects.tools.context import Answers, Asking, Question, ToolContext, ToolError
+    from .effects.tools.tool import AnyTool, Approval, ErrorDetail, Receiver, Tool, ToolOptions, tool, tools_of
     from .engine.blocking import BlockingConversation, BlockingEngine
     from .engine.bootstrap import DispatcherFactory
     from .engine.choices.offered_tools import OfferedTool
@@ -137,7 +125,7 @@ if TYPE_CHECKING:
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "effects.agents.port": (
+    "effects.agents": (
         "Agent",
         "Agents",
         "ReachableAgents",
@@ -147,7 +135,7 @@ _HOMES = {
         "Delivery",
         "NotTaken",
     ),
-    "effects.channels.speech.channel": ("SpeechChannel",),
+    "effects.channels.speech": ("SpeechChannel",),
     "effects.channels.stream": (
         "Lagged",
         "StreamChannel",
@@ -158,16 +146,20 @@ _HOMES = {
     "effects.clock": ("Clock",),
     "effects.context": (
         "EffectContext",
+        "EffectLinks",
         "History",
         "Progress",
+        "Receipts",
+        "SuspendedCall",
+        "SuspendedCalls",
     ),
     "effects.dispatcher": ("Performer",),
-    "effects.effect_keys": ("EffectLinks",),
-    "effects.location.ip_lookup": ("IpLookup",),
-    "effects.location.location": (
+    "effects.location": (
+        "IpLookup",
         "Location",
         "LocationSource",
     ),
+    "effects.logs": ("__version__",),
     "effects.mcp.server": (
         "McpCrashContract",
         "McpServer",
@@ -175,6 +167,7 @@ _HOMES = {
     ),
     "effects.model.litellm.dialect": ("Dialect",),
     "effects.model.litellm.llm": ("LiteLlm",),
+    "effects.model.performers.rewording": ("Rewording",),
     "effects.model.port": (
         "Llm",
         "LlmFailure",
@@ -184,45 +177,36 @@ _HOMES = {
         "Purpose",
         "Token",
     ),
-    "effects.model.rewording": ("Rewording",),
-    "effects.recall.conversation_memory": ("ConversationMemory",),
-    "effects.recall.documents": (
+    "effects.recall.ports": (
         "DocumentQuery",
         "DocumentSource",
+        "Embed",
     ),
-    "effects.recall.vectors": ("Embed",),
-    "effects.receipts": ("Receipts",),
+    "effects.recall.search": ("ConversationMemory",),
     "effects.redaction.redaction": ("Redaction",),
     "effects.redaction.rule": (
         "RedactionRule",
         "SecretRule",
         "SecretSpan",
     ),
-    "effects.suspended_calls": (
-        "SuspendedCall",
-        "SuspendedCalls",
-    ),
-    "effects.tools.approval": ("Approval",),
-    "effects.tools.arguments.arguments": ("Arguments",),
-    "effects.tools.asking": (
+    "effects.tools.arguments": ("Arguments",),
+    "effects.tools.context": (
         "Answers",
         "Asking",
+        "Question",
+        "ToolContext",
+        "ToolError",
     ),
-    "effects.tools.context": ("ToolContext",),
-    "effects.tools.declaration": (
-        "tool",
-        "ToolOptions",
-    ),
-    "effects.tools.methods": ("Receiver",),
-    "effects.tools.question": ("Question",),
     "effects.tools.tool": (
         "AnyTool",
+        "Approval",
         "ErrorDetail",
+        "Receiver",
+        "tool",
         "Tool",
+        "ToolOptions",
+        "tools_of",
     ),
-    "effects.tools.tool_error": ("ToolError",),
-    "effects.tools.tools_of": ("tools_of",),
-    "effects.version": ("__version__",),
     "engine.blocking": (
         "BlockingConversation",
         "BlockingEngine",

@@ -4,6 +4,10 @@ What a performer logs may quote what was said: the traceback of a tool holds the
 provider quotes the prompt that it refuses. So a record that is logged while an effect of a conversation with `redact`
 is carried out passes through the same redaction as the conversation itself. The traceback then is a text; the record
 has no exception. So it is with an error of pydantic that would take seconds to write, because it has very many faults.
+
+The version of turnwise, as its installed package tells it.
+
+Import this where the version is needed: to find it among the installed packages takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from traceback import format_exception_only, format_tb
 
 from pydantic import ValidationError
 
 from ..states.errors import has_many_faults, sentence_of_many
-from .redact import Redact, unchanged
+from .context import Redact, unchanged
 
 _REDACT: ContextVar[Redact | None] = ContextVar("turnwise-redact", default=None)
 
@@ -93,3 +98,14 @@ def _brief(error: BaseException) -> str:
     else:
         last = format_exception_only(error)
     return "".join(["Traceback (most recent call last):\n", *format_tb(error.__traceback__), *last])
+
+
+def _installed() -> str:
+    try:
+        return version("turnwise")
+    except PackageNotFoundError:  # in a source tree that is not installed
+        return "0"
+
+
+__version__ = _installed()
+"""The version; "0" in a source tree that is not installed."""

@@ -9,6 +9,8 @@ Each attempt is made in the context variables of whoever asked for its effect, a
 
 Another engine over the same store may have taken the steps before, and what they asked for may still be in its queues.
 Then an effect waits until that engine has sent what is earlier, or until it makes no more attempts.
+
+How long to wait before something that has failed is tried again.
 """
 
 from __future__ import annotations
@@ -26,10 +28,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..states.errors import StoreError
 from ..states.values.value import later, sooner
-from .backoff import wait_after
 from .clock import Clock
-from .context import EffectContext
-from .receipts import Receipts
+from .context import EffectContext, Receipts
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts; doubled after each failure."""
@@ -282,3 +282,13 @@ class RetryQueues:
             pending.tried.set()
         if self._queues.get(key) is queue:
             del self._queues[key], self._workers[key]
+
+
+MAX_DOUBLINGS = 30
+"""After so many failures the wait no longer grows: it may go on for weeks, and 2 ** n would become huge."""
+
+
+def wait_after(failures: int, first: float, longest: float) -> float:
+    """Return the seconds to wait after so many failures, at least one: `first`, doubled with each of them, up to
+    `longest`. A short disturbance is overcome soon, and what is down for long is not flooded. `Pure.`"""
+    return min(longest, first * 2.0 ** min(failures - 1, MAX_DOUBLINGS))

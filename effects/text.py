@@ -1,12 +1,24 @@
 """Makes JSON of models and tools fit to be stored.
 
 `states.values.surrogates` says why lone surrogates are replaced; JSON text can also hold them as escapes.
+
+The names of days and months, for models to read. They are English, whatever the locale of the process is.
+
+Work on long texts that does not hold up the event loop.
+
+Writes texts of other people below a title, in limited length, for a model that is to read them and not to obey them.
+
+The title stands at the left margin and the text is indented, so that nothing in the text can pass for another title.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import textwrap
+from collections.abc import Callable
+from typing import TypeVar
 
 from ..states.values.value import encodable
 
@@ -27,3 +39,45 @@ def is_encodable(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+T = TypeVar("T")
+
+LONG = 50_000
+"""Characters from which on work on a text is done in a thread. Redacting that many takes some 50 ms."""
+
+
+async def in_thread_if_long(characters: int, work: Callable[[], T], most: int = LONG) -> T:
+    """Return what `work` returns. Other conversations go on while it works on a text of more than `most` characters.
+    Raises what it raises."""
+    return await asyncio.to_thread(work) if characters > most else work()
+
+
+_MARGIN = "  "
+
+NOTE_SIZE = 60
+"""Bytes that are reserved for the note that something was left out."""
+
+
+def titled(title: str, text: str) -> str:
+    """The text below its title, indented, so that nothing in it can pass for a title. `Pure.`"""
+    return f"{title}:\n{textwrap.indent(text.strip(), _MARGIN, lambda line: True)}"
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """The text in at most `limit` bytes: if it is longer, its beginning and its end. `Pure.`"""
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    room = max(0, limit - NOTE_SIZE)
+    tail = room // 3
+    beginning = data[: room - tail].decode(errors="ignore")
+    end = data[len(data) - tail :].decode(errors="ignore") if tail else ""
+    return f"{beginning} [… {len(text) - len(beginning) - len(end)} characters left out …] {end}"

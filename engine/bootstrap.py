@@ -14,7 +14,7 @@ from inspect import isclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
+from ..effects.channels.delivery import DeliveryDispatcher
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.dispatcher import InProcessDispatcher, Performer

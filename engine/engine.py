@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ..effects.channels.port import Channel
-    from ..effects.location.location import Location, LocationSource
+    from ..effects.location import Location, LocationSource
     from ..effects.mcp.server import McpServer
     from ..effects.model.port import Llm
-    from ..effects.recall.documents import DocumentSource
-    from ..effects.recall.vectors import Embed
+    from ..effects.recall.ports import DocumentSource, Embed
     from ..effects.redaction.redaction import Redaction
     from ..persistence.ports import Store
     from .blocking import BlockingEngine

@@ -25,9 +25,7 @@ from contextvars import Context as Variables
 from contextvars import copy_context
 from typing import Any
 
-from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
-from ..effects.effect_keys import EffectLinks
-from ..effects.suspended_calls import SuspendedCalls
+from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect

@@ -15,8 +15,7 @@ from collections.abc import Set
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..effects.context import EffectContext
-from ..effects.effect_keys import EffectLinks
+from ..effects.context import EffectContext, EffectLinks
 from ..effects.tools.registry import ToolRegistry
 from ..effects.tools.tool import AnyTool
 from ..states.effects import TOOL_RUNS, AwaitedEffect, OutgoingEffect

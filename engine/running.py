@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..effects.clock import Clock
 from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
-from ..effects.model.performers.model_caller import RunningAnswers
+from ..effects.model.performers.asking import RunningAnswers
 from ..effects.tools.registry import ToolRegistry
 from ..effects.wire.definitions import wire_tools
 from ..states.effects import Effect

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..effects.mcp.server import McpServer
-from ..effects.tools.result_length import MAX_RESULT, MIN_RESULT
+from ..effects.tools.tool import MAX_RESULT, MIN_RESULT
 from ..states import presets
 from ..states.errors import ConfigurationError
 from ..states.policy import Policy, Profile

@@ -61,7 +61,7 @@ def _calls_of(registry: ToolRegistry, tool: AnyTool) -> SearchStrategy[ToolCall]
 
 
 def _fits(tool: AnyTool, text: str) -> bool:
-    from ..effects.tools.arguments.argument_errors import InvalidArguments
+    from ..effects.tools.normalization import InvalidArguments
 
     try:
         tool.arguments.check(text)

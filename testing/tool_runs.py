@@ -21,8 +21,7 @@ from .history import History
 from .tool_calls import AnyTools, registry_of
 
 if TYPE_CHECKING:
-    from ..effects.context import EffectContext
-    from ..effects.suspended_calls import SuspendedCalls
+    from ..effects.context import EffectContext, SuspendedCalls
     from ..effects.tools.registry import ToolRegistry
 
 T = TypeVar("T")
@@ -76,8 +75,7 @@ class ToolRuns:
                 self._runner = None
 
     def _context_in(self, history: History) -> EffectContext:
-        from ..effects.context import EffectContext
-        from ..effects.suspended_calls import SuspendedCalls
+        from ..effects.context import EffectContext, SuspendedCalls
 
         if self._suspended is None:
             self._suspended = SuspendedCalls()
@@ -96,8 +94,7 @@ class ToolRuns:
 async def _perform(
     tools: ToolRegistry, effect: ExecuteTool | ResumeTool | ReconcileTool, context: EffectContext, at: datetime
 ) -> Answer:
-    from ..effects.tools.reconcile_performer import ReconciliationPerformer
-    from ..effects.tools.tool_performer import ResumptionPerformer, ToolPerformer
+    from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
 
     clock = ManualClock(at)
     if isinstance(effect, ReconcileTool):

@@ -2,6 +2,10 @@
 
 The SDK wants a connection to be left by the task that entered it, so one task owns it from beginning to end. Calls are
 made by the tasks of their effects, each over the connection that there is at that moment.
+
+Says why a server cannot be reached, without what it sent or what was sent to it.
+
+Opens the connection to a server: starts its program, or makes a client for its address, and agrees on a version.
 """
 
 from __future__ import annotations
@@ -9,29 +13,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import anyio
+import httpx2
 import mcp_types
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext, IncomingMessage
+from mcp.client.session import ElicitationFnT, MessageHandlerFnT
+from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
+from mcp.shared.message import SessionMessage
+from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ToolListChangedNotification
+from pydantic import ValidationError
 
 from ...states.values.messages import ToolResult
-from ..logs import performer_logger
-from ..tools.context import ToolContext
-from ..tools.tool_error import ToolError
-from .call import ConnectionLost, McpCall
-from .elicitation import Asker
-from .listing import list_tools
-from .offered_tools import ServerTool, ServerTools, tools_of
-from .reasons import reason_of, refuses_version
+from ..logs import __version__, performer_logger
+from ..tools.context import ToolContext, ToolError
+from .asking import Asker
+from .messages import MAX_MESSAGE, CallResults, bound
+from .program import stderr_of, streams_of
 from .server import McpServer
-from .transport import Callbacks, Mode, connected
+from .tools import ConnectionLost, ListingFilter, McpCall, ServerTool, ServerTools, list_tools, tools_of
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
 """Seconds until a server that vanished is tried again; each delay is twice the one before."""
@@ -258,3 +267,205 @@ class McpConnection:
 def _asks_in_calls(server: McpServer) -> bool:
     """Whether the server is to speak a version in which it may ask the user in the middle of a call."""
     return server.protocol == "legacy" or (server.protocol == "auto" and server.elicitation)
+
+
+_ENDED = "its program ended before it answered; what it printed is logged by turnwise.mcp, at the level DEBUG"
+
+
+def reason_of(error: BaseException, server: McpServer, status: int | None) -> str:
+    """Why the connection failed, as a part of a sentence. `status` is the last HTTP status that refused a request, or
+    None. `Pure.`"""
+    match error := _first(error):
+        case OSError() if not isinstance(error, TimeoutError):
+            return _why_not_started(error, server)
+        case TimeoutError():
+            return f"it did not answer within {server.connect_timeout:g} s"
+        case httpx2.ConnectError():
+            return "nothing answers at its address"
+        case MCPError():
+            return _why_refused(error, server, status)
+        case ValidationError():
+            return "it answers with what the protocol does not allow"
+        case _:
+            return type(error).__name__
+
+
+def _why_not_started(error: OSError, server: McpServer) -> str:
+    match error:
+        case FileNotFoundError() if server.cwd is not None and error.filename == str(server.cwd):
+            return f"there is no folder {server.cwd}"
+        case FileNotFoundError():
+            return f"there is no program called {server.command}"
+        case PermissionError():
+            return f"{server.command} cannot be started"
+        case _:
+            return type(error).__name__
+
+
+def _why_refused(error: MCPError, server: McpServer, status: int | None) -> str:
+    if server.command is not None and error.code == mcp_types.CONNECTION_CLOSED:
+        return _ENDED
+    if status is not None:
+        return f"it answered with the HTTP status {status}"
+    return f"it answered with the error {error.code}"
+
+
+def refuses_version(error: BaseException) -> bool:
+    """Whether the server knows none of the versions from before 2026, or not their handshake. `Pure.`"""
+    first = _first(error)
+    refusals = (mcp_types.UNSUPPORTED_PROTOCOL_VERSION, mcp_types.METHOD_NOT_FOUND)
+    return isinstance(first, MCPError) and first.code in refusals
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error itself, or the first one of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+_WRITE_TIMEOUT = 30.0
+"""Seconds to connect to an HTTP server, and to send it a request. How long an answer may take is up to the caller."""
+
+
+Mode = Literal["legacy", "auto"]
+"""The versions that the SDK proposes: those from before 2026, or the newest one and then those."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What a connection calls: `ended` at its end, `message` with each message, `elicit` when the server asks the user,
+    and `refused` with the HTTP status of an error."""
+
+    ended: Callable[[], None]
+    message: MessageHandlerFnT
+    elicit: ElicitationFnT
+    refused: Callable[[int], None]
+
+    async def take_response(self, response: httpx2.Response) -> None:
+        """Tell the status of an HTTP response that is an error."""
+        if response.is_error:
+            self.refused(response.status_code)
+
+
+@asynccontextmanager
+async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbacks) -> AsyncIterator[Client]:
+    """The connected client of a server, which speaks a version of this `mode`.
+
+    The context must be left by the task that entered it; a program is ended then, with all processes that it started.
+    Raises what the SDK raises if there is no such server. The caller limits the time.
+    """
+    async with AsyncExitStack() as stack:
+        if server.url is None:
+            streams = streams_of(_program(server), await stack.enter_async_context(stderr_of(name)))
+        else:
+            timeout = httpx2.Timeout(_WRITE_TIMEOUT, read=None)
+            hooks = {"response": [callbacks.take_response, bound]}
+            headers = {"accept-encoding": "identity", **server.headers}
+            http_client = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
+            await stack.enter_async_context(http_client)
+            streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_MESSAGE)
+        listings, results = ListingFilter(name, is_trusted=server.trusted), CallResults()
+        client = Client(
+            _observed(streams, callbacks.ended, listings, results),
+            mode=mode,
+            cache=None,
+            client_info=Implementation(name="turnwise", version=__version__),
+            message_handler=callbacks.message,
+            elicitation_callback=callbacks.elicit if server.elicitation else None,
+        )
+        await stack.enter_async_context(client)
+        listings.version = results.version = client.protocol_version
+        yield client
+
+
+def _program(server: McpServer) -> StdioServerParameters:
+    assert server.command is not None
+    return StdioServerParameters(
+        command=server.command,
+        args=list(server.args),
+        env=dict(server.env),
+        cwd=server.cwd,
+        encoding_error_handler="replace",
+    )
+
+
+@asynccontextmanager
+async def _observed(
+    streams: AbstractAsyncContextManager[tuple[Any, Any]],
+    ended: Callable[[], None],
+    listings: ListingFilter,
+    results: CallResults,
+) -> AsyncIterator[Any]:
+    """The same streams; `ended` is called when the one from the server ends, and `listings` and `results` take its
+    messages."""
+    async with streams as (reading, writing):
+        yield _Incoming(reading, ended, listings, results), _Outgoing(writing, results)
+
+
+class _Wrapped:
+    """A stream of the SDK, which is closed with what stands around it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        return await self._stream.__aexit__(kind, error, trace)
+
+
+class _Outgoing(_Wrapped):
+    """The stream of messages to a server, of each of which `results` is told."""
+
+    def __init__(self, stream: Any, results: CallResults) -> None:
+        super().__init__(stream)
+        self._results = results
+
+    async def send(self, given: Any) -> None:
+        """Send a message."""
+        if isinstance(given, SessionMessage):
+            self._results.note(given.message)
+        await self._stream.send(given)
+
+
+class _Incoming(_Wrapped):
+    """The stream of messages from a server, which passes each through `listings` and `results`, and calls `ended` at
+    its end. The SDK itself tells only callers that wait for an answer."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None], listings: ListingFilter, results: CallResults) -> None:
+        super().__init__(stream)
+        self._ended = ended
+        self._listings = listings
+        self._results = results
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of the task that received the last message, where the stream knows them."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next message."""
+        return await self._stream.receive()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            received = await self._stream.__anext__()
+        except (StopAsyncIteration, anyio.ClosedResourceError):
+            self._ended()
+            raise
+        if isinstance(received, SessionMessage):
+            self._listings.take(received.message)
+            self._results.take(received.message)
+        return received

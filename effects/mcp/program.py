@@ -4,18 +4,24 @@ A server may start other programs: a browser, a language server, or, as `npx` an
 would outlive it, since nothing tells them that it has ended. So the whole group is ended: when the connection is left,
 when it could not be opened, and when the process of the engine exits without having closed it. Only a program that
 leaves its group on purpose, as a daemon does, stays. On Windows the SDK does the same by a job object.
+
+Writes what a server prints on its standard error to the log, at the level DEBUG.
+
+A server may print without an end, so lines are cut, and of many lines in a short time only the first are written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar, TextIO, cast
 
 import anyio
@@ -23,8 +29,9 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.shared.message import SessionMessage
 
-from .http_responses import MAX_MESSAGE
-from .messages import read_messages
+from ...states.values.value import shortened
+from ..logs import performer_logger
+from .messages import MAX_MESSAGE, read_messages
 
 GRACE = 2.0
 """Seconds in which a program may end by itself when its standard input has ended, and then again when it was told to
@@ -281,3 +288,63 @@ async def _end(pipes: _Pipes, group: ProcessGroup) -> None:
         group.kill()
         with anyio.move_on_after(KILLED):
             await pipes.has_exited.wait()
+
+
+MAX_LINE = 500
+"""The most characters of a line that are written."""
+
+MAX_LINES = 100
+"""The most lines of each `PERIOD` that are written."""
+
+PERIOD = 10.0
+"""Seconds after which lines are counted anew."""
+
+_LOGGER = performer_logger("turnwise.mcp")
+
+
+@asynccontextmanager
+async def stderr_of(name: str) -> AsyncIterator[TextIO]:
+    """A file to which the server called `name` may print, for as long as the context lasts. Nothing is read or kept if
+    the log takes no DEBUG."""
+    if not _LOGGER.isEnabledFor(logging.DEBUG):
+        with Path(os.devnull).open("w") as nowhere:
+            yield nowhere
+        return
+    reading, writing = os.pipe()
+    loop = asyncio.get_running_loop()
+    with os.fdopen(reading, "rb", buffering=0) as source, os.fdopen(writing, "w") as target:
+        transport, _ = await loop.connect_read_pipe(lambda: _Lines(name, loop), source)
+        try:
+            yield target
+        finally:
+            transport.close()
+
+
+class _Lines(asyncio.Protocol):
+    """Splits what arrives into lines, and writes them to the log."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._name = name
+        self._loop = loop
+        self._rest = b""
+        self._since = loop.time()
+        self._written = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Write the lines that are complete. The beginning of a line that does not end is cut off and written."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        if len(rest) > MAX_LINE:
+            lines.append(rest)
+            rest = b""
+        self._rest = rest
+        for line in lines:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        if (now := self._loop.time()) - self._since >= PERIOD:
+            self._since, self._written = now, 0
+        self._written += 1
+        if self._written <= MAX_LINES:
+            _LOGGER.debug("%s: %s", self._name, shortened(line.decode(errors="replace").rstrip(), MAX_LINE))
+        elif self._written == MAX_LINES + 1:
+            _LOGGER.debug("%s prints too much; the next lines are left out", self._name)

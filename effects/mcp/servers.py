@@ -2,11 +2,17 @@
 
 An engine opens although a server is down. The server is logged, its tools are not offered, and it is tried again until
 it is there. The SDK takes a second to import, so it is imported by a thread, when an engine with a server opens.
+
+Keeps the SDK from writing what servers send to the log.
+
+It logs each message at the level DEBUG, and messages that are not valid as errors. They hold what tools return, which
+may be personal. What goes wrong with a server is logged here without its content, by the logger `turnwise.mcp`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -17,7 +23,6 @@ from ...states.errors import ConfigurationError
 from ...states.values.messages import Approver
 from ...states.values.value import MAX_QUOTED, shortened
 from ..tools.tool import AnyTool
-from .sdk_logs import keep_sdk_quiet
 from .server import McpServer
 
 if TYPE_CHECKING:
@@ -133,3 +138,15 @@ class McpServers:
 
     def _change(self) -> None:
         self.version += 1
+
+
+_LEVELS = {"mcp": logging.CRITICAL, "client": logging.CRITICAL, "httpx2": logging.WARNING}
+"""The loggers of the SDK, and of its HTTP client, which logs addresses."""
+
+
+def keep_sdk_quiet() -> None:
+    """Set the levels of the SDK's loggers. Those that the application has set stay as they are."""
+    for name, level in _LEVELS.items():
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(level)

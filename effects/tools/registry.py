@@ -26,12 +26,10 @@ from ...states.values.messages import LONGEST_ID, Approver, ToolCall
 from ...states.values.value import encodable, shortened, unvalidated
 from ..logs import performer_logger
 from ..model.port import ModelCall
-from ..wire.property_names import PropertyNames, property_names_of
-from .arguments.argument_errors import InvalidArguments
-from .arguments.normalization import read_object, storable
-from .builtin.catalogue import BUILT_IN, bare_name, built_in_name, names_of
-from .declaration import make_tool
-from .tool import AnyTool, Tool
+from ..wire.names import PropertyNames, property_names_of
+from .catalogue import BUILT_IN, bare_name, built_in_name, names_of
+from .normalization import InvalidArguments, read_object, storable
+from .tool import AnyTool, Tool, make_tool
 
 _LOGGER = performer_logger("turnwise.tools")
 

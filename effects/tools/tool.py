@@ -7,28 +7,230 @@ take, and how much the model reads of its result.
 
 The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as waiting
 for the user's answer or speaking to the user, and it may return only acts of the kinds that it declares.
+
+Decides whether a person must approve a call, and writes what that person is to see.
+
+A tool may leave that to a function of its arguments: small payments run, large ones wait. The function is asked when
+the call arrives, and its decision is stored on the call. If it fails, the call waits for a person.
+
+Tells methods from other functions: the first parameter of a method receives the object that it is taken from.
+
+A class body runs before its class exists, so a tool that is declared there is not bound to an object yet. It becomes a
+tool that a model can call when it is taken from an object, as a method does.
+
+Cuts a result that is too long for a model to its beginning and its end.
+
+The beginning says what it is, and the end often holds the total or the error. A mark between them says how much is
+missing, so that the model does not take the rest for the whole.
+
+Declares a function of an application as a tool.
+
+Name, description and arguments come from the function itself, unless they are given. A function that a model could not
+call is refused here, in one sentence, so that the mistake shows when the program starts and not in a conversation.
+
+Makes tools of all that an object offers.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
+import json
 import math
 import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MethodType
-from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+from types import FrameType, MethodType
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
 
 from ...states.errors import ConfigurationError
 from ...states.policy import Policy
 from ...states.values.acts import ActKind
-from ...states.values.messages import Approver, CrashContract
-from ..application_functions import is_coroutine_function
-from .approval import Approval, check_approval, needs_approval
-from .arguments.arguments import Arguments
-from .arguments.callables import definition_of
-from .methods import RECEIVER_NAMES, Receiver, is_unbound_method, unbound_method
-from .result_length import MIN_RESULT
+from ...states.values.messages import Approver, CrashContract, ToolCall, ToolResult
+from ...states.values.value import encodable, json_object
+from ..application_functions import innermost, is_coroutine_function
+from ..context import Redact, unchanged
+from ..logs import performer_logger
+from ..printable import with_hidden_shown
+from ..text import in_thread_if_long
+from .arguments import Arguments, TypedArguments
+from .callables import definition_of, docstring_of, name_of, read_docstring, signature_of
+from .normalization import InvalidArguments, NothingToSay
+from .schema_arguments import SchemaArguments
+
+Approval = bool | Callable[..., bool]
+"""Whether each call needs approval, or a function of the arguments of a call that says so."""
+
+_LOGGER = performer_logger("turnwise.tools")
+
+
+def check_approval(approval: object, tool: str, names: Sequence[str]) -> None:
+    """Raise ConfigurationError for what is neither a bool nor a plain function of parameters that have these names."""
+    if isinstance(approval, bool):
+        return
+    if not callable(approval) or inspect.isclass(approval):
+        raise ConfigurationError(f"The approval of {tool} must be true, false or a function of its arguments.")
+    if is_coroutine_function(approval) or inspect.isgeneratorfunction(approval):
+        raise ConfigurationError(f"The approval of {tool} must be a plain function: it decides at once.")
+    known = set(names)
+    for parameter in signature_of(approval).parameters.values():
+        is_unnamed = parameter.kind is parameter.POSITIONAL_ONLY
+        is_known = parameter.name in known and not is_unnamed
+        is_optional = parameter.default is not parameter.empty or parameter.kind in _ANY_NUMBER
+        if not is_known and not is_optional:
+            raise ConfigurationError(
+                f"The approval of {tool} needs {parameter.name}, which is not among the arguments of the tool."
+            )
+
+
+_ANY_NUMBER = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+def needs_approval(tool: str, approval: Approval, arguments: Arguments, text: str, policy: Policy) -> bool:
+    """Whether a call of the tool with these arguments, JSON text, needs the approval of a person. Never raises."""
+    if isinstance(approval, bool):
+        return approval
+    try:
+        values = arguments.under(policy).values(text)
+        decision: object = approval(**_taken(approval, values))
+    except (InvalidArguments, NothingToSay):
+        return True  # such a call does not run
+    except KeyboardInterrupt:
+        raise  # it is meant for the program, and comes while any function runs
+    except BaseException as error:  # SystemExit or CancelledError of the function must not end the request
+        _LOGGER.warning("The approval of %s failed, so a person must approve the call", tool, exc_info=error)
+        return True
+    if isinstance(decision, bool):
+        return decision
+    kind = type(decision).__name__
+    _LOGGER.warning("The approval of %s returned %s, not a bool, so a person must approve the call", tool, kind)
+    if inspect.iscoroutine(decision):
+        decision.close()
+    return True
+
+
+def _taken(approval: Callable[..., bool], values: dict[str, object]) -> dict[str, object]:
+    """Those of the arguments that the function takes."""
+    parameters = inspect.signature(approval).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return values
+    return {name: value for name, value in values.items() if name in parameters}
+
+
+def shown_arguments(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON on one line, or as the model wrote them if that is no JSON object, with
+    what is hidden in them marked. `Pure.`"""
+    arguments = json_object(call.raw_arguments)
+    written = call.raw_arguments if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return with_hidden_shown(written)
+
+
+Receiver = Literal["instance", "class"]
+"""What the first parameter of a method receives."""
+
+RECEIVER_NAMES = frozenset({"self", "cls"})
+"""The names of the first parameter of a method."""
+
+
+def is_unbound_method(function: Any) -> bool:
+    """Whether this is the function of a method, which was taken from a class and not from an object. `Pure.`"""
+    if inspect.ismethod(function) or not inspect.isfunction(plain := inspect.unwrap(function)):
+        return False
+    owner = plain.__qualname__.rpartition(".")[0]
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    return is_in_class and not RECEIVER_NAMES.isdisjoint(plain.__code__.co_varnames[:1])
+
+
+def unbound_method(function: Any) -> ConfigurationError:
+    """The error for the function of a method that is given without its object. `Pure.`"""
+    owner, _, name = function.__qualname__.rpartition(".")
+    kind = owner.rpartition(".")[2]
+    return ConfigurationError(
+        f"{kind}.{name} is a method that is not bound to an object: take it from an instance, as in {kind}(…).{name}."
+    )
+
+
+def is_in_its_class_body(function: Any) -> bool:
+    """Whether the body of the class to which the function belongs is running now."""
+    owner = function.__qualname__.rpartition(".")[0]
+    return any(frame.f_locals.get("__qualname__") == owner for frame in _frames() if _is_class_body(frame))
+
+
+def names_of_caller(depth: int) -> Mapping[str, object]:
+    """The local names of the caller `depth` frames above: a tool that is made inside a function may use types that are
+    defined there. In a class body these are the names of the functions around it, too."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    found: list[Mapping[str, object]] = []
+    while frame is not None:
+        found.append(frame.f_locals)
+        frame = frame.f_back if _is_class_body(frame) else None
+    return {name: value for names in reversed(found) for name, value in names.items()}
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_class_body(frame: FrameType) -> bool:
+    return not frame.f_code.co_flags & inspect.CO_OPTIMIZED and "__qualname__" in frame.f_locals
+
+
+MAX_RESULT = 1_000_000
+"""The most characters of a result, where neither its tool nor the engine sets another limit: more than most models can
+read."""
+
+MIN_RESULT = 200
+"""The fewest characters to which a result can be cut. Chosen so that its beginning and its end still say something."""
+
+
+async def cut_result(result: ToolResult, limit: int, redact: Redact = unchanged) -> ToolResult:
+    """Return the result with a text of at most `limit` characters. Its images and acts stay. Secrets are replaced by
+    `redact` before the text is cut, since half of a secret is not recognised as one."""
+    text = result.text
+    if len(text) <= limit:
+        return result
+    characters = 0 if redact is unchanged else 2 * limit
+    return result.replace(text=await in_thread_if_long(characters, lambda: cut_text(text, limit, redact)))
+
+
+def cut_text(text: str, limit: int, redact: Redact = unchanged) -> str:
+    """Return the text, cut to its beginning and its end if it has more than `limit` characters.
+
+    Twice as much as is kept at either end is redacted: a secret at the place of the cut is seen in full, and a text of
+    any length costs no more than one of twice the limit. `Pure.`"""
+    if len(text) <= limit:
+        return text
+    room = limit - len(_mark(len(text), len(text)))
+    if len(text) <= 2 * limit:
+        text = redact(text)
+        if len(text) <= limit:
+            return text
+        beginning, end = text, text
+    else:
+        beginning, end = redact(text[:limit]), redact(text[len(text) - limit :])
+    beginning, end = beginning[: (room + 1) // 2], end[max(0, len(end) - room // 2) :]
+    return f"{beginning}{_mark(len(text) - len(beginning) - len(end), len(text))}{end}"
+
+
+def _mark(missing: int, characters: int) -> str:
+    return f"\n[… {missing:,} of {characters:,} characters are left out here …]\n"
+
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -184,3 +386,200 @@ def _is_timeout(seconds: object) -> bool:
 
 def _is_length(characters: object) -> bool:
     return isinstance(characters, int) and not isinstance(characters, bool) and characters >= MIN_RESULT
+
+
+class ToolOptions(TypedDict, total=False):
+    """What can be declared of several tools at once. `tool` explains each of them."""
+
+    crash: CrashContract
+    approval: Approval
+    approval_by: Approver
+    exclusive: bool
+    acts: Iterable[ActKind]
+    timeout: float
+    errors: ErrorDetail
+    max_result: int | None
+
+
+class Options(ToolOptions, total=False):
+    """What can be declared of a tool. `tool` explains each of them."""
+
+    name: str | None
+    description: str | None
+    parameters: Mapping[str, Any] | None
+    reconcile: Callable[..., Any] | None
+
+
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[Options]) -> Tool[P, R]: ...
+
+
+@overload
+def tool(**options: Unpack[Options]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a tool: `@tool`, `@tool(crash="pure", timeout=5)`, or `tool(function, name="find")`.
+
+    - `name`: the name that the model sees; the function's own by default.
+    - `description`: what the model reads of the tool; by default the docstring, without its section of parameters.
+    - `parameters`: a JSON schema of the arguments, in place of the types of the function. It goes to the model as it
+      is, and the function gets what the model wrote, by name: no default of the schema is filled in.
+    - `crash`: what may happen to a call that was running when the process died. `pure` and `idempotent` may run again,
+      the latter under the same key; `reconcile` can be asked whether it ran; `at_most_once`, the default, never runs
+      twice.
+    - `reconcile`: the function that is asked whether a call ran. It takes the arguments of the call, as the tool does,
+      and has the same timeout; the `key` of its `ToolContext` is the one under which the call ran. It returns
+      `"did_not_run"`, `"ran"`, a `ToolResult` if it ran with this result, or `"unknown"`. If it returns `"unknown"` or
+      fails, a person is asked.
+    - `approval`: whether a person must approve each call; or a plain function that takes arguments of the call, by the
+      names that they have in the tool, and returns true or false. It is asked once, when the call arrives, and must not
+      wait for anything. If it fails, the call needs approval.
+    - `approval_by`: who may approve a call. With `"user"`, the default, whoever uses the conversation; with
+      `"operator"` only somebody who acts for the application, and not a user to whom a host has given no permission for
+      it (`create_app(allow={"approvals"})`). Without an `approval` every call needs one then.
+    - `exclusive`: it runs alone in its round.
+    - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
+      (`AgentMail`), `"children"` (`SubAgents`), `"transfer"` (`Transfer`), `"question"` (`Question`). A tool that asks,
+      spawns, hands over or speaks at once must be `exclusive`.
+    - `timeout`: seconds that a call may take; 60 by default.
+    - `errors`: what the model reads of an exception other than `ToolError`: `"type"`, the default, its class;
+      `"message"` the first line of its message, too, which may hold what is not meant for the model.
+    - `max_result`: the most characters of a result. Of a longer one the model reads the beginning and the end. By
+      default that of the engine, `Settings.max_result`.
+
+    The function may be a coroutine function or a plain one, which then runs in a thread of its own; a bound method, an
+    object that can be called, a cached function or a partial. Every parameter needs a type; `Annotated[…,
+    Field(description=…)]` or the docstring describes it, a default makes it optional, and one of type `ToolContext` is
+    filled by the engine. A method that is declared in its class becomes a tool when it is taken from an object.
+
+    The model reads what the function returns: a text as it is, an `Image` or a list with images as images, anything
+    else as JSON. For an act, or a list of acts, it reads that they are carried out. `ToolError` tells it what went
+    wrong.
+
+    When the turn is cancelled or the engine closes, a coroutine is cancelled. It has a second to clean up; if it
+    returns in that time, its result counts. A thread cannot be stopped: it is abandoned.
+
+    Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
+    """
+    if function is not None:
+        return make_tool(function, names=names_of_caller(1), **options)
+    check_options(options, Options, "tool")
+
+    def decorate(function: Callable[..., Any]) -> AnyTool:
+        return make_tool(function, names=names_of_caller(1), **options)
+
+    return decorate
+
+
+def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **options: Any) -> AnyTool:
+    """Make a function a tool, as `tool` does. `names` are local names that annotations written as strings may use."""
+    check_options(options, Options, "tool")
+    if isinstance(given, Tool):
+        raise ConfigurationError(f"{given.name} is a tool already.")
+    function, receives = _function_and_receiver(given)
+    definition_of(function)
+    reconcile, name, description, schema = (options.pop(key, None) for key in _OF_ONE_TOOL)
+    name = name_of(function) if name is None else name
+    arguments, docstring = _arguments(function, schema, names, receives)
+    if "approval_by" in options:
+        options.setdefault("approval", True)
+    if reconcile is not None:
+        timeout = options.get("timeout", 60.0)
+        reconcile = make_tool(reconcile, names=names, name=name, parameters=schema, timeout=timeout)
+    return Tool(
+        name=name,
+        description=encodable(docstring) if description is None else description,
+        arguments=arguments,
+        function=function,
+        acts=_acts(options.pop("acts", ()), name),
+        reconcile=reconcile,
+        receives=receives,
+        **options,
+    )
+
+
+_OF_ONE_TOOL = ("reconcile", "name", "description", "parameters")
+
+
+def check_options(options: Mapping[str, object], known: type[Any], function: str) -> None:
+    """Raise ConfigurationError for an option that is not known, with the name that was probably meant."""
+    names = known.__annotations__.keys()
+    for option in options:
+        if option not in names:
+            from difflib import get_close_matches  # only this error needs it
+
+            close = get_close_matches(option, sorted(names), n=1)
+            hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(names))}."
+            raise ConfigurationError(f"{function} has no option called {option}. {hint}")
+
+
+def _function_and_receiver(given: Any) -> tuple[Any, Receiver | None]:
+    """The function, and what its first parameter receives if it is a method whose class body is running now."""
+    if isinstance(given, staticmethod):
+        return given.__func__, None
+    if isinstance(given, classmethod):
+        return given.__func__, "class"
+    method = innermost(given)
+    if not is_unbound_method(method) or next(iter(signature_of(given).parameters), "") not in RECEIVER_NAMES:
+        return given, None
+    if is_in_its_class_body(method):
+        return given, "instance"
+    raise unbound_method(method)
+
+
+def _arguments(
+    function: Callable[..., Any],
+    schema: Mapping[str, Any] | None,
+    names: Mapping[str, object] | None,
+    receives: Receiver | None,
+) -> tuple[Arguments, str]:
+    """The arguments that a model gives, and the description in the docstring."""
+    called = function if receives is None else functools.partial(function, None)  # the receiver is not for the model
+    if schema is not None:
+        given = SchemaArguments(called, schema, names)
+        return given, read_docstring(docstring_of(function), given.names).description
+    typed = TypedArguments(called, names)
+    return typed, typed.docstring.description
+
+
+def _acts(acts: Any, name: str) -> tuple[ActKind, ...]:
+    listed = tuple(acts) if isinstance(acts, Iterable) else (None,)
+    if all(isinstance(act, str) for act in listed):
+        return listed
+    raise ConfigurationError(f"The acts of {name} must be a list of texts.")
+
+
+def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
+    """Make each public method of an object a tool: `tools=[*tools_of(calendar, timeout=5), …]`.
+
+    Public are the methods whose names do not begin with an underscore, inherited ones included, in the order in which
+    they are written, those of base classes first; each tool has the name of its attribute. Properties are not read. The
+    options are those of `tool` that several
+    tools can share; a method that was declared with `@tool` keeps its own.
+
+    Raises ConfigurationError for an object without such methods, and for a method that a model could not call.
+    """
+    check_options(options, ToolOptions, "tools_of")
+    if inspect.isclass(owner):
+        raise ConfigurationError(f"tools_of takes an object, and {owner.__name__} is a class: make an instance of it.")
+    names = names_of_caller(1)
+    taken = ((name, getattr(owner, name)) for name in _methods(type(owner)))
+    tools = [one if isinstance(one, Tool) else make_tool(one, names=names, name=name, **options) for name, one in taken]
+    if not tools:
+        raise ConfigurationError(f"An object of the class {type(owner).__name__} has no public methods.")
+    return tools
+
+
+def _methods(kind: type[Any]) -> Iterator[str]:
+    """Yield the names of the public methods of a class."""
+    bases = [base for base in reversed(kind.__mro__) if base is not object]
+    names = dict.fromkeys(name for base in bases for name in vars(base) if not name.startswith("_"))
+    return (name for name in names if _is_method(inspect.getattr_static(kind, name)))
+
+
+def _is_method(attribute: object) -> bool:
+    if isinstance(attribute, staticmethod | classmethod):
+        attribute = attribute.__func__
+    is_cached = hasattr(attribute, "cache_info")
+    return inspect.isfunction(attribute) or is_cached or isinstance(attribute, Tool | functools.partialmethod)

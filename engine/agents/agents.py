@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ...effects.agents.sub_agent_performer import SubAgentPerformer
-from ...effects.channels.delivery_dispatcher import CLOSING_TIMEOUT
+from ...effects.channels.delivery import CLOSING_TIMEOUT
 from ...effects.clock import Clock
 from ...effects.dispatcher import Performer
 from ...effects.retry_queues import Resumable, RetryQueues
+from ...effects.sub_agents import SubAgentPerformer
 from ...effects.tools.registry import ToolRegistry
 from ...states.effects import AnswerSubAgent, Effect, SendToAgent, SpawnSubAgent
 from ...states.events import Opened

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ...effects.agents.sub_agent_port import ChildOutcome
+from ...effects.agents import ChildOutcome
 from ...effects.clock import Clock
 from ...persistence.errors import StorageFailed
 from ...states.dialogue import usage
@@ -21,7 +21,7 @@ from ..conversations.registry import ConversationRegistry
 from ..loop import Loop
 
 if TYPE_CHECKING:
-    from ...effects.agents.sub_agent_port import SubAgent
+    from ...effects.agents import SubAgent
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from ...effects.agents.port import Agent
+from ...effects.agents import Agent
 from ...states.errors import InvalidInput, UnknownConversation
 from ..requests import checked_id
 

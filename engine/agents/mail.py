@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from ...effects.agents.port import Agents
+from ...effects.agents import Agents
 from ...effects.clock import Clock
-from ...effects.context import EffectContext
-from ...effects.effect_keys import key_of
+from ...effects.context import EffectContext, key_of
 from ...effects.retry_queues import RetryQueues
 from ...persistence.errors import Damaged
 from ...states.effects import SendToAgent

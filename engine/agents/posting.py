@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
-from ...effects.channels.attempt import ATTEMPT_TIMEOUT
+from ...effects.channels.delivery import ATTEMPT_TIMEOUT
 from ...effects.context import EffectContext
 from ...effects.retry_queues import PendingEffect, RetryQueues
 from ...states.effects import OutgoingEffect

@@ -21,7 +21,7 @@ from ..requests import checked_id
 from .child_conversation import ChildConversation, persistently
 
 if TYPE_CHECKING:
-    from ...effects.agents.sub_agent_port import SubAgents
+    from ...effects.agents import SubAgents
 
 
 class EngineSubAgents:

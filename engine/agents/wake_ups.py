@@ -21,8 +21,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...effects.backoff import wait_after
 from ...effects.clock import Clock
+from ...effects.retry_queues import wait_after
 from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
 from ...states.events import Event, ScheduleChanged, WakeUp
 from ...states.states import State

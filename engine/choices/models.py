@@ -210,7 +210,7 @@ def _make_model(name: str, window: int | None = None) -> Llm:
     """The model of this name: the rehearsal model, which is imported only where it is asked, or one of litellm's."""
     if name != REHEARSAL:
         return LiteLlm(name, window=window)
-    from ...effects.model.rehearsal.llm import RehearsalLlm
+    from ...effects.model.rehearsal import RehearsalLlm
 
     return RehearsalLlm(window=window)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from ...effects.tools.builtin.catalogue import RECALL_CONVERSATION, names_of
+from ...effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ...effects.tools.registry import ToolRegistry
 from ...states.policy import Policy, Profile, Recent, named_models
 from ...states.replies import may_show_text

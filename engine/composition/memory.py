@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...effects.clock import Clock
 from ...effects.context import EffectContext
-from ...effects.model.performers.model_caller import ModelCaller
-from ...effects.recall.document_reader import DocumentReader
-from ...effects.recall.embedding import Embedding
-from ...effects.recall.enrichment import Enrichment
-from ...effects.recall.recall_performer import RecallPerformer
-from ...effects.recall.recent_dialogue import RecentDialogue
-from ...effects.recall.scope import scope_of
-from ...effects.recall.search import ConversationSearch
-from ...effects.recall.vector_search import VectorSearch
+from ...effects.model.performers.asking import ModelCaller
+from ...effects.recall.performer import DocumentReader, Enrichment, RecallPerformer, RecentDialogue
+from ...effects.recall.search import ConversationSearch, Embedding, VectorSearch, scope_of
 from ...persistence.ports import Store
 from ...states.events import RecentText
 from ...states.policy import Recent

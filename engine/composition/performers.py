@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ...effects.channels.delivery_performer import DeliveryPerformer
-from ...effects.clock import Clock
+from ...effects.channels.delivery import DeliveryDispatcher, DeliveryPerformer
+from ...effects.clock import Clock, TimerPerformer
 from ...effects.context import EffectContext
 from ...effects.dispatcher import InProcessDispatcher, Performer
-from ...effects.location.locator import Locator, location_source
-from ...effects.model.performers.compaction import CompactionPerformer
+from ...effects.location import Locator, location_source
+from ...effects.model.performers.asking import ModelCaller, RunningAnswers
 from ...effects.model.performers.llm_request import LlmRequestPerformer
-from ...effects.model.performers.model_caller import ModelCaller, RunningAnswers
 from ...effects.model.performers.profile_selection import ProfileSelectionPerformer
-from ...effects.model.performers.summary import SummaryPerformer
+from ...effects.model.performers.summaries import CompactionPerformer, SummaryPerformer
 from ...effects.model.performers.verification import VerificationPerformer
 from ...effects.retry_queues import Resumable
-from ...effects.timers import TimerPerformer
-from ...effects.tools.reconcile_performer import ReconciliationPerformer
+from ...effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
 from ...effects.tools.registry import ToolRegistry
-from ...effects.tools.tool_performer import ResumptionPerformer, ToolPerformer
 from ...states.effects import (
     CompactHistory,
     DeliverToUser,

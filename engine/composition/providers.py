@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from inspect import isclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...effects.location.location import Location, LocationSource
+from ...effects.location import Location, LocationSource
 from ...effects.mcp.server import McpServer
-from ...effects.recall.documents import DocumentSource
-from ...effects.recall.vectors import Embed
+from ...effects.recall.ports import DocumentSource, Embed
 from ...effects.redaction.redaction import Redaction
-from ...effects.tools.builtin.catalogue import RECALL_CONVERSATION, names_of
+from ...effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ...states.errors import ConfigurationError
 from ...states.policy import ModelSpec, Profile
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ...effects.recall.port import Memory
+from ...effects.recall.ports import Memory
 from ...persistence.ports import Store
 from ...states.errors import ConfigurationError
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...effects.effect_keys import EffectLinks
+from ...effects.context import EffectLinks
 from ...persistence.ports import LoadedConversation, Log, Store
 from ...persistence.records import StoredEntry
 from ...persistence.summaries import Details, summary_in_state

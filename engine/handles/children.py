@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...effects.effect_keys import effect_of_key
+from ...effects.context import effect_of_key
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store

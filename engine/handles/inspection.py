@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ...effects.effect_keys import mark_of
-from ...effects.model.performers.request_writer import RequestWriter
+from ...effects.context import mark_of
+from ...effects.model.performers.llm_request import RequestWriter
 from ...states.errors import InvalidInput
 from ..projections.request_view import RequestView, asked_request, written_request
 from ..projections.step_view import StepView

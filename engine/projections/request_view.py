@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...effects.model.performers.request_writer import RequestWriter
+from ...effects.model.performers.llm_request import RequestWriter
 from ...effects.model.port import ModelRequest
-from ...effects.model.request.prompt_cache import CachedPrompt
+from ...effects.model.request import CachedPrompt
 from ...states.context import Context
 from ...states.effects import RequestLlm
 from ...states.errors import InvalidInput

@@ -7,7 +7,7 @@ wrote it, while the call still waits. A step that is stored, by this engine or a
 from __future__ import annotations
 
 from ...effects.logs import performer_logger
-from ...effects.tools.arguments.argument_errors import InvalidArguments
+from ...effects.tools.normalization import InvalidArguments
 from ...effects.tools.registry import ToolRegistry
 from ...effects.tools.tool import AnyTool
 from ...states.context import Context

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from ...effects.context import LiveKind
-from ...effects.long_texts import LONG, in_thread_if_long
-from ...effects.redact import Redact, unchanged
-from ...effects.redaction.event_redaction import GivenKind, SecretInAddress, redacted_event
+from ...effects.context import LiveKind, Redact, unchanged
+from ...effects.redaction.events import GivenKind, SecretInAddress, redacted_event
 from ...effects.redaction.redaction import Redaction
+from ...effects.text import LONG, in_thread_if_long
 from ...effects.tools.registry import ToolRegistry
 from ...states.errors import InvalidInput
 from ...states.events import Answer, EffectFailed, Event, Opened, Request

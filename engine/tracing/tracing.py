@@ -27,12 +27,12 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind
 
-from ...effects.channels.attempt import attempt
+from ...effects.channels.delivery import attempt
 from ...effects.channels.port import Channel, Delivery
 from ...effects.context import EffectContext
 from ...effects.dispatcher import Performer, with_abort_of
 from ...effects.logs import without_secrets
-from ...effects.model.performers.model_caller import ModelCaller, ignore_token
+from ...effects.model.performers.asking import ModelCaller, ignore_token
 from ...effects.model.port import ModelAnswer, ModelRequest, Token
 from ...states.effects import TOOL_RUNS, AwaitedEffect, Effect, ExecuteTool, ReconcileTool, ResumeTool, StartTimer
 from ...states.errors import ConfigurationError

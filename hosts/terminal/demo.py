@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...effects.tools.declaration import tool
+from ...effects.tools.tool import tool
 
 _DURATION = 0.4
 """How many seconds a tool takes, so that users see it run."""

@@ -170,7 +170,7 @@ class _ObservedChannel:
             delivering: Any = self._channel.deliver(delivery)
             if inspect.isawaitable(delivering):
                 await delivering
-            from ...effects.effect_keys import effect_of_key
+            from ...effects.context import effect_of_key
 
             _, effect_id = effect_of_key(delivery.key)
             self._boundaries.journal.add("arrived", delivery.conversation_id, self.name, effect_id)

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import pytest
 
 from turnwise import Policy
-from turnwise.effects.model.rehearsal import llm
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.model import rehearsal
+from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.states.roles import ROLE_TOOLS, Role
 from turnwise.states.values.turn import MAX_INBOX
 
@@ -25,7 +25,7 @@ PAGE = Page("docs/agents.md")
 @pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block is a complete program that succeeds and asserts what it claims."""
-    monkeypatch.setattr(llm, "DELAY", 0.0)
+    monkeypatch.setattr(rehearsal, "DELAY", 0.0)
     monkeypatch.chdir(tmp_path)
 
     exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})

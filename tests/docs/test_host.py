@@ -14,7 +14,7 @@ import pytest
 
 from turnwise import Engine, ToolContext, Turn
 from turnwise.effects.model.port import LLM_FAILURES
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.engine.projections.turn import TurnStatus
 from turnwise.engine.projections.updates.update import Update
 from turnwise.states.values.value import TRANSIENT

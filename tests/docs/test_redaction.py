@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.effects.redaction.rules.api_keys import DETECTORS
+from turnwise.effects.redaction.rules import DETECTORS
 
 from ..support.pages import Page, run_block
 

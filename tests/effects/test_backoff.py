@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.effects.backoff import wait_after
+from turnwise.effects.retry_queues import wait_after
 
 
 @pytest.mark.parametrize(("failures", "wait"), [(1, 1.0), (2, 2.0), (6, 32.0), (7, 60.0), (10**9, 60.0)])

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from turnwise import Redaction
 from turnwise.effects import logs
+from turnwise.effects.context import Redact, unchanged
 from turnwise.effects.logs import performer_logger, redacting
-from turnwise.effects.redact import Redact, unchanged
 
 from ..support.secrets import SECRETS, found_in_record
 

@@ -10,7 +10,7 @@ from cProfile import Profile
 import pytest
 
 from turnwise.effects.printable import printable, with_hidden_shown
-from turnwise.effects.tools.approval import shown_arguments
+from turnwise.effects.tools.tool import shown_arguments
 from turnwise.states.values.messages import ToolCall
 
 from ..support.cases import holds_for

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from turnwise.effects.timers import TimerPerformer
+from turnwise.effects.clock import TimerPerformer
 from turnwise.states.effects import StartTimer
 from turnwise.testing import ManualClock
 

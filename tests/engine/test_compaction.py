@@ -26,8 +26,8 @@ from turnwise import (
     UnknownConversation,
     tool,
 )
-from turnwise.effects.model.performers.compaction import NOTHING_YET
-from turnwise.effects.model.rehearsal.llm import RehearsalLlm
+from turnwise.effects.model.performers.summaries import NOTHING_YET
+from turnwise.effects.model.rehearsal import RehearsalLlm
 from turnwise.states import HistoryCompacted
 
 from ..support.engine_scenarios import Watcher, assert_paired, results

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.effect_ids import unmarked
 from turnwise import Conversation, Delivery, Engine, EngineClosed, Speech, presets, tool
-from turnwise.effects import conversation_effects
-from turnwise.effects.channels import attempt, delivery_dispatcher
+from turnwise.effects import dispatcher
+from turnwise.effects.channels import delivery
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.maintenance.doctor import examine, repair
 from turnwise.persistence.opening import open_store
@@ -285,8 +285,8 @@ class TestTheNextProcess:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A delivery without a receipt is repeated, because nobody knows whether it arrived."""
-        monkeypatch.setattr(conversation_effects, "SENDING_GRACE", 0)  # as long as a process has that is told to end
-        monkeypatch.setattr(delivery_dispatcher, "CLOSING_TIMEOUT", 0)
+        monkeypatch.setattr(dispatcher, "SENDING_GRACE", 0)  # as long as a process has that is told to end
+        monkeypatch.setattr(delivery, "CLOSING_TIMEOUT", 0)
         gate, clock = Gate(), ManualClock()
         stuck = RecordingChannel(lambda delivery: gate(), name="line")
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -533,7 +533,7 @@ class TestLeaving:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A delivery that has not arrived stays in the outbox."""
-        monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.02)
+        monkeypatch.setattr(delivery, "ATTEMPT_TIMEOUT", 0.02)
         hangs, channel = RecordingChannel(lambda delivery: asyncio.Event().wait(), name="hangs"), self.slow()
 
         async with Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[hangs, channel]) as engine:

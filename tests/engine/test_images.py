@@ -19,7 +19,7 @@ from turnwise import (
     StateView,
     tool,
 )
-from turnwise.effects.model.rehearsal.rules import reply_to
+from turnwise.effects.model.rehearsal import reply_to
 from turnwise.hosts.terminal.chat.screen import Screen
 from turnwise.hosts.terminal.commands.show import transcript_lines
 from turnwise.hosts.terminal.output.event_lines import summary

@@ -30,7 +30,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
+from turnwise.effects.tools.tool import MAX_RESULT, cut_text
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import ToolResult

@@ -21,7 +21,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.tools.result_length import MAX_RESULT
+from turnwise.effects.tools.tool import MAX_RESULT
 from turnwise.testing import FunctionLlm, call, reply
 
 

@@ -12,7 +12,7 @@ import pexpect
 import pytest
 
 from turnwise import Delivery, Engine, presets
-from turnwise.effects.model.rehearsal import llm
+from turnwise.effects.model import rehearsal
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
 from ..support.forks.starting import python
@@ -160,7 +160,7 @@ def test_the_store_in_memory(tmp_path: Path) -> None:
 def test_the_research_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """D1, D7: what two background agents and their sub-agents find reaches the user's phone through the desk, once. In
     a later process the schedule is due once, for all missed mornings."""
-    monkeypatch.setattr(llm, "DELAY", 0.0)
+    monkeypatch.setattr(rehearsal, "DELAY", 0.0)
     monkeypatch.chdir(tmp_path)
 
     runpy.run_path(str(EXAMPLES / "research_team.py"), run_name="__main__")

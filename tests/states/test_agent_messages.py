@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.model.request.request_builder import build_request
+from turnwise.effects.model.request import build_request
 from turnwise.states import (
     AgentMail,
     AgentMessage,

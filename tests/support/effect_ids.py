@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.effects.effect_keys import effect_of_key
+from turnwise.effects.context import effect_of_key
 
 _SEEN: dict[tuple[str, str], str] = {}
 

@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field, field_validator
 
 from turnwise.effects.model.port import ModelCall
 from turnwise.effects.tools.context import ToolContext
-from turnwise.effects.tools.declaration import tool
-from turnwise.effects.tools.execution import ToolOutcome, execute
+from turnwise.effects.tools.performers import ToolOutcome, execute
 from turnwise.effects.tools.registry import ToolRegistry
-from turnwise.effects.tools.tool import Tool
+from turnwise.effects.tools.tool import Tool, tool
 from turnwise.states.values.messages import ToolCall, ToolResult
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -11,7 +11,7 @@ import pytest
 
 import turnwise.testing
 from turnwise import Conversation, Engine, Policy, presets
-from turnwise.effects.model.performers.verdict import Verdict, read_verdict
+from turnwise.effects.model.performers.verification import Verdict, read_verdict
 from turnwise.effects.model.port import ModelRequest
 from turnwise.testing import ScriptedLlm, call, calls, reply, verdict
 

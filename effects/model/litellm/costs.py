@@ -1,12 +1,32 @@
-"""What the answers of a model cost: by the prices that its application gives, else as far as litellm knows them."""
+"""What the answers of a model cost: by the prices that its application gives, else as far as litellm knows them.
+
+What litellm's list says of models: their context windows, and whether their prices are known.
+
+litellm knows thousands of models, but takes seconds to import, and a conversation needs its model's window before the
+first request. The list is a JSON file in litellm's package, so it is read from there without importing litellm: tens of
+milliseconds, once in a process, and only when a model is looked up.
+
+Reads how many tokens a request took, in whatever names its provider tells them.
+
+Providers count alike and name differently. They also differ in what a number includes: the tokens that were read from
+a cache are a part of OpenAI's input tokens and not of Anthropic's, and the tokens of thinking are a part of OpenAI's
+output tokens and not of Gemini's. Here the input holds all that was sent, and the output all that was written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from .model_list import listed_model
-from .usage import Tokens
+from ....states.values.messages import Usage
+from ...logs import performer_logger
+from ..port import ModelRequest, tokens_of
 
 _INPUT_PRICE, _OUTPUT_PRICE = "input_cost_per_token", "output_cost_per_token"
 _CACHED_PRICE, _WRITTEN_PRICE = "cache_read_input_token_cost", "cache_creation_input_token_cost"
@@ -73,3 +93,206 @@ def _for_litellm(tokens: Tokens, litellm: Any) -> Any:
         cache_creation_input_tokens=tokens.written,
         cache_read_input_tokens=tokens.cached,
     )
+
+
+logger = performer_logger("turnwise.model")
+
+_FILE = "model_prices_and_context_window_backup.json"
+_RULES = "fallback_generalizations"
+"""The entry of the list that is not a model: patterns for names that the list does not have."""
+
+PRICES = ("input_cost_per_token", "output_cost_per_token", "tiered_pricing")
+"""The members of an entry by which litellm computes what a request costs. Zero is a price, as of local models."""
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """What the list says of a model: its provider, the tokens that a request may hold, if known, whether the list has
+    its price, and whether it takes images, if the list says so."""
+
+    provider: str = ""
+    window: int | None = None
+    is_priced: bool = False
+    takes_images: bool | None = None
+
+
+UNLISTED = ListedModel()
+"""A model of which the list says nothing."""
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """The models of a list by name, in lower case, and patterns with windows for other names, in their order."""
+
+    models: Mapping[str, ListedModel]
+    rules: tuple[tuple[re.Pattern[str], int], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> ModelList:
+        """The list in this file; empty, with a warning in the log, if the file cannot be read."""
+        try:
+            entries = json.loads(path.read_bytes())
+            models = {name.lower(): _listed(entry) for name, entry in entries.items() if name != _RULES}
+            return cls(models, tuple(_rules_in(entries.get(_RULES) or {})))
+        except Exception as error:  # another version of litellm may write its list in another way
+            logger.warning("Windows and prices of models are unknown: litellm's list cannot be read: %s", error)
+            return cls({}, ())
+
+    def find(self, name: str) -> ListedModel:
+        """What the list says of the model of this name.
+
+        Names are looked up as litellm does: first as they are, then without the provider in front if the list has the
+        name for that provider, then by the patterns for families of models. `Pure.`
+        """
+        wanted = name.lower()
+        if wanted in self.models:
+            return self.models[wanted]
+        provider, _, model = wanted.partition("/")
+        if model in self.models:
+            listed = self.models[model]
+            # The list has several names for one provider, such as bedrock and bedrock_converse.
+            return listed if listed.provider.startswith(provider) else UNLISTED
+        windows = (window for pattern, window in reversed(self.rules) if pattern.search(wanted))
+        return ListedModel(window=next(windows, None))
+
+
+def listed_model(name: str) -> ListedModel:
+    """What litellm's list says of the model of this name. Raises nothing."""
+    return _litellm_list().find(name)
+
+
+@functools.cache
+def _litellm_list() -> ModelList:
+    package = find_spec("litellm")
+    return ModelList({}, ()) if package is None else ModelList.read(Path(package.origin or "").with_name(_FILE))
+
+
+def _listed(entry: Mapping[str, Any]) -> ListedModel:
+    is_priced = any(entry.get(member) is not None for member in PRICES)
+    provider = str(entry.get("litellm_provider") or "")
+    return ListedModel(provider, _window_in(entry), is_priced, _takes_images(entry))
+
+
+def _takes_images(entry: Mapping[str, Any]) -> bool | None:
+    """Whether the model takes images. An entry that says nothing of it may be that of a model that does."""
+    says, kinds = entry.get("supports_vision"), entry.get("supported_modalities")
+    if isinstance(says, bool):
+        return says
+    return "image" in kinds if isinstance(kinds, list) and kinds else None
+
+
+def _window_in(entry: Mapping[str, Any]) -> int | None:
+    """The number of input tokens. An entry without it may have `max_tokens`, but that often limits the output; a window
+    that is too small would end turns needlessly, so such a window counts as unknown."""
+    tokens = entry.get("max_input_tokens")
+    return int(tokens) if isinstance(tokens, int | float) and tokens >= 1 else None
+
+
+def _rules_in(entry: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], int]]:
+    for rule in entry.get("rules") or ():
+        if (window := _window_in(rule["model_info"])) is not None:
+            yield re.compile(rule["pattern"], re.IGNORECASE), window
+
+
+_INPUT = ("prompttokens", "prompttokencount", "promptevalcount", "inputtokencount", "totalinputtokens")
+"""Names as they are without regard to capitals and underscores: `prompt_tokens`, `promptTokens`."""
+_INPUT_BESIDE_CACHE = ("inputtokens",)
+"""The name of Anthropic and Bedrock. They count the input apart from what the cache read and wrote, unless they list
+what was cached among its details, as OpenAI's responses do."""
+_OUTPUT = (
+    *("completiontokens", "outputtokens", "candidatestokencount", "evalcount", "completiontokencount"),
+    *("outputtokencount", "totaloutputtokens"),
+)
+_TOTAL = ("totaltokens", "totaltokencount")
+_CACHED = ("promptcachehittokens", "cachedcontenttokencount", "cachedtokens", "cachedinputtokens")
+_READ = ("cachereadinputtokens", "cachereadinputtokencount")
+_WRITTEN = ("cachecreationinputtokens", "cachewriteinputtokens", "cachewriteinputtokencount")
+_WRITTEN_FOR_A_TIME = ("ephemeral5minputtokens", "ephemeral1hinputtokens")
+_THOUGHT = ("reasoningtokens",)
+_THOUGHT_BESIDE = ("thoughtstokencount",)
+"""The name of Gemini, which counts thinking apart from the output."""
+_INPUT_DETAILS = ("prompttokensdetails", "inputtokensdetails")
+_OUTPUT_DETAILS = ("completiontokensdetails", "outputtokensdetails")
+_USED_BY_TOOLS = ("tooluseprompttokencount",)
+_AROUND = ("billedunits", "tokens", "usage")
+"""Where the numbers may stand instead: Cohere tells what was billed, and what was used."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of one request: all of the input and of the output, and, as parts of them, those that were read from a
+    cache, those that were written to it, and those of thinking."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    written: int = 0
+    reasoning: int = 0
+
+    def usage(self, cost: float | None, *, estimated: bool = False) -> Usage:
+        """The usage, with this cost in US dollars. `Pure.`"""
+        return Usage(
+            input_tokens=self.input,
+            output_tokens=self.output,
+            cost=cost,
+            cached_tokens=self.cached,
+            reasoning_tokens=self.reasoning,
+            estimated=estimated,
+        )
+
+
+def tokens_in(told: Any) -> Tokens:
+    """The tokens that are told by a mapping or an object, in the names of any provider. What is missing, or is no
+    number of tokens, counts as 0; no part is more than what it is a part of. `Pure.`"""
+    told = _named(told)
+    if not any(isinstance(value, int | float) and value for value in told.values()):
+        told = next((inner for name in _AROUND if (inner := _named(told.get(name)))), told)
+    details, thoughts = _first_part(told, _INPUT_DETAILS), _first_part(told, _OUTPUT_DETAILS)
+    inside = _first(details, _CACHED) or _first(told, _CACHED)
+    read, written = _first(told, _READ), _first(told, _WRITTEN)
+    written = written or sum(_count(_named(told.get("cachecreation")), name) for name in _WRITTEN_FOR_A_TIME)
+    sent, beside = _first(told, _INPUT), _first(told, _INPUT_BESIDE_CACHE)
+    if not sent:
+        outside = read + written if not inside else 0
+        sent = beside + outside
+    elif read + written > sent:  # a proxy that renames Anthropic's numbers
+        sent += read + written
+    written = written or _first(details, ("cachecreationtokens", "cachewritetokens"))
+    apart, reasoning = _first(told, _THOUGHT_BESIDE), _first(thoughts, _THOUGHT) or _first(told, _THOUGHT)
+    output, total = _first(told, _OUTPUT) + apart, _first(told, _TOTAL)
+    sent += _first(told, _USED_BY_TOOLS)
+    if reasoning and total == sent + output + reasoning:  # xAI counts thinking apart, in OpenAI's names
+        output += reasoning
+    sent = sent or max(total - output, 0)
+    output = output or max(total - sent, 0)
+    cached = min(inside or read, sent)
+    return Tokens(sent, output, cached, min(written, sent - cached), min(reasoning or apart, output))
+
+
+def estimated_tokens(request: ModelRequest, written: int) -> Tokens:
+    """About how many tokens a request took of whose answer so many characters had come, if nobody has told. `Pure.`"""
+    return Tokens(tokens_of(request.size), tokens_of(written))
+
+
+def _named(told: Any) -> dict[str, Any]:
+    """The fields of a mapping or an object, by their names in lower case and without underscores."""
+    if isinstance(told, Mapping):
+        fields = dict(told)
+    else:
+        fields = {**getattr(told, "__dict__", {}), **(getattr(told, "model_extra", None) or {})}
+    return {str(name).replace("_", "").lower(): value for name, value in fields.items()}
+
+
+def _first(told: Mapping[str, Any], names: Iterable[str]) -> int:
+    return next((count for name in names if (count := _count(told, name))), 0)
+
+
+def _first_part(told: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return next((_named(part) for name in names if (part := told.get(name)) is not None), {})
+
+
+def _count(told: Mapping[str, Any], name: str) -> int:
+    count = told.get(name)
+    if isinstance(count, bool) or not isinstance(count, int | float):
+        return 0
+    return int(count) if 0 < count < float("inf") else 0

@@ -4,36 +4,55 @@ A request that was refused had no effect. So where the refusal names something t
 otherwise, the request is sent again in that form, at once and within the same attempt. The form is kept only if the
 server took it; from then on requests have it from the beginning, and a warning has told so once. What a refusal does
 not name is never guessed.
+
+Rounds of calls that a model did not write itself, in the form that its provider takes.
+
+Some providers refuse a round of calls without what their models write into it: sealed thinking, a signature, the
+reasoning that led to the calls. It is missing where another model made the calls, because the first one was not
+available, for example. Each provider has a form in which it takes such a round; `Need` names them. What a model needs
+is known of its maker, or learned from a refusal, like every other form of requests.
+
+What a refusal says of the tools of a request: of one of them, of their schemas, or of their number.
+
+Tools are written so that every provider takes them, as far as the rules of providers are known. Where one is refused
+all the same, it is sent with the plainest schema, and if that does not help it is left out, so that one tool never
+fails every turn.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ...logs import performer_logger
-from ..port import LlmFailure
-from .error_kinds import kind_of
-from .foreign_rounds import ROUNDS
+from ...wire.schemas import plain_schema
+from ..families import STRIPPED, Need
+from ..port import THOUGHTS, LlmFailure
+from .errors import kind_of
 from .refusals import Refusal, refusal_of
-from .refused_tools import fewer_tools, named_tool, refused_schemas, too_many_tools, without_tool
-from .request_traits import (
+from .stream_assembler import BrokenAnswer
+from .traits import (
     BY_NAME,
     PARAMETERS,
     Arguments,
+    Message,
     Trait,
+    copy_json,
+    each_message,
+    each_tool,
+    further_fields,
     is_passing,
     named_fields,
     named_parameters,
     named_shapes,
     names_value,
+    without,
     without_anywhere,
 )
-from .stream_assembler import BrokenAnswer
 
 logger = performer_logger("turnwise.model")
 
@@ -279,3 +298,200 @@ def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Tr
     yield from named_fields(text, arguments)
     yield from named_shapes(text)
     yield from refused_schemas(text, arguments)
+
+
+NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""The signature of a call that has none (Google, "Thought signatures", frequently asked questions)."""
+
+REASONING = "reasoning_content"
+
+BLANK_REASONING = " "
+"""The shortest reasoning that counts as one."""
+
+_THINKING = ("thinking", "reasoning_effort")
+"""The parameters by which a request asks for thinking."""
+
+
+def _has_calls(message: Message) -> bool:
+    return message["role"] == "assistant" and bool(message.get("tool_calls"))
+
+
+def _told(message: Message) -> str:
+    """The reasoning of a message, under whatever name it stands."""
+    return next((text for name in THOUGHTS if isinstance(text := message.get(name), str) and text), "")
+
+
+def _with_some_reasoning(message: Message) -> Message:
+    return message if not _has_calls(message) or _told(message) else {**message, REASONING: BLANK_REASONING}
+
+
+def _with_named_reasoning(message: Message) -> Message:
+    if not _has_calls(message) or message.get(REASONING):
+        return message
+    return {**message, REASONING: _told(message) or BLANK_REASONING}
+
+
+def _signed(message: Message) -> Message:
+    """The message with a signature on its first call, if nothing is signed in it."""
+    if not _has_calls(message):
+        return message
+    first, *others = message["tool_calls"]
+    seals = set(further_fields([{**message, "tool_calls": [first]}])) - set(THOUGHTS)
+    if seals or "__thought__" in first["id"]:
+        return message
+    return {**message, "tool_calls": [{**first, "extra_content": NO_SIGNATURE}, *others]}
+
+
+def _without_thinking(arguments: Arguments) -> Arguments:
+    """The request asks for no thinking if the round under way does not begin with sealed thinking."""
+    if not any(name in arguments for name in _THINKING) or _begins_with_thinking(arguments["messages"]):
+        return arguments
+    return without(each_message(lambda message: without(message, "thinking_blocks"))(arguments), *_THINKING)
+
+
+def _begins_with_thinking(messages: Sequence[Message]) -> bool:
+    """Whether the round under way, which is what stands behind the user's last message, begins with sealed thinking, or
+    has not begun."""
+    first: Message | None = None
+    for message in reversed(messages):
+        if message["role"] == "user":
+            break
+        if message["role"] == "assistant":
+            first = message
+    return first is None or "thinking_blocks" in first or "reasoning_details" in first
+
+
+NEEDED: Mapping[Need, Trait] = {
+    Need.SIGNATURE: Trait("unsigned", "calls without a signature", r"thought.?signature", each_message(_signed)),
+    Need.THINKING_OFF: Trait(
+        "unsealed",
+        "thinking in rounds that do not begin with it",
+        r"(?:expected|start with a) .?thinking\b",
+        _without_thinking,
+    ),
+    Need.REASONING: Trait(
+        "unreasoned", "calls without reasoning", rf"\b{REASONING}\b", each_message(_with_some_reasoning)
+    ),
+}
+"""The form of a round that each need refuses."""
+
+ROUNDS: tuple[Trait, ...] = (
+    NEEDED[Need.SIGNATURE],
+    NEEDED[Need.THINKING_OFF],
+    Trait(
+        "reasoning elsewhere",
+        f"calls without {REASONING}",
+        NEEDED[Need.REASONING].says,
+        each_message(_with_named_reasoning),
+    ),
+)
+"""What a refusal may say of rounds. It tells the name under which the reasoning is wanted, where a maker tells only
+that it is."""
+
+
+def with_stripped_fields(arguments: Arguments, protocol: str) -> Arguments:
+    """The request with all its messages in its body, if litellm keeps some of their fields out of requests over this
+    protocol. `Pure.`"""
+    stripped = STRIPPED.get(protocol)
+    if stripped is None or stripped.isdisjoint(further_fields(arguments["messages"])):
+        return arguments
+    return {
+        **arguments,
+        "extra_body": {**(arguments.get("extra_body") or {}), "messages": copy_json(arguments["messages"])},
+    }
+
+
+_PLACES = (
+    re.compile(r"function_?declarations\W{1,4}([0-9]+)"),
+    re.compile(r"\b(?:tools|functions)(?:\W{1,4}|\W{1,4}(?:function|custom)\W{1,4})([0-9]+)\b"),
+)
+"""How a refusal tells the place of a tool: `tools[3].function`, `tools.3.custom`, `body, tools, 3`."""
+
+_OF_SCHEMAS = re.compile(
+    r"\bschemas?\b|\bgrammar\b|\bparameters?\b|\bfunctions?\b|\btools?\b|declaration|\bproperties\b|\$ref|\$defs"
+)
+
+_UNREADABLE = (
+    r"\b(?:grammar|json[_ ]?schema|input_schema|schemas?)\b.{0,80}"
+    r"\b(?:fail\w*|invalid|not|unsupported|unable|cannot|error|unrecognized|exceed\w*|too)\b"
+    r"|\b(?:fail\w*|invalid|not|unsupported|unable|cannot|error|unrecognized|unknown)\b.{0,80}"
+    r"\b(?:grammar|json[_ ]?schema|input_schema|schemas?|function_declarations)\b"
+    r"|max\w* (?:recursion )?depth|recursion|\bcircular\b"
+)
+
+_TOO_MANY = r"\b(?:too (?:many|long)|at most|maximum|max|exceed\w*|limit\w*|more than|up to)\b"
+_TOOLS = r"\b(?:tools?|functions?|function_declarations)\b"
+_NUMBERS = rf"{_TOOLS}.{{0,120}}{_TOO_MANY}|{_TOO_MANY}.{{0,80}}{_TOOLS}"
+
+
+def named_tool(text: str, arguments: Arguments) -> Iterator[Trait]:
+    """Yield what may help against a refusal that names a tool of the request: first its plain form, then the request
+    without it. `Pure.`"""
+    name = _name_in(text, arguments)
+    if name is not None:
+        yield _plain(name)
+        yield without_tool(name)
+
+
+def refused_schemas(text: str, arguments: Arguments) -> Iterator[Trait]:
+    """Yield what may help against a refusal of schemas that names no tool: all in their plain form. `Pure.`"""
+    if arguments.get("tools") and re.search(_UNREADABLE, text):
+        yield Trait("plain_schemas", "full schemas of tools", "", each_tool(_with_plain_schema))
+
+
+def too_many_tools(text: str, arguments: Arguments) -> Iterator[Trait]:
+    """Yield what may help against a refusal of the number of tools that tells how many there may be. `Pure.`"""
+    count = len(arguments.get("tools") or ())
+    if count and re.search(_NUMBERS, text):
+        allowed = [
+            int(found) for found in re.findall(r"(?<![\w.])[0-9]{1,4}(?![\w.]*\w)", text) if 0 < int(found) < count
+        ]
+        if allowed:
+            yield fewer_tools(max(allowed))
+
+
+def without_tool(name: str) -> Trait:
+    """The trait of a server that does not take the tool of this name. `Pure.`"""
+    drop = each_tool(lambda function: None if function["name"] == name else function)
+    return Trait(f"tool {name}", f"the tool {name}", "", drop, name)
+
+
+def fewer_tools(most: int) -> Trait:
+    """The trait of a server that takes so many tools at most: the first ones are sent. `Pure.`"""
+
+    def first(arguments: Arguments) -> Arguments:
+        tools = arguments.get("tools") or []
+        return arguments if len(tools) <= most else {**arguments, "tools": tools[:most]}
+
+    return Trait(f"tools {most}", f"more than {most} tools", "", first)
+
+
+def _plain(name: str) -> Trait:
+    rewrite = each_tool(lambda function: _with_plain_schema(function) if function["name"] == name else function)
+    return Trait(f"schema {name}", f"the full schema of the tool {name}", "", rewrite)
+
+
+def _with_plain_schema(function: dict[str, Any]) -> dict[str, Any]:
+    schema = function.get("parameters")
+    plain = plain_schema(schema) if isinstance(schema, dict) else schema
+    return function if plain == schema else {**function, "parameters": plain}
+
+
+def _name_in(text: str, arguments: Arguments) -> str | None:
+    """The tool that a refusal means, by its name or by its place."""
+    names = [tool["function"]["name"] for tool in arguments.get("tools") or ()]
+    for pattern in _PLACES:
+        if (found := pattern.search(text)) and int(found[1]) < len(names):
+            return str(names[int(found[1])])
+    if not names or not _OF_SCHEMAS.search(text):
+        return None
+    return next((name for name in sorted(names, key=len, reverse=True) if _is_named(name.lower(), text)), None)
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Whether a refusal speaks of the tool of this name. A name that may be an ordinary word stands behind a word that
+    announces it."""
+    word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+    if "_" in name or "-" in name or any(character.isdigit() for character in name):
+        return re.search(word, text) is not None
+    return re.search(rf"\b(?:function|tool|schema for|name|for)s?(?: name)?\W{{1,3}}{word}", text) is not None

@@ -4,37 +4,45 @@ litellm translates between the providers' protocols; everything else is decided 
 here: one request, one answer or one typed failure. It never retries, except for a request in a form that the server
 refused, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the
 first request, or earlier: an engine begins with it when it opens. No deadline of a request includes it.
+
+Finds the API keys that a model needs and the environment does not have.
+
+litellm knows which variables the provider of a model reads, and takes a variable for a key even if it is blank. A blank
+key is missing here. So litellm's function is run with an environment of its own, without the blank variables; that of
+the process is not changed.
+
+Whether a model takes images: as the application says, as litellm's list says, or as refusals have taught.
+
+A request with an image that a model does not take is refused as a whole. Once that is known the request is not sent:
+it fails at once, as the provider would have it fail, and the conversation goes on without the image. One refusal alone
+teaches nothing, because it may have been about one image, or may have been misread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import os
 from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from ....states.errors import ConfigurationError
 from ....states.values.messages import Usage
 from ....states.values.value import FailureKind
-from ..failure_sentences import make_failure
+from ..answers import SENTENCES, make_failure
 from ..families import family_named, maker_of
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
-from .answer_reader import AnswerReader
-from .costs import OWN_PRICES, Costs
-from .dialect import ALL, Dialect, LearnedDialect
-from .error_kinds import failure_of, failure_of_refusal, kind_of_ending
-from .foreign_rounds import NEEDED, with_stripped_fields
-from .json_copy import copy_json
-from .loading import begin_loading, load_litellm
-from .missing_keys import missing_keys
-from .model_list import PRICES, listed_model
-from .redaction import redact
+from .answers import AnswerReader
+from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
+from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_stripped_fields
+from .errors import failure_of, failure_of_refusal, kind_of_ending
+from .loading import begin_loading, load_litellm, redact
 from .refusals import Refusal
-from .request_traits import Arguments
-from .sight import Sight
 from .stream_assembler import BrokenAnswer, StreamAssembler
 from .stream_chunks import translated
-from .usage import Tokens, estimated_tokens, tokens_in
+from .traits import Arguments, copy_json
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
 
@@ -309,3 +317,59 @@ class _Shown:
 def _own_copy(arguments: Arguments) -> Arguments:
     """The arguments with lists and dicts of their own: litellm changes them in place for some providers."""
     return {name: copy_json(value) if name in _COPIED else value for name, value in arguments.items()}
+
+
+def missing_keys(litellm: Any, model: str) -> list[str]:
+    """The environment variables of which one must hold a key; empty if there is one, or if none is needed. Other ways
+    to sign in, such as AWS's, are not checked."""
+    if (litellm.api_key or "").strip():
+        return []
+    environment = {name: value for name, value in os.environ.items() if value.strip()}
+    function: Any = inspect.unwrap(litellm.validate_environment)
+    validate = FunctionType(
+        function.__code__,
+        {**function.__globals__, "os": SimpleNamespace(environ=environment, getenv=environment.get)},
+        argdefs=function.__defaults__,
+    )
+    return [name for name in validate(model=model)["missing_keys"] if name.endswith("_API_KEY")]
+
+
+ENOUGH_REFUSALS = 2
+"""So many requests with images in a row, of any conversations, are refused before a model counts as one that takes
+none."""
+
+
+class Sight:
+    """What is known of whether a model takes images. `given` is what the application says; with None, litellm's list of
+    models decides, by the name `model`, and then what the provider answers. All conversations of an engine share it."""
+
+    def __init__(self, model: str, given: bool | None) -> None:
+        self._model = model
+        self._given = given
+        self._learned: bool | None = None
+        self._refused = 0
+
+    @property
+    def takes_images(self) -> bool | None:
+        """Whether the model takes images, or None if that is not known. Does not import litellm."""
+        for known in (self._given, self._learned):
+            if known is not None:
+                return known
+        return listed_model(self._model).takes_images
+
+    def check(self, request: ModelRequest) -> None:
+        """Raise `LlmFailure` for a request that has images if the model takes none."""
+        if self.takes_images is False and request.has_images:
+            raise LlmFailure("unsupported_content", SENTENCES["unsupported_content"])
+
+    def note_answer(self, request: ModelRequest) -> None:
+        """Learn from a request that was answered."""
+        if (self._refused or not self._learned) and request.has_images:
+            self._learned, self._refused = True, 0
+
+    def note_failure(self, request: ModelRequest, failure: LlmFailure) -> None:
+        """Learn from a request that failed. A model that has taken an image before has refused something else."""
+        if failure.kind == "unsupported_content" and self._learned is None and request.has_images:
+            self._refused += 1
+            if self._refused >= ENOUGH_REFUSALS:
+                self._learned = False

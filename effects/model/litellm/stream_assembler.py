@@ -17,11 +17,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ....states.values.value import FailureKind, encodable
-from ..answer_content import THOUGHTS, UnreadableContent, read_content, read_thinking
-from ..port import ModelCall, Token
-from .error_kinds import kind_of_ending
-from .opaque_fields import merged
-from .stream_calls import AmbiguousCalls, Fragment, assemble_calls, is_object
+from ..port import THOUGHTS, ModelCall, Token, UnreadableContent, read_content, read_thinking
+from .errors import kind_of_ending
+from .stream_calls import AmbiguousCalls, Fragment, assemble_calls, is_object, merged
 
 
 class BrokenAnswer(Exception):

@@ -1,33 +1,59 @@
-"""Asks the model for its next answer: builds the request from what is committed, and turns the answer into an event."""
+"""Asks the model for its next answer: builds the request from what is committed, and turns the answer into an event.
+
+Writes requests to models out of what follows from the log.
+
+The performer writes each request with it before it asks the model, and whoever looks at an earlier step later writes
+the same request again. A request is written from the state of the conversation at the step that asked for it, and from
+the tools that the engine has now.
+
+Which tools a request offers: those that the conversation may use in the turn, that the turn's profile allows and
+that agents of its role may call.
+
+A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the same
+in all conversations. So what is offered is written once for each choice of tools and each kind of agent and kept, until
+a source of tools changes. Each conversation keeps the offer of its last request, which is mostly that of the next one.
+"""
 
 from __future__ import annotations
 
 import logging
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 
 from ....states.context import Context
 from ....states.dialogue import of_turn
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
+from ....states.policy import settings_of
 from ....states.replies import TextRule, text_rule
+from ....states.roles import Caller
 from ....states.transcript import Transcript
 from ....states.values.messages import Suspect, Usage
 from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable, unvalidated
 from ...clock import Clock
-from ...context import EffectContext, Progress
-from ...effect_keys import mark_of
-from ...location.locator import Locator
+from ...context import EffectContext, Progress, mark_of
+from ...location import Locator
 from ...logs import performer_logger
 from ...printable import is_blank
+from ...tools.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry
+from ..families import family_named, provider_fields_of, storable_blocks
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
-from ..request.context_assembly import held_content
-from ..request.fresh_context import with_fresh_context, write_fresh_context
-from ..request.prompt_cache import CachedPrompt, PromptCache
-from ..request.provider_fields import provider_fields_of, storable_blocks
-from ..request.tool_offer import ToolOffer
-from .model_caller import ModelCaller, sentence_of
-from .request_writer import RequestWriter, offered_to
+from ..request import (
+    CachedPrompt,
+    Kept,
+    Names,
+    OfferedTools,
+    OfferSource,
+    PromptCache,
+    ToolOffer,
+    assemble_context,
+    held_content,
+    with_fresh_context,
+    write_fresh_context,
+)
+from ..system_message import ExplainedTools
+from .asking import ModelCaller, sentence_of
 
 logger = performer_logger("turnwise.planning")
 
@@ -139,3 +165,118 @@ def _log_request(turn: int, transcript: Transcript, tools: int) -> None:
     """Note which request of the turn this is. A request that is sent again has the same number."""
     answered = sum(message.role == "assistant" for message in of_turn(transcript.messages, turn))
     logger.info("Request %d of turn %d, tools: %d.", answered + 1, turn, tools)
+
+
+_NO_TOOLS = OfferedTools(())
+
+
+class RequestWriter:
+    """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name."""
+
+    def __init__(self, tools: ToolRegistry, family_of: Callable[[str], str] = family_named) -> None:
+        self._offers = ToolOffers(tools)
+        self._family_of = family_of
+
+    def offer_for(self, effect: RequestLlm, context: Context, turn: int, prompt: CachedPrompt) -> ToolOffer:
+        """Return what this request offers of the tools. `prompt` keeps that for the next request."""
+        return self._offers.offer_for(effect, context, turn, prompt.offer)
+
+    def write(
+        self,
+        effect: RequestLlm,
+        context: Context,
+        turn: int,
+        transcript: Transcript,
+        offer: ToolOffer,
+        prompt: CachedPrompt,
+    ) -> tuple[ModelRequest, str]:
+        """Return the request that `effect` asks for, without the fresh context, and its digest. `context`, `turn` and
+        `transcript` are those of the step that has the effect; `prompt` keeps the written beginning for the next
+        request of this conversation."""
+        if effect.plain:  # it has nothing in common with the requests before and behind it
+            prompt = CachedPrompt(prompt.conversation_id)
+        tools = offered_to(effect, offer)
+        assembled = assemble_context(
+            effect, context, transcript, turn, offer.explained, tools.listed, prompt.write_system
+        )
+        return prompt.request(
+            effect,
+            assembled.system,
+            assembled.history,
+            tools,
+            turn,
+            settings_of(context.policy, effect.profile),
+            closing=assembled.closing,
+            wording=assembled.wording,
+            family=self._family_of(effect.model),
+            first_turn=transcript.first_try(turn),
+        )
+
+
+def offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:
+    """Return the definitions that the request holds: a plain one has none. `Pure.`"""
+    return _NO_TOOLS if effect.plain else offer.definitions
+
+
+_LOGGER = performer_logger("turnwise.tools")
+
+KEPT = 256
+"""How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""
+
+MAX_TOLD = 20
+"""The most tools of which one warning says why they are left out."""
+
+EXPLAINED = {
+    "respond": "respond_to_user",
+    "talk": "talk",
+    "message_user": "send_user_message",
+    "message_agent": "send_agent_message",
+    "transfer": "transfer_to",
+    "spawn": "spawn_agents",
+}
+"""The built-in tools that the system message explains, by the fields of `ExplainedTools`."""
+
+
+class ToolOffers:
+    """Knows what each request offers of the tools of an engine."""
+
+    def __init__(self, tools: ToolRegistry) -> None:
+        self._tools = tools
+        self._offer = lru_cache(KEPT)(self._make_offer)
+        self._told = set[str]()
+
+    def offer_for(
+        self, effect: RequestLlm, context: Context, turn: int, last: Kept[OfferSource, ToolOffer]
+    ) -> ToolOffer:
+        """What this request offers in this turn; `last` keeps it for the next request of the conversation.
+
+        It stays the same within a turn, also after a crash: tools that a conversation chooses during a turn are those
+        of the next one. Only the tools of sources come and go within a turn."""
+        source = OfferSource(self._tools.version, context.tools_in(turn), effect.profile, context)
+        return last.made_from(source, self._find_offer)
+
+    def _find_offer(self, source: OfferSource) -> ToolOffer:
+        context, profile = source.context, source.context.policy.find_profile(source.profile)
+        of_profile = None if profile is None else profile.tools
+        return self._offer(source.version, source.chosen, of_profile, context.caller)
+
+    def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
+        allowed = self._tools.allowed(chosen, of_profile, caller)
+        names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in EXPLAINED.items()}
+        explained = ExplainedTools(
+            **names,
+            speaking=self._tools.names_acting("speech", allowed) if caller.role == "foreground" else (),
+            claiming=self._tools.names_acting("work_complete", allowed),
+        )
+        offered = OfferedTools(self._tools.definitions(allowed))
+        self._tell(offered.left_out)
+        return ToolOffer(allowed - offered.left_out.keys(), caller, offered, explained)
+
+    def _tell(self, left_out: Mapping[str, str]) -> None:
+        """Log which tools are left out, each once."""
+        new = left_out.keys() - self._told
+        self._told |= new
+        sentences = [sentence for name, sentence in left_out.items() if name in new]
+        if sentences:
+            more = f" So are {len(sentences) - MAX_TOLD} others." if len(sentences) > MAX_TOLD else ""
+            _LOGGER.warning("%s%s", " ".join(sentences[:MAX_TOLD]), more)

@@ -20,11 +20,11 @@ from ....states.values.messages import Message, escape_tags
 from ...clock import Clock
 from ...context import EffectContext
 from ...logs import performer_logger
-from ...passages import cut_middle
-from ..json_objects import json_objects
+from ...text import cut_middle
+from ..answers import json_objects
 from ..port import LlmFailure, ModelRequest
-from .dialogue_text import write_dialogue
-from .model_caller import ModelCaller, effect_failed
+from .asking import ModelCaller, effect_failed
+from .summaries import write_dialogue
 
 LookUp = Callable[[EffectContext], Awaitable[Sequence[RecentText]]]
 """Returns texts that were said before this turn, the oldest first."""

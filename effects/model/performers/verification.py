@@ -3,6 +3,11 @@
 It is asked in a request of its own, without tools, and answers with a verdict. What the user receives depends on the
 policy: under `explicit_response` it is what was said by tool, not what the model wrote beside it. A user who asked for
 a text must receive that text, not a report that the assistant read it.
+
+Reads the verdict of a check from the text of the model that made it.
+
+Models write JSON between code fences and sentences, so the text is searched for the object. A text without a complete
+verdict, or with several, counts as a failed check.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from pydantic import BaseModel, ConfigDict
+
 from ....states.dialogue import of_turn
 from ....states.effects import VerifyWork
 from ....states.events import EffectFailed, WorkVerified
@@ -18,16 +25,15 @@ from ....states.policy import Policy
 from ....states.replies import text_of_reply
 from ....states.transcript import Transcript
 from ....states.values.messages import escape_tags
+from ....states.values.value import shortened
 from ...clock import Clock
 from ...context import EffectContext
-from ...passages import cut_middle, titled
+from ...text import cut_middle, titled
+from ..answers import json_objects
 from ..port import LlmFailure
-from ..request.wording import text_in_record
-from .dialogue_text import write_dialogue
-from .model_caller import ModelCaller, effect_failed, retry_transient
-from .model_choice import model_for
-from .prompt_limits import ask_within_window
-from .verdict import read_verdict
+from ..system_message import text_in_record
+from .asking import ModelCaller, ask_within_window, effect_failed, model_for, retry_transient
+from .summaries import write_dialogue
 
 FAILED = "Checking the work failed:"
 
@@ -147,3 +153,39 @@ def _received(effect: VerifyWork, policy: Policy, transcript: Transcript) -> Ite
     """What the user receives in the end, in the words that they read; blank texts are not received."""
     texts = (text_of_reply(transcript.words(said), policy) for said in effect.deliverable)
     yield from (text for text in texts if text.strip())
+
+
+MALFORMED = "The check gave no clear verdict, so the work counts as not verified."
+NO_REASON = "The check failed without a reason."
+
+_MAX_MISSING = 20
+"""How many missing things are passed on to the model: more than it can mend at once."""
+
+
+class Verdict(BaseModel):
+    """Whether the work is complete, why, and what is missing."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
+
+    passed: bool
+    reason: str | None = None
+    missing: tuple[str, ...] | None = None
+
+
+def read_verdict(text: str) -> Verdict:
+    """The verdict in this text. A malformed one counts as failed, with a reason that says so.
+
+    The texts of the verdict have a bounded length, and a failed verdict always has a reason. `Pure.`
+    """
+    candidates = json_objects(text, "passed")
+    try:
+        (verdict,) = map(Verdict.model_validate_json, candidates)
+    except ValueError:
+        return Verdict(passed=False, reason=MALFORMED)
+    return _shorten(verdict)
+
+
+def _shorten(verdict: Verdict) -> Verdict:
+    reason = shortened((verdict.reason or "").strip())
+    missing = tuple(shortened(item.strip()) for item in verdict.missing or () if item.strip())[:_MAX_MISSING]
+    return Verdict(passed=verdict.passed, reason=reason or ("" if verdict.passed else NO_REASON), missing=missing)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from ....effects.model.port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
-from ....effects.model.rehearsal.llm import RehearsalLlm
+from ....effects.model.rehearsal import RehearsalLlm
 from ....states.values.messages import Usage
 
 Answer = ModelAnswer | LlmFailure

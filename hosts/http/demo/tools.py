@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ....effects.tools.context import ToolContext
-from ....effects.tools.declaration import tool
+from ....effects.tools.tool import tool
 
 BUILT_IN = ("ask_user_question", "spawn_agents", "send_user_message", "send_agent_message")
 

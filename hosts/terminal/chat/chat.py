@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....effects.channels.speech.channel import SpeechChannel
+from ....effects.channels.speech import SpeechChannel
 from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....persistence.ports import Store

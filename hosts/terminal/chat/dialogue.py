@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from ....effects.channels.speech.channel import SpeechChannel
+from ....effects.channels.speech import SpeechChannel
 from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....engine.handles.children import parent_of

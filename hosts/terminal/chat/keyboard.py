@@ -11,7 +11,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from ....effects.channels.speech.channel import SpeechChannel
+from ....effects.channels.speech import SpeechChannel
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
 from .completion import CommandCompleter

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from typing import Any
 
 from ....effects.channels.port import Delivery
-from ....effects.channels.speech.channel import Outcome, SpeechChannel
+from ....effects.channels.speech import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.ports import Store

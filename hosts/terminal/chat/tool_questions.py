@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import indent
 
 from ....effects.printable import with_hidden_shown
-from ....effects.tools.approval import shown_arguments
+from ....effects.tools.tool import shown_arguments
 from ....states.events import Resolution
 from ....states.values.messages import ToolCall
 from ....states.values.questions import QuestionOption, UserQuestion

@@ -16,7 +16,7 @@ class ChatHelp(TyperCommand):
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from ....effects.tools.builtin.catalogue import BUILT_IN
+        from ....effects.tools.catalogue import BUILT_IN
         from ..configuration.presets import known_presets
 
         self.epilog = f"Presets: {', '.join(known_presets())}.\n\nBuilt-in tools: {', '.join(BUILT_IN)}."

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ....effects.tools.builtin.catalogue import BUILT_IN
+from ....effects.tools.catalogue import BUILT_IN
 from ....effects.tools.registry import ToolRegistry
 from ....states.errors import InvalidInput
 

@@ -102,7 +102,7 @@ def _can_be_declared(call: ToolCall) -> bool:
 
 
 def _tool(call: ToolCall) -> AnyTool:
-    from ....effects.tools.declaration import make_tool
+    from ....effects.tools.tool import make_tool
 
     async def run() -> str:
         """Do it."""

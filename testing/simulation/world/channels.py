@@ -38,7 +38,7 @@ class SimulatedChannel:
 
     async def deliver(self, process: Process, delivery: Delivery) -> None:
         """Hand a delivery over, or not, or both."""
-        from ....effects.effect_keys import effect_of_key
+        from ....effects.context import effect_of_key
 
         conversation_id, effect_id = effect_of_key(delivery.key)
         delivered = (conversation_id, self.name, effect_id)

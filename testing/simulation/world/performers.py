@@ -137,7 +137,7 @@ class World:
 
     async def _wake(self, effect: Any, context: EffectContext) -> Any:
         """A timer, which on a busy machine may wake late."""
-        from ....effects.timers import TimerPerformer
+        from ....effects.clock import TimerPerformer
 
         due = await TimerPerformer(self.clock)(effect, context)
         if self.chance.probably(0.2):

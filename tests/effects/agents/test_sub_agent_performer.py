@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnwise import EngineClosed
-from turnwise.effects.agents.sub_agent_performer import SubAgentPerformer
+from turnwise.effects.sub_agents import SubAgentPerformer
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import Made, SpawnSubAgent, SubAgentFinished
 from turnwise.testing import ManualClock

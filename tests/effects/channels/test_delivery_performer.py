@@ -21,7 +21,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.channels import attempt
+from turnwise.effects.channels import delivery
 from turnwise.effects.clock import Clock
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.bootstrap import Performers
@@ -163,7 +163,7 @@ class TestDelivery:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An attempt ends after two seconds, whatever the channel does."""
-        monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.02)
+        monkeypatch.setattr(delivery, "ATTEMPT_TIMEOUT", 0.02)
         channel = RecordingChannel(lambda delivery: asyncio.Event().wait())
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
 
@@ -176,8 +176,8 @@ class TestDelivery:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It delays neither the turn nor the next delivery."""
-        monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.01)
-        monkeypatch.setattr(attempt, "GRACE", 0.01)
+        monkeypatch.setattr(delivery, "ATTEMPT_TIMEOUT", 0.01)
+        monkeypatch.setattr(delivery, "GRACE", 0.01)
         over = asyncio.Event()
 
         async def holds_on(delivery: Delivery) -> None:

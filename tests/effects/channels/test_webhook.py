@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from turnwise import ConfigurationError, Delivery, Engine, WebhookChannel, presets
-from turnwise.effects.channels import attempt
+from turnwise.effects.channels import delivery
 from turnwise.effects.channels.port import NotTaken
-from turnwise.effects.channels.signing import WebhookSecret
+from turnwise.effects.channels.webhook import WebhookSecret
 from turnwise.effects.retry_queues import FIRST_WAIT
 from turnwise.testing import (
     FunctionLlm,
@@ -98,7 +98,7 @@ async def test_an_answer_of_2xx_is_a_success_whatever_its_body(answer: bytes) ->
 
     async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        fault = await attempt.attempt(WebhookChannel(f"http://127.0.0.1:{port}/", SECRET), HELLO)
+        fault = await delivery.attempt(WebhookChannel(f"http://127.0.0.1:{port}/", SECRET), HELLO)
 
     assert fault is None
 
@@ -109,8 +109,8 @@ async def test_a_password_in_the_url_is_not_logged(caplog: pytest.LogCaptureFixt
     caplog.set_level("DEBUG", "httpx")  # whatever litellm has set in this process
     with Receiver([500]) as receiver:
         url = receiver.url.replace("http://", "http://j%C3%B6rg:open%3Asesame@")
-        await attempt.attempt(WebhookChannel(url, SECRET), HELLO)
-        await attempt.attempt(WebhookChannel(url, SECRET), HELLO)
+        await delivery.attempt(WebhookChannel(url, SECRET), HELLO)
+        await delivery.attempt(WebhookChannel(url, SECRET), HELLO)
 
     login = base64.b64encode("jörg:open:sesame".encode()).decode()
     assert [post.headers["Authorization"] for post in receiver.posts] == [f"Basic {login}"] * 2
@@ -155,7 +155,7 @@ async def test_it_is_posted_again_until_it_is_taken(database: Path) -> None:
 
 async def test_a_receiver_that_does_not_answer_times_out(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn does not wait for it, and the delivery stays in the outbox."""
-    monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.3)
+    monkeypatch.setattr(delivery, "ATTEMPT_TIMEOUT", 0.3)
     with Receiver([None]) as receiver:
         channel = WebhookChannel(receiver.url, SECRET)
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])

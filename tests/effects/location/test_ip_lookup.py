@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, IpLookup, Location
-from turnwise.effects.location import ip_lookup
+from turnwise.effects import location
 
 from ...support.cases import holds_for
 from ...support.servers.json_server import body, serving
@@ -103,7 +103,7 @@ def test_an_unusable_answer_raises(answer: Any) -> None:
 
 def test_an_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadline holds for the answer as a whole, not for each piece of it."""
-    monkeypatch.setattr(ip_lookup, "DEADLINE", 0.05)
+    monkeypatch.setattr(location, "DEADLINE", 0.05)
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)

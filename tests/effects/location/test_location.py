@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import Location
-from turnwise.effects.location.location import MAX_LINE, MAX_NAME, UNKNOWN, describe_location
+from turnwise.effects.location import MAX_LINE, MAX_NAME, UNKNOWN, describe_location
 
 from ...support.cases import holds_for
 

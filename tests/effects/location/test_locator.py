@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from turnwise import IpLookup, Location
-from turnwise.effects.location import locator
-from turnwise.effects.location.ip_lookup import SERVICE
-from turnwise.effects.location.location import UNKNOWN
-from turnwise.effects.location.locator import KEPT, KEPT_UNKNOWN, Locator, location_source
+from turnwise.effects import location
+from turnwise.effects.location import KEPT, KEPT_UNKNOWN, SERVICE, UNKNOWN, Locator, location_source
 from turnwise.testing import ManualClock
 
 from ...support.servers.json_server import body, serving
@@ -25,8 +23,8 @@ SECOND = timedelta(seconds=1)
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests wait as long as a busy machine takes."""
-    monkeypatch.setattr(locator, "WAIT", 60)
-    monkeypatch.setattr(locator, "DEADLINE", 60)
+    monkeypatch.setattr(location, "WAIT", 60)
+    monkeypatch.setattr(location, "DEADLINE", 60)
 
 
 class Source:
@@ -118,7 +116,7 @@ class TestTheLocator:
 
     async def test_a_request_waits_briefly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Requests share one lookup and the wait for it; what comes later is used once it is there."""
-        monkeypatch.setattr(locator, "WAIT", 0.001)
+        monkeypatch.setattr(location, "WAIT", 0.001)
         arrives, asked = asyncio.Event(), []
 
         async def slow() -> str:
@@ -128,7 +126,7 @@ class TestTheLocator:
 
         where = Locator(slow, ManualClock())
         first = await asyncio.gather(where.describe(), where.describe())
-        monkeypatch.setattr(locator, "WAIT", 3600)
+        monkeypatch.setattr(location, "WAIT", 3600)
         later = await where.describe()  # does not wait once more
         arrives.set()
         while (found := await where.describe()) == UNKNOWN:
@@ -139,7 +137,7 @@ class TestTheLocator:
 
     async def test_a_source_that_hangs_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also one that blocks its thread."""
-        monkeypatch.setattr(locator, "DEADLINE", 0.001)
+        monkeypatch.setattr(location, "DEADLINE", 0.001)
         released = threading.Event()
 
         assert await Locator(released.wait, ManualClock()).describe() == UNKNOWN  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from turnwise.effects.mcp.server import McpTool
-from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.performers import execute
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestFormParams
 
-from turnwise.effects.mcp.elicitation import Asker
+from turnwise.effects.mcp.asking import Asker
 from turnwise.effects.mcp.server import McpTool
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.questions import QuestionOption, UserQuestion

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.mcp.form import MAX_FIELDS, Field, InvalidAnswer, fields_of
+from turnwise.effects.mcp.asking import MAX_FIELDS, Field, InvalidAnswer, fields_of
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.questions import UserQuestion
 

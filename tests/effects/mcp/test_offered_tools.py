@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from mcp_types import Tool as ListedTool
 
-from turnwise.effects.mcp.offered_tools import MAX_DESCRIPTION, MAX_SCHEMA, ServerTool, tools_of
 from turnwise.effects.mcp.server import McpServer, McpTool
-from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
+from turnwise.effects.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ServerTool, tools_of
+from turnwise.effects.tools.normalization import InvalidArguments
 from turnwise.states.policy import Policy
 from turnwise.states.values.messages import ToolResult
 
@@ -118,7 +118,7 @@ class TestLeavingOut:
 
     def test_thousands_of_tools(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         """The first of them are offered."""
-        monkeypatch.setattr("turnwise.effects.mcp.offered_tools.MAX_TOOLS", 20)
+        monkeypatch.setattr("turnwise.effects.mcp.tools.MAX_TOOLS", 20)
 
         tools = offered(*(listed(f"tool {number}") for number in range(5_000)))
 

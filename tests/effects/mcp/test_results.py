@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from turnwise.effects.mcp.results import result_of
+from turnwise.effects.mcp.tools import result_of
 from turnwise.states.values.messages import MAX_IMAGES, Image, ToolResult
 
 from ...support.pictures import PNG

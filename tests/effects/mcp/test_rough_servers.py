@@ -14,8 +14,8 @@ from aiohttp import web
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from turnwise.effects.mcp.messages import CallResults, mended, read_messages
-from turnwise.effects.mcp.results import NO_REASON
 from turnwise.effects.mcp.server import McpServer
+from turnwise.effects.mcp.tools import NO_REASON
 from turnwise.effects.tools.registry import ToolRegistry
 
 from ...support.cases import holds_for

@@ -1,6 +1,6 @@
 """The sentences that people read when a model request fails."""
 
-from turnwise.effects.model.failure_sentences import SENTENCES
+from turnwise.effects.model.answers import SENTENCES
 from turnwise.effects.model.port import LLM_FAILURES
 
 

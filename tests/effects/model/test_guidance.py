@@ -10,8 +10,8 @@ import pytest
 
 from turnwise import Engine, Limits, Policy, Profile, Speech, WorkComplete, presets, tool
 from turnwise.effects.model.port import ModelRequest
-from turnwise.effects.model.request.context_assembly import name_tools
-from turnwise.effects.model.request.explained_tools import ExplainedTools
+from turnwise.effects.model.request import name_tools
+from turnwise.effects.model.system_message import ExplainedTools
 from turnwise.states import Context, Empty, Texts
 from turnwise.states.values.value import KNOWS_WHO_SPEAKS
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply

@@ -26,9 +26,9 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.location import ip_lookup, locator
-from turnwise.effects.model.request.fresh_context import CONTEXT_TITLE
-from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.effects import location
+from turnwise.effects.model.request import CONTEXT_TITLE
+from turnwise.effects.model.written_messages import request_digest
 from turnwise.states import LlmResponse, Texts
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, failure, reply
 
@@ -225,7 +225,7 @@ class TestLocation:
     async def test_an_address_is_looked_up_only_if_it_is_enabled(self) -> None:
         """J6, J19 (location_enabled): a configured address alone asks no service."""
         with serving(body(b'{"city": "Espoo"}')) as server, pytest.MonkeyPatch.context() as patched:
-            patched.setattr(ip_lookup, "SERVICE", server.url)
+            patched.setattr(location, "SERVICE", server.url)
             settings = Settings(location_ip_address="203.0.113.7", location_auto_detect=True)
             async with Flow(reply("Yes."), settings=settings, location=None) as flow:
                 await flow.conversation.send("Hi")
@@ -245,9 +245,9 @@ class TestLocation:
         self, settings: dict[str, Any], asked: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """J6, J19 (location_ip_address, location_auto_detect): once, over a real socket."""
-        monkeypatch.setattr(locator, "WAIT", 60)
+        monkeypatch.setattr(location, "WAIT", 60)
         with serving(body(b'{"city": "Espoo", "country": "Finland"}')) as server:
-            monkeypatch.setattr(ip_lookup, "SERVICE", server.url)
+            monkeypatch.setattr(location, "SERVICE", server.url)
             chosen = Settings(location_enabled=True, **settings)
             async with Flow(reply("Yes."), reply("No."), settings=chosen, location=None) as flow:
                 await flow.conversation.send("Hi")

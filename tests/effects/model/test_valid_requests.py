@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 
 from turnwise import Engine, Image, LiteLlm, Policy, Retry, Texts, tool
-from turnwise.effects.model.answer_content import read_content
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.port import ModelRequest
-from turnwise.effects.model.request.message_order import BETWEEN
+from turnwise.effects.model.port import ModelRequest, read_content
+from turnwise.effects.model.written_messages import BETWEEN
 from turnwise.states import Message, RetryDue
 from turnwise.states.openai_writing import legal_name
 

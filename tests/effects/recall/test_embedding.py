@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.recall.embedding import MAX_BYTES_OF_TEXT, MAX_DIMENSIONS, Embedding
-from turnwise.effects.recall.parts import PartFailed
+from turnwise.effects.recall.ports import PartFailed
+from turnwise.effects.recall.search import MAX_BYTES_OF_TEXT, MAX_DIMENSIONS, Embedding
 
 from ...support.cases import holds_for
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.recall.moments import Bounds, bounds_of, read_span
+from turnwise.effects.recall.terms import Bounds, bounds_of, read_span
 
 from ...support.cases import holds_for
 

@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 
 from turnwise.effects.context import EffectContext
-from turnwise.effects.model.performers.model_caller import ModelCaller
+from turnwise.effects.model.performers.asking import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
-from turnwise.effects.recall.document_reader import DocumentReader
-from turnwise.effects.recall.documents import DocumentQuery
-from turnwise.effects.recall.enrichment import MAX_BYTES_OF_MESSAGE, Enrichment
-from turnwise.effects.recall.recall_performer import RecallPerformer
-from turnwise.effects.recall.recent_dialogue import MAX_BYTES, RecentDialogue
-from turnwise.effects.recall.records import DOCUMENTS_NOTE
+from turnwise.effects.recall.performer import (
+    DOCUMENTS_NOTE,
+    MAX_BYTES_OF_MESSAGE,
+    MAX_DIALOGUE_BYTES,
+    DocumentReader,
+    Enrichment,
+    RecallPerformer,
+    RecentDialogue,
+)
+from turnwise.effects.recall.ports import DocumentQuery
 from turnwise.effects.recall.search import ConversationSearch
 from turnwise.states import Context, MemoryRecalled, Message, Policy, RecallMemory, Recent
 from turnwise.states.transcript import Condensed, Transcript
@@ -116,7 +120,7 @@ class TestRecentDialogue:
         recent = (await Recalling(memory).recall()).recent
 
         assert [one.text.split()[0] for one in recent] == ["3", "2", "1"]
-        assert sum(len(one.text.encode()) for one in recent) <= MAX_BYTES
+        assert sum(len(one.text.encode()) for one in recent) <= MAX_DIALOGUE_BYTES
 
     async def test_a_window_beyond_the_calendar_takes_everything(self) -> None:
         """A policy may have any number of seconds."""

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.effects.recall.records import (
+from turnwise.effects.recall.performer import (
     DOCUMENTS_NOTE,
     HISTORY_NOTE,
-    MAX_BYTES,
     MAX_BYTES_OF_TEXT,
     MAX_CHUNKS,
+    MAX_RECORD_BYTES,
     write_documents,
     write_found,
 )
@@ -60,8 +60,8 @@ class TestTextsOfConversations:
     @given(st.lists(st.text()), st.integers(1, 40_000))
     def test_a_block_is_bounded(self, texts: list[str], times: int) -> None:
         """Whatever was found."""
-        assert len(write_found([found(text * times) for text in texts]).encode()) <= MAX_BYTES
-        assert len(write_documents([text * times for text in texts]).encode()) <= MAX_BYTES
+        assert len(write_found([found(text * times) for text in texts]).encode()) <= MAX_RECORD_BYTES
+        assert len(write_documents([text * times for text in texts]).encode()) <= MAX_RECORD_BYTES
 
 
 class TestDocuments:
@@ -75,7 +75,7 @@ class TestDocuments:
         """The first ones are kept."""
         assert f"Document {MAX_CHUNKS}:" in (block := write_documents(["x"] * 1_000))
         assert f"Document {MAX_CHUNKS + 1}:" not in block
-        assert write_documents(["a" * 2 * MAX_BYTES, "b"]).count("Document") == 1
+        assert write_documents(["a" * 2 * MAX_RECORD_BYTES, "b"]).count("Document") == 1
 
     def test_without_chunks_there_is_no_block(self) -> None:
         """J22: none, no block."""

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.recall import vector_search
-from turnwise.effects.recall.embedding import Embedding
-from turnwise.effects.recall.fusion import fuse
-from turnwise.effects.recall.moments import ANY_TIME, Bounds
-from turnwise.effects.recall.parts import PartFailed
-from turnwise.effects.recall.search import ConversationSearch
-from turnwise.effects.recall.vector_search import BATCH, VectorSearch
+from turnwise.effects.recall import search
+from turnwise.effects.recall.ports import PartFailed
+from turnwise.effects.recall.search import BATCH, ConversationSearch, Embedding, VectorSearch, fuse
+from turnwise.effects.recall.terms import ANY_TIME, Bounds
 from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope
 
 from ...support.memories.listed_memory import ListedMemory
@@ -211,7 +208,7 @@ class TestVectors:
         """What has a vector is found, although the new texts take too long."""
         memory = memory_of(said("raw fish"))
         await texts_of(searching(memory, by_topic), "sushi")
-        monkeypatch.setattr(vector_search, "SHARE_BEFORE_SEARCH", 0.001)
+        monkeypatch.setattr(search, "SHARE_BEFORE_SEARCH", 0.001)
         memory.texts.append(said("slow"))
 
         async def embed(texts: Sequence[str]) -> Any:

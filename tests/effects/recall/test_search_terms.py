@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.recall.moments import Bounds
-from turnwise.effects.recall.search_terms import (
+from turnwise.effects.recall.terms import (
     MAX_CHARACTERS,
     MAX_KEYWORDS,
     NOTHING,
+    Bounds,
     read_keywords,
     read_search_terms,
 )

@@ -23,7 +23,7 @@ from turnwise import (
     UserQuestion,
     WorkComplete,
 )
-from turnwise.effects.redaction.event_redaction import (
+from turnwise.effects.redaction.events import (
     GIVEN,
     IMAGE_LEFT_OUT,
     NAME_HOLDS_SECRET,
@@ -309,7 +309,7 @@ def places_of_plant(value: Any, place: str = "") -> Iterator[str]:
 def test_no_text_field_of_any_event_keeps_a_secret(kind: type[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every text of every event at every depth, whatever it is called, but for the closed list of the engine's and the
     application's own. What the list lets through is let through by name."""
-    monkeypatch.setattr("turnwise.effects.redaction.event_redaction.exact", lambda event: event)
+    monkeypatch.setattr("turnwise.effects.redaction.events.exact", lambda event: event)
     own = {f"{one.__name__}.{name}" for one in kinds_of(kind) for base in one.__mro__ for name in OWN.get(base, ())}
     events = planted(kind)
 

@@ -14,12 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.tools.context import ToolContext, tool_context_of
-from turnwise.effects.tools.declaration import tool
-from turnwise.effects.tools.execution import execute
-from turnwise.effects.tools.question import Question
-from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
-from turnwise.effects.tools.tool_error import ToolError
+from turnwise.effects.tools.context import Question, ToolContext, ToolError, tool_context_of
+from turnwise.effects.tools.performers import execute
+from turnwise.effects.tools.tool import MAX_RESULT, cut_text, tool
 from turnwise.states import Context, InvalidInput
 from turnwise.states.values.acts import Speech
 from turnwise.states.values.messages import Image, ToolResult

@@ -11,10 +11,10 @@ import threading
 import pytest
 
 from turnwise.effects.application_functions import Raised
-from turnwise.effects.tools import isolation
+from turnwise.effects.tools import performers
 from turnwise.effects.tools.context import ToolContext
-from turnwise.effects.tools.declaration import tool
-from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.performers import execute
+from turnwise.effects.tools.tool import tool
 from turnwise.states.values.messages import ToolResult
 
 from ...support.tools import error, outcome_of, tool_context
@@ -40,7 +40,7 @@ class TestTimeouts:
 
     async def test_a_coroutine_that_ignores_the_cancel_is_abandoned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """After a grace period."""
-        monkeypatch.setattr(isolation, "GRACE", 0.01)
+        monkeypatch.setattr(performers, "GRACE", 0.01)
         released = asyncio.Event()
         ended = asyncio.Event()
 
@@ -93,8 +93,8 @@ class TestTimeouts:
         program = (
             "import asyncio, threading\n"
             "from turnwise.effects.tools.context import ToolContext\n"
-            "from turnwise.effects.tools.execution import execute\n"
-            "from turnwise.effects.tools.declaration import tool\n"
+            "from turnwise.effects.tools.performers import execute\n"
+            "from turnwise.effects.tools.tool import tool\n"
             "@tool(timeout=0.05)\n"
             "def hang() -> None:\n"
             "    threading.Event().wait()\n"
@@ -120,7 +120,7 @@ class TestForeignCancels:
         before = asyncio.all_tasks()
         asyncio.get_running_loop().call_soon(lambda: [each.cancel() for each in asyncio.all_tasks() - before])
         async with asyncio.timeout(60):
-            outcome = await isolation.FunctionCall(slow, {}).wait()
+            outcome = await performers.FunctionCall(slow, {}).wait()
 
         assert isinstance(outcome, Raised)
         assert isinstance(outcome.error, asyncio.CancelledError)
@@ -186,7 +186,7 @@ class TestCancelling:
 
     async def test_a_thread_is_abandoned(self, never: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
         """The caller goes on at once, without a grace period, and a later result of the thread is dropped."""
-        monkeypatch.setattr(isolation, "GRACE", 3600)
+        monkeypatch.setattr(performers, "GRACE", 3600)
         begun = asyncio.Event()
 
         def hang(it: ToolContext) -> None:

@@ -12,7 +12,7 @@ import pytest
 from turnwise import ToolContext, tool
 from turnwise.effects.clock import SystemClock
 from turnwise.effects.context import EffectContext
-from turnwise.effects.tools.reconcile_performer import ReconciliationPerformer
+from turnwise.effects.tools.performers import ReconciliationPerformer
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import Context, InvalidInput, ReconcileTool, ToolCall, ToolReconciled, ToolResult
 from turnwise.states.transcript import Transcript

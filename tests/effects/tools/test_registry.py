@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 from turnwise.effects.model.port import ModelCall
-from turnwise.effects.tools.arguments.normalization import MAX_ARGUMENTS
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
-from turnwise.effects.tools.declaration import make_tool, tool
+from turnwise.effects.tools.catalogue import BUILT_IN
+from turnwise.effects.tools.normalization import MAX_ARGUMENTS
 from turnwise.effects.tools.registry import ToolRegistry
+from turnwise.effects.tools.tool import make_tool, tool
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import ToolCall
 

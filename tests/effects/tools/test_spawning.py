@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from turnwise.effects.tools.builtin.spawning import spawn_agents
+from turnwise.effects.tools.builtin import spawn_agents
 from turnwise.effects.tools.context import ToolContext
-from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.performers import execute
 from turnwise.states import SubAgents, SubAgentTask, ToolResult
 from turnwise.states.values.acts import MAX_TASKS
 

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from turnwise.effects.tools.context import ToolContext
-from turnwise.effects.tools.declaration import tool
+from turnwise.effects.tools.tool import tool
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import ToolResult
 

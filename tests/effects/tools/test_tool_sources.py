@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from turnwise.effects.model.port import ModelCall
-from turnwise.effects.tools.arguments.schema_arguments import SchemaArguments
-from turnwise.effects.tools.declaration import tool
 from turnwise.effects.tools.registry import ToolRegistry
-from turnwise.effects.tools.tool import AnyTool, Tool
+from turnwise.effects.tools.schema_arguments import SchemaArguments
+from turnwise.effects.tools.tool import AnyTool, Tool, tool
 from turnwise.states.openai_writing import legal_name
 
 

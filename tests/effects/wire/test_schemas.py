@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from turnwise.effects.mcp.arguments import McpArguments
-from turnwise.effects.wire.object_at_top import with_object_at_top
-from turnwise.effects.wire.repairs import repaired
-from turnwise.effects.wire.schemas import plain_schema, wire_schema
+from turnwise.effects.mcp.asking import McpArguments
+from turnwise.effects.wire.schemas import plain_schema, repaired, wire_schema, with_object_at_top
 
 from ...support.cases import holds_for
 from ...support.operations import LINEAR, growth

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, ToolContext, tool
-from turnwise.effects.agents.port import Agent
+from turnwise.effects.agents import Agent
 from turnwise.engine.agents.directory import PAGE, Directory
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 

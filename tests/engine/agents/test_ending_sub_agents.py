@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, UnknownConversation, presets, tool
+from turnwise.effects.context import effect_of_key
 from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.effects.effect_keys import effect_of_key
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.export import import_records
 from turnwise.persistence.opening import open_store

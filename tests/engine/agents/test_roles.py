@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Conversation, Engine, LiteLlm, Policy, Profile, Refused, presets, tool
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.states import LlmResponse, Texts
 from turnwise.states.policy import SubAgentRules
 from turnwise.testing import ScriptedLlm, call, reply

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from turnwise import Conversation, Engine, ModelSpec, Policy, Profile, Refused, SubAgentRules, presets, tool
-from turnwise.effects.agents.sub_agent_performer import LONG_ID
-from turnwise.effects.effect_keys import effect_of_key
+from turnwise.effects.context import effect_of_key
 from turnwise.effects.model.port import ModelRequest
+from turnwise.effects.sub_agents import LONG_ID
 from turnwise.states import Limits, SubAgents, Usage
 from turnwise.states.events import Opened
 from turnwise.states.machine import begin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwise import Engine, LiteLlm, Policy, Settings, Turn
-from turnwise.effects.model.request.system_message import MEMORY_TITLE
+from turnwise.effects.model.system_message import MEMORY_TITLE
 from turnwise.testing import ManualClock
 
 from ...support.servers.openai_server import Body, OpenAiServer, Reply, fails, hangs, has_no_choices, says, sends

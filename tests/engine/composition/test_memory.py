@@ -28,8 +28,8 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.model.request.system_message import DOCUMENTS_TITLE, MEMORY_TITLE
-from turnwise.effects.recall import vector_search
+from turnwise.effects.model.system_message import DOCUMENTS_TITLE, MEMORY_TITLE
+from turnwise.effects.recall import search
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.engine.projections.updates.step_updates import updates_of_log
 from turnwise.states import MemoryRecalled
@@ -443,7 +443,7 @@ class TestVectors:
 
     async def test_an_engine_closes_while_texts_are_embedded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What runs in the background ends before the store is closed."""
-        monkeypatch.setattr(vector_search, "BATCH", 2)
+        monkeypatch.setattr(search, "BATCH", 2)
         clock, model = ManualClock(), Model("cat")
         is_background = asyncio.Event()
         sizes: list[int] = []

@@ -21,7 +21,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.model.request.fresh_context import CONTEXT_TITLE
+from turnwise.effects.model.request import CONTEXT_TITLE
 from turnwise.persistence.errors import Damaged
 from turnwise.states import Answer, LlmResponse, RequestLlm
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, calls, failure, reply

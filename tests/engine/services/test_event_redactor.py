@@ -31,7 +31,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.redaction.event_redaction import NAME_HOLDS_SECRET
+from turnwise.effects.redaction.events import NAME_HOLDS_SECRET
 from turnwise.engine.services.event_redactor import INVALID
 from turnwise.persistence.maintenance.export import export_conversation
 from turnwise.states.openai_writing import legal_name

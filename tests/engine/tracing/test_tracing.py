@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.effect_ids import unmarked
 from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, Usage, presets, tool
-from turnwise.effects.effect_keys import key_of
+from turnwise.effects.context import key_of
 from turnwise.persistence.opening import open_store
 from turnwise.states.effects import AwaitedEffect
 from turnwise.testing import ManualClock, RecordingChannel

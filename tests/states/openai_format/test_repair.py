@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from turnwise.effects.model.request.context_assembly import assemble_context
-from turnwise.effects.model.request.request_builder import build_request
+from turnwise.effects.model.request import assemble_context, build_request
 from turnwise.states import InvalidInput
 from turnwise.states.openai_reading import MAX_MESSAGES, MAX_REPAIRS, repair_history
 from turnwise.states.openai_writing import NO_RESULT, openai_messages

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.states import Context, Policy
 from turnwise.states.policy import SubAgentRules
 from turnwise.states.roles import ROLE_TOOLS, Caller, Role

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from turnwise.effects.tools.arguments.argument_errors import InvalidArguments, describe_fault
-from turnwise.effects.tools.arguments.typed_arguments import TypedArguments
-from turnwise.effects.tools.question import Question
+from turnwise.effects.tools.arguments import TypedArguments
+from turnwise.effects.tools.context import Question
+from turnwise.effects.tools.normalization import InvalidArguments, describe_fault
 from turnwise.engine.requests import make
 from turnwise.states import (
     Image,

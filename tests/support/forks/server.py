@@ -28,9 +28,9 @@ from turnwise.effects.model.litellm.loading import load_litellm
 
 IMPORTED = (
     "turnwise.effects.mcp.servers",
-    "turnwise.effects.model.rehearsal.llm",
-    "turnwise.effects.tools.builtin.spawning",
-    "turnwise.effects.tools.builtin.speaking",
+    "turnwise.effects.model.rehearsal",
+    "turnwise.effects.tools.builtin",
+    "turnwise.effects.tools.builtin",
     "turnwise.engine.blocking",
     "turnwise.hosts.terminal.chat.chat",
     "turnwise.hosts.terminal.chat.keyboard",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine
-from turnwise.effects.agents import sub_agent_performer
+from turnwise.effects import sub_agents
 from turnwise.effects.dispatcher import with_abort_of
 from turnwise.engine.agents import agents, wake_ups
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
@@ -151,7 +151,7 @@ FAULTS = (
     _in_part(agents, "Directory", ReachesEverybody),
     _in_performer(SpawnSubAgent, gives_its_own_outcome),
     _in_part(wake_ups, "next_moment", makes_up_for_each),
-    _in_part(sub_agent_performer, "sub_agent_policy", divides_no_budget),
+    _in_part(sub_agents, "sub_agent_policy", divides_no_budget),
     _in_performer(SpawnSubAgent, acknowledges_too_soon),
     _in_store(ForgetsTheOutbox),
     _in_store(ForgetsWakeUps),

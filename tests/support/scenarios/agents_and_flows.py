@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turnwise.effects.model.request.context_assembly import AssembledContext, assemble_context
+from turnwise.effects.model.request import AssembledContext, assemble_context
 from turnwise.states import (
     AwaitingApproval,
     AwaitingSubAgents,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from turnwise.effects.model.rehearsal.dialogue import Reply
-from turnwise.effects.model.rehearsal.rules import reply_to
+from turnwise.effects.model.rehearsal import reply_to
+from turnwise.effects.model.rehearsal_words import Reply
 
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from turnwise.effects.mcp.server import McpServer
 from turnwise.effects.mcp.servers import McpServers
 from turnwise.effects.tools.context import ToolContext
-from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.performers import execute
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import UserQuestion

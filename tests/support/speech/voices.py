@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import ConfigurationError
-from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3, Voice, find_voices, speak
+from turnwise.effects.channels.speech import ESPEAK, PYTTSX3, Voice, find_voices, speak
 
 WORDS = "The table is booked for two, at half past six."
 

@@ -13,7 +13,7 @@ from a2a.types.a2a_pb2 import (
     StringList,
 )
 
-from .....effects.version import __version__
+from .....effects.logs import __version__
 from .messages import IMAGES
 
 PATH = "/a2a"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .....effects.printable import with_hidden_shown
-from .....effects.tools.approval import shown_arguments
+from .....effects.tools.tool import shown_arguments
 from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.values.questions import UserQuestion
 

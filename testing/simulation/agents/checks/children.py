@@ -27,7 +27,7 @@ class Spawned:
     @property
     def child_id(self) -> str:
         """The id of the sub-agent."""
-        from .....effects.effect_keys import key_of
+        from .....effects.context import key_of
 
         return key_of(self.parent.agent_id, self.effect.effect_id, self.row.chain)
 

@@ -28,7 +28,7 @@ class _Sent:
     @property
     def key(self) -> str:
         """The id under which the message arrives, unless a sender before this one has sent another one under it."""
-        from .....effects.effect_keys import key_of
+        from .....effects.context import key_of
 
         return key_of(self.sender.agent_id, self.effect.effect_id, self.chain)
 
@@ -145,7 +145,7 @@ def nothing_arrives_that_nobody_sent(ending: TreeEnding) -> Iterator[str]:
 def _unread(tree: Tree) -> Iterator[tuple[str, str, str]]:
     """For each message that waited in the inbox of an agent when it was deleted: its sender, the agent that was
     deleted, and the id of the notice with which the message is returned."""
-    from .....effects.effect_keys import key_of
+    from .....effects.context import key_of
 
     for log in tree.all_logs():
         state = log.rows[-1].state

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Delivery, Engine, Rewording, SpeechChannel, TerminalChannel, presets
-from turnwise.effects.channels.speech import channel as speech
-from turnwise.effects.channels.speech import voices
-from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3
+from turnwise.effects.channels import speech
+from turnwise.effects.channels.speech import ESPEAK, PYTTSX3
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 from turnwise.testing.crashes import Process
 
@@ -87,7 +86,7 @@ class TestRealVoices:
         """pyttsx3 writes in a thread of its own; an error there ends the process with a reason."""
         voice = voice_that_works(PYTTSX3, tmp_path)
 
-        fault = voices.speak(voice.start(tmp_path / "nowhere" / "spoken.wav"), WORDS)
+        fault = speech.speak(voice.start(tmp_path / "nowhere" / "spoken.wav"), WORDS)
 
         assert "No such file" in str(fault)
 
@@ -123,7 +122,7 @@ class TestRealVoices:
     async def test_without_a_loudspeaker_it_fails_with_a_reason(self, name: str, tmp_path: Path) -> None:
         """Also if the program itself ends with the exit code of success."""
         voice = voice_that_works(name, tmp_path)
-        if not voices.which(ESPEAK) or not plays_nothing():
+        if not speech.which(ESPEAK) or not plays_nothing():
             pytest.skip("somebody would hear it")
         ends = Ends()
         channel = SpeechChannel(on_end=ends, voices=[voice])
@@ -234,7 +233,7 @@ class TestSpeaking:
     async def test_after_a_voice_that_fails_the_next_one_speaks(self, tmp_path: Path) -> None:
         """The same text, whether the first voice fails, is missing, or writes nothing although it reports success."""
         silent = program("pass", "silent")
-        missing = voices.Voice("missing", (str(tmp_path / "missing"),))
+        missing = speech.Voice("missing", (str(tmp_path / "missing"),))
         complains = program("print('error: no device', file=sys.stderr)", "complains")
         ends = Ends()
         channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS, missing, silent, complains, WRITES])
@@ -253,7 +252,7 @@ class TestSpeaking:
         """When no voice works: in the log, with the error of each voice, and to `on_end`; the next text is tried
         again."""
         ends = Ends()
-        missing = voices.Voice("missing", (str(tmp_path / "missing"),))
+        missing = speech.Voice("missing", (str(tmp_path / "missing"),))
         complains = program("sys.exit('one\\n\\x1b[31mno ' + 'lib ' * 200)", "complains")
         channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS, missing, complains])
 
@@ -271,7 +270,7 @@ class TestSpeaking:
             "breaks: it ended with the exit code 1; missing: No such file or directory"
         )
         assert complaint.startswith("no lib lib ")
-        assert len(complaint) == voices.LONGEST_FAULT
+        assert len(complaint) == speech.LONGEST_FAULT
 
     async def test_a_failed_voice_is_logged_if_another_one_speaks(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -288,7 +287,7 @@ class TestSpeaking:
 
     async def test_an_error_of_a_voice_ends_only_its_own_attempt(self, tmp_path: Path) -> None:
         """Whatever it raises, the next voice is tried, and later texts are spoken."""
-        impossible = voices.Voice("impossible", ("a\0b",))
+        impossible = speech.Voice("impossible", ("a\0b",))
         ends = Ends()
         channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[impossible, WRITES])
 
@@ -331,7 +330,7 @@ class TestSpeaking:
 
     async def test_a_voice_that_hangs_is_terminated(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """After a time in which any text would be spoken."""
-        monkeypatch.setattr(voices, "TIMEOUT", 0.1)
+        monkeypatch.setattr(speech, "TIMEOUT", 0.1)
         channel = SpeechChannel(into=tmp_path, voices=[HANGS, WRITES])
 
         await channel.deliver(said("a"))
@@ -500,9 +499,9 @@ class TestSpeaking:
         self, platform: str, wanted: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The sentence says what to install: on Linux pyttsx3 alone cannot speak."""
-        monkeypatch.setattr(voices.sys, "platform", platform)
-        monkeypatch.setattr(voices, "find_spec", lambda name: None)
-        monkeypatch.setattr(voices, "which", lambda name: None)
+        monkeypatch.setattr(speech.sys, "platform", platform)
+        monkeypatch.setattr(speech, "find_spec", lambda name: None)
+        monkeypatch.setattr(speech, "which", lambda name: None)
 
         with pytest.raises(ConfigurationError, match=f"{re.escape(wanted)}$"):
             SpeechChannel()

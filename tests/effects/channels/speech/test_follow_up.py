@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Delivery, Engine, Policy, Settings, SpeechChannel, presets
-from turnwise.effects.channels.speech.spoken_turns import KEPT, SpokenTurns
-from turnwise.effects.channels.speech.voices import Voice
+from turnwise.effects.channels.speech import KEPT, SpokenTurns, Voice
 from turnwise.states import Delivered, Made, TurnEnded
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 

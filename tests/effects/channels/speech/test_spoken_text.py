@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.channels.speech.spoken_text import CODE, make_speakable
+from turnwise.effects.channels.speech import CODE, make_speakable
 
 from ....support.cases import holds_for
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.litellm.costs import Costs
-from turnwise.effects.model.litellm.usage import Tokens
+from turnwise.effects.model.litellm.costs import Costs, Tokens
 
 
 class PriceList:

@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from turnwise.effects.model.litellm.error_kinds import kind_of, kinds
+from turnwise.effects.model.litellm.errors import kind_of, kinds
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.states.values.value import FailureKind
 
@@ -94,7 +94,7 @@ def test_the_first_error_loads_litellm_without_its_downloads() -> None:
         "        if name == 'litellm':\n"
         "            print(os.environ.get('LITELLM_LOCAL_MODEL_COST_MAP'))\n"
         "sys.meta_path.insert(0, Finder())\n"
-        "from turnwise.effects.model.litellm.error_kinds import kind_of\n"
+        "from turnwise.effects.model.litellm.errors import kind_of\n"
         "assert 'litellm' not in sys.modules\n"
         "assert kind_of(ZeroDivisionError()) == 'internal'\n"
     )

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.model.litellm.json_copy import copy_json
+from turnwise.effects.model.litellm.traits import copy_json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 JSON = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner), max_leaves=20)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine
-from turnwise.effects.model.failure_sentences import SENTENCES
+from turnwise.effects.model.answers import SENTENCES
 from turnwise.effects.model.litellm.llm import LiteLlm
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token

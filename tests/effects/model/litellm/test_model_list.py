@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Engine, LiteLlm, ModelSpec
+from turnwise.effects.model.litellm.costs import UNLISTED, ModelList, listed_model
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.litellm.model_list import UNLISTED, ModelList, listed_model
 from turnwise.testing import FunctionLlm, ScriptedLlm
 
 from ....support.cases import holds_for
@@ -67,7 +67,7 @@ class TestTheList:
         """Its import takes seconds; reading its list does not."""
         program = (
             "import sys\n"
-            "from turnwise.effects.model.litellm.model_list import listed_model\n"
+            "from turnwise.effects.model.litellm.costs import listed_model\n"
             "assert listed_model('openai/gpt-4.1-mini').is_priced\n"
             "assert not [name for name in sys.modules if name.startswith('litellm')]\n"
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.effects.model.litellm.redaction import redact
+from turnwise.effects.model.litellm.loading import redact
 
 
 def test_secrets_are_found_by_value_and_by_form(monkeypatch: pytest.MonkeyPatch) -> None:

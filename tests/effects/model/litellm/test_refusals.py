@@ -23,9 +23,8 @@ from tests.support.servers.model_server import (
     fails,
 )
 from turnwise import LiteLlm, LlmFailure, ModelRequest
-from turnwise.effects.model.litellm.refusal_rules import RULES, kind_of_refusal
-from turnwise.effects.model.litellm.refusals import Refusal
-from turnwise.effects.model.litellm.retry_after import retry_after
+from turnwise.effects.model.litellm.errors import retry_after
+from turnwise.effects.model.litellm.refusals import RULES, Refusal, kind_of_refusal
 from turnwise.states.values.value import REFUSED_CONTENT, FailureKind
 
 from ....support.cases import holds_for

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, ModelSettings, Policy, Profile, Retry
-from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.effects.model.written_messages import request_digest
 from turnwise.testing import FunctionLlm, reply
 
 from ....engine.test_litellm import model_at

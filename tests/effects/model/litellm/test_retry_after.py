@@ -2,8 +2,8 @@
 
 import pytest
 
+from turnwise.effects.model.litellm.errors import retry_after
 from turnwise.effects.model.litellm.refusals import Refusal
-from turnwise.effects.model.litellm.retry_after import retry_after
 
 from ....support.cases import holds_for
 

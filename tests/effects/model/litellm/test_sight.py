@@ -1,7 +1,7 @@
 """What refusals teach of whether a model takes images."""
 
 from turnwise import LlmFailure, ModelRequest
-from turnwise.effects.model.litellm.sight import Sight
+from turnwise.effects.model.litellm.llm import Sight
 
 LOOK = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 SEEING = ModelRequest("openai/m", ({"role": "user", "content": [LOOK]},), (), "auto")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnwise import ModelRequest
-from turnwise.effects.model.litellm.usage import Tokens, estimated_tokens, tokens_in
+from turnwise.effects.model.litellm.costs import Tokens, estimated_tokens, tokens_in
 from turnwise.states.values.messages import Usage
 
 from ....support.cases import holds_for

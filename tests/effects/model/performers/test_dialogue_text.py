@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import Texts
-from turnwise.effects.model.performers.dialogue_text import write_dialogue
+from turnwise.effects.model.performers.summaries import write_dialogue
 from turnwise.states import Message, ToolCall
 from turnwise.states.values.messages import Image
 

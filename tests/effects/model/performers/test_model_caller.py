@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.effects.model.performers.model_caller import MAX_CALLS, ModelCaller
+from turnwise.effects.model.performers.asking import MAX_CALLS, ModelCaller
 from turnwise.effects.model.port import LlmFailure, ModelRequest
 from turnwise.testing import FunctionLlm, call, calls
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from turnwise.effects.model.performers.time_limit import TimeLimit
+from turnwise.effects.model.performers.asking import TimeLimit
 
 LIMIT = 0.01
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, ModelRequest, Policy, Profile, Retry, presets, tool
-from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.effects.model.written_messages import request_digest
 from turnwise.states import LlmResponse, RequestLlm, SelectProfile, ToolsChanged
 from turnwise.states.events import ProfileSelected
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, failure, reply

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from turnwise import Conversation, Engine, LiteLlm, ModelRequest, Policy, tool
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.states import LlmResponse, Opened, RequestLlm, begin
 from turnwise.states.policy import SubAgentRules
 from turnwise.states.roles import Role

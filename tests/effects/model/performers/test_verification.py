@@ -12,8 +12,8 @@ import pytest
 
 from turnwise import Conversation, Engine, Policy, Retry, Settings, presets, tool
 from turnwise.effects.model.performers import verification
-from turnwise.effects.model.performers.prompt_limits import SMALLEST_LIMIT
-from turnwise.effects.model.performers.verdict import MALFORMED, NO_REASON, read_verdict
+from turnwise.effects.model.performers.asking import SMALLEST_LIMIT
+from turnwise.effects.model.performers.verification import MALFORMED, NO_REASON, read_verdict
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.states import SpeechRules, Usage
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, failure, reply, verdict

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.rehearsal.agent_rules import AFTER_PASSING_ON, NEWS, SENT, SILENCE
-from turnwise.effects.model.rehearsal.dialogue import Reply
-from turnwise.effects.model.rehearsal.guesses import Task, tasks_in
-from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, INTRODUCTION, reply_to
+from turnwise.effects.model.rehearsal import (
+    AFTER_PASSING_ON,
+    AFTER_SPEAKING,
+    INTRODUCTION,
+    NEWS,
+    SENT,
+    SILENCE,
+    reply_to,
+)
+from turnwise.effects.model.rehearsal_words import Reply, Task, tasks_in
 from turnwise.states.policy import Texts
 from turnwise.states.values.messages import write_message_for_user, write_system_message
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from turnwise.effects.model.rehearsal.guesses import fill_parameters, options_in
+from turnwise.effects.model.rehearsal_words import fill_parameters, options_in
 
 from ....support.cases import holds_for
 

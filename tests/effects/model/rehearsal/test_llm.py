@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from turnwise import ConfigurationError, Engine, LiteLlm, ModelSpec
-from turnwise.effects.model.performers.verdict import read_verdict
+from turnwise.effects.model.performers.verification import read_verdict
 from turnwise.effects.model.port import Llm, ModelAnswer, ModelRequest, Purpose, Token
-from turnwise.effects.model.rehearsal.dialogue import CONDENSED
-from turnwise.effects.model.rehearsal.llm import SUMMARY, RehearsalLlm
+from turnwise.effects.model.rehearsal import SUMMARY, RehearsalLlm
+from turnwise.effects.model.rehearsal_words import CONDENSED
 
 HELLO = ({"role": "user", "content": "Hello"},)
 WEATHER = {

@@ -9,8 +9,7 @@ import pytest
 
 from turnwise import ModelRequest
 from turnwise.effects.model.port import Purpose
-from turnwise.effects.model.rehearsal.llm import RehearsalLlm
-from turnwise.effects.model.rehearsal.rules import reply_to
+from turnwise.effects.model.rehearsal import RehearsalLlm, reply_to
 
 INSTRUCTION = """Choose a profile.
 

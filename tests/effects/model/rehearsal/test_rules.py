@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.rehearsal.dialogue import ASK, Reply
-from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, INTRODUCTION, reply_to
+from turnwise.effects.model.rehearsal import AFTER_SPEAKING, INTRODUCTION, reply_to
+from turnwise.effects.model.rehearsal_words import ASK, Reply
 from turnwise.states.policy import Texts
 from turnwise.states.values.questions import AskUserQuestionInput
 

@@ -10,13 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnwise.effects.clock import SystemClock
+from turnwise.effects.model.performers.asking import ModelCaller
 from turnwise.effects.model.performers.llm_request import LlmRequestPerformer
-from turnwise.effects.model.performers.model_caller import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
-from turnwise.effects.model.request.context_assembly import SUMMARY_TITLE
-from turnwise.effects.model.request.fresh_context import write_fresh_context
-from turnwise.effects.model.request.request_builder import OfferedTools, build_request
-from turnwise.effects.model.request.system_message import MEMORY_TITLE
+from turnwise.effects.model.request import SUMMARY_TITLE, OfferedTools, build_request, write_fresh_context
+from turnwise.effects.model.system_message import MEMORY_TITLE
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import (
     CompactHistory,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from turnwise import ModelRequest
-from turnwise.effects.calendar_names import DAYS, MONTHS
 from turnwise.effects.model.port import volume_in, volume_of
-from turnwise.effects.model.request.fresh_context import with_fresh_context, write_fresh_context
-from turnwise.effects.model.request.message_order import BETWEEN
+from turnwise.effects.model.request import with_fresh_context, write_fresh_context
+from turnwise.effects.model.written_messages import BETWEEN
+from turnwise.effects.text import DAYS, MONTHS
 
 from ....support.servers.openai_server import violations
 

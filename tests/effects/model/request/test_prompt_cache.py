@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.model import port
+from turnwise.effects.model import port, written_messages
 from turnwise.effects.model.port import ModelRequest, Volume, volume_in, volume_of
-from turnwise.effects.model.request import written_messages
-from turnwise.effects.model.request.prompt_cache import CachedPrompt, PromptCache
-from turnwise.effects.model.request.request_builder import OfferedTools, build_request
-from turnwise.effects.model.request.request_digest import request_digest
-from turnwise.effects.model.request.wording import Wording
+from turnwise.effects.model.request import CachedPrompt, OfferedTools, PromptCache, build_request
+from turnwise.effects.model.system_message import Wording
+from turnwise.effects.model.written_messages import request_digest
 from turnwise.states.effects import RequestLlm
 from turnwise.states.openai_writing import pair_results
 from turnwise.states.values.messages import Message, ProviderFields

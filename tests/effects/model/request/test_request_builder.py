@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from turnwise.effects.model.litellm.llm import LiteLlm
 from turnwise.effects.model.port import ModelRequest
-from turnwise.effects.model.request.message_order import BEGINNING
-from turnwise.effects.model.request.request_builder import build_request
-from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.effects.model.request import build_request
+from turnwise.effects.model.written_messages import BEGINNING, request_digest
 from turnwise.states import Image
 from turnwise.states.effects import RequestLlm
 from turnwise.states.openai_writing import legal_name

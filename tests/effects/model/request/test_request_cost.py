@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.request.context_assembly import assemble_context
-from turnwise.effects.model.request.prompt_cache import CachedPrompt
-from turnwise.effects.model.request.request_builder import OfferedTools
+from turnwise.effects.model.request import CachedPrompt, OfferedTools, assemble_context
 from turnwise.states import (
     CompactionRequested,
     Context,

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.request.context_assembly import assemble_context
-from turnwise.effects.model.request.explained_tools import ExplainedTools
-from turnwise.effects.model.request.request_builder import build_request
-from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.effects.model.request import assemble_context, build_request
+from turnwise.effects.model.system_message import ExplainedTools
+from turnwise.effects.model.written_messages import request_digest
 from turnwise.persistence.opening import open_store
 from turnwise.states import Context, LogEntry, RequestLlm
 from turnwise.states.transcript import Transcript

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.request.context_assembly import assemble_context
-from turnwise.effects.model.request.explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
-from turnwise.effects.model.request.prompt_cache import CachedPrompt
-from turnwise.effects.model.request.system_message import (
+from turnwise.effects.model.request import CachedPrompt, assemble_context
+from turnwise.effects.model.system_message import (
     DOCUMENTS_TITLE,
     MEMORY_TITLE,
+    NO_EXPLAINED_TOOLS,
     NOTHING_RECALLED,
     TOOLS_TITLE,
+    ExplainedTools,
     Recalled,
     SystemSource,
+    list_tools,
     write_system_message,
 )
-from turnwise.effects.model.request.tool_list import list_tools
 from turnwise.states import Context, Policy, Profile, RequestLlm, Texts, presets
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.value import AGENTS

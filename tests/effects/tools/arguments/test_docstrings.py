@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from turnwise import ToolContext, tool
-from turnwise.effects.tools.arguments.docstrings import Docstring, read_docstring
+from turnwise.effects.tools.callables import Docstring, read_docstring
 
 from ....support.cases import holds_for
 

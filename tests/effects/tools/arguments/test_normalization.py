@@ -15,8 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, Field
 
 from turnwise import tool
-from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
-from turnwise.effects.tools.arguments.normalization import MAX_ARGUMENTS, normalized, read_object
+from turnwise.effects.tools.normalization import MAX_ARGUMENTS, InvalidArguments, normalized, read_object
 from turnwise.testing.strategies.arguments import values_of
 
 from ....support.cases import holds_for

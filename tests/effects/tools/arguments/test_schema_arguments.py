@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import ConfigurationError, ToolContext, tool
-from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
-from turnwise.effects.tools.question import Question
+from turnwise.effects.tools.context import Question
+from turnwise.effects.tools.normalization import InvalidArguments
 from turnwise.effects.tools.tool import AnyTool
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion

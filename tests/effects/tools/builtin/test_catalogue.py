@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN, built_in_name, names_of
+from turnwise.effects.tools.catalogue import BUILT_IN, built_in_name, names_of
 
 from ....support.cases import holds_for
 

@@ -2,7 +2,7 @@
 
 import json
 
-from turnwise.effects.tools.question import Question
+from turnwise.effects.tools.context import Question
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 

@@ -12,7 +12,7 @@ import pytest
 
 from turnwise import ConfigurationError, Conversation, Engine, Limits, Policy, Speech, Turn, presets, tool
 from turnwise.effects.model.port import ModelCall
-from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import SpeechRules, Texts, ToolCall
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.effects.tools.builtin.transferring import NO_PROFILE, transfer_to
-from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.builtin import NO_PROFILE, transfer_to
+from turnwise.effects.tools.performers import execute
 from turnwise.states.values.acts import Transfer
 from turnwise.states.values.messages import ToolResult
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from turnwise import Clock, Conversation, Engine, Llm, Policy, Questions, SubAgentRules, presets, tool
-from turnwise.effects.model.rehearsal.llm import RehearsalLlm
+from turnwise.effects.model.rehearsal import RehearsalLlm
 from turnwise.hosts.terminal.chat.dialogue import Dialogue, open_dialogue
 from turnwise.hosts.terminal.chat.screen import Screen
 from turnwise.hosts.terminal.chat.user_input import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption

@@ -1,0 +1,339 @@
+"""Chooses the model that checks, summarizes or condenses the work of a turn.
+
+Asks a model with a prompt that fits its window.
+
+A prompt that holds the record of a dialogue can be written in any length. It is written as long as the model's window
+allows, and again much shorter if the model says that it was too long.
+
+Limits how long each of many pieces of work may take, where the limit is the same for all.
+
+`asyncio.timeout` sets a timer for each of them. Those that have the same limit run out of time in the order in which
+they began, so one timer is enough: for the one that began first. Work that shows that it goes on begins again, at the
+end of this order, so a limit of silence costs as little as one of the whole.
+
+Asks a model within its deadlines, and turns a failure into an answer. All performers that need a model use it.
+
+There are two deadlines. A model that says nothing for a while has hung, and a request of it must end soon. A model that
+goes on writing is at work, slowly perhaps, and what it has written so far is worth waiting for; its deadline is long.
+Only a piece of the answer counts as one: what a server sends to keep a connection open says nothing of the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ....states.dialogue import of_turn
+from ....states.events import EffectFailed
+from ....states.policy import ModelSpec, Policy, Retry, named_models
+from ....states.transcript import Transcript
+from ....states.values.messages import Usage
+from ....states.values.value import TRANSIENT, encodable, later, shortened
+from ...clock import Clock
+from ..answers import make_failure
+from ..families import family_of
+from ..port import NOTHING_SPENT, Llm, LlmFailure, ModelAnswer, ModelRequest, Purpose, Token, estimated_usage, ready_of
+
+
+def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:
+    """The model that answered last in this turn, if the policy still names it, otherwise the policy's first model.
+    `Pure.`"""
+    models = {spec.name: spec for spec in named_models(policy)}
+    messages = () if turn is None else of_turn(transcript.messages, turn)
+    names = (message.model for message in reversed(messages) if message.turn == turn)
+    return next((models[name] for name in names if name in models), policy.models[0])
+
+
+BYTES_PER_TOKEN = 2
+"""A cautious estimate. Measured with OpenAI's cl100k: English 4.4, Russian 4.0, Japanese 2.8, Arabic 2.5, Chinese 2.4,
+Tamil 2.0, JSON 1.9. Characters per token vary more, from 0.7 to 4.4."""
+
+WINDOW_SHARE = 0.8
+"""The share of the window that the request may take. The rest is for the answer, and for texts that have more tokens
+than estimated."""
+
+UNKNOWN_WINDOW = 100_000
+"""Bytes of the request if the window is unknown. Most current models accept that."""
+
+SMALLEST_LIMIT = 4_000
+"""Bytes that a request may always have: enough for an instruction and something to read."""
+
+DIVISORS = (1, 4, 16)
+"""The limit is divided by these, attempt after attempt, if the model says that the request is too long."""
+
+
+async def ask_within_window(
+    model: ModelSpec,
+    caller: ModelCaller,
+    purpose: Purpose,
+    conversation_id: str,
+    write_prompt: Callable[[int], str],
+) -> ModelAnswer:
+    """Ask the model in a single message without tools, for this conversation, and return its answer.
+
+    `write_prompt` writes the prompt in at most so many bytes. It is called again with a much lower limit if the model
+    says that the request was too long. Raises `LlmFailure`.
+    """
+
+    def ask(limit: int) -> Awaitable[ModelAnswer]:
+        message = {"role": "user", "content": write_prompt(limit)}
+        return caller.ask(ModelRequest(model.name, (message,), purpose=purpose, conversation_id=conversation_id))
+
+    *limits, lowest = _limits(model)
+    for limit in limits:
+        try:
+            return await ask(limit)
+        except LlmFailure as failure:
+            if failure.kind != "context_window":
+                raise
+    return await ask(lowest)
+
+
+def _limits(model: ModelSpec) -> list[int]:
+    """How many bytes the prompt may have, attempt after attempt."""
+    room = UNKNOWN_WINDOW if model.window is None else int(model.window * WINDOW_SHARE * BYTES_PER_TOKEN)
+    return list(dict.fromkeys(max(SMALLEST_LIMIT, room // divisor) for divisor in DIVISORS))
+
+
+class TimeLimit:
+    """The limit of `seconds`, and the work that it applies to at the moment, oldest first."""
+
+    __slots__ = ("_running", "_timer", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._running: dict[LimitedWork, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def apply(self) -> LimitedWork:
+        """Return a context for the current task. It raises `TimeoutError` if it takes longer than the limit; what the
+        task waits for is cancelled then."""
+        return LimitedWork(self)
+
+    def add(self, work: LimitedWork) -> None:
+        """Note that this work has begun."""
+        self._running[work] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(work.due, self._expire)
+
+    def remove(self, work: LimitedWork) -> None:
+        """Note that this work has ended. Without work there is no timer."""
+        self._running.pop(work, None)
+        if not self._running and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def restart(self, work: LimitedWork) -> None:
+        """Note that this work has begun again. The timer stays as it is; when it fires it is set for what is next."""
+        del self._running[work]
+        work.due = asyncio.get_running_loop().time() + self.seconds
+        self._running[work] = None
+
+    def _expire(self) -> None:
+        """Cancel the work whose time has run out, and set the timer for the one that is next."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        while self._running:
+            oldest = next(iter(self._running))
+            if oldest.due > loop.time():
+                self._timer = loop.call_at(oldest.due, self._expire)
+                return
+            del self._running[oldest]
+            oldest.cancel()
+
+
+class LimitedWork:
+    """What the current task does in this context, until `due` on the clock of its event loop. It ends like
+    `asyncio.timeout`: a cancel from elsewhere is never taken for the end of the time."""
+
+    __slots__ = ("_cancels", "_is_expired", "_limit", "_task", "due")
+
+    def __init__(self, limit: TimeLimit) -> None:
+        self._limit = limit
+        self._is_expired = False
+
+    def __enter__(self) -> LimitedWork:
+        task = asyncio.current_task()
+        assert task is not None, "only the work of a task can be cancelled"
+        self._task = task
+        self._cancels = task.cancelling()
+        self.due = asyncio.get_running_loop().time() + self._limit.seconds
+        self._limit.add(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._limit.remove(self)
+        if self._is_expired and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def restart(self) -> None:
+        """Count its time from now on, because it goes on. Nothing happens if it has run out."""
+        if not self._is_expired:
+            self._limit.restart(self)
+
+    def cancel(self) -> None:
+        """Cancel the task, because its time has run out."""
+        self._is_expired = True
+        self._task.cancel()
+
+
+T = TypeVar("T")
+
+
+def ignore_token(token: Token) -> None:
+    """Do nothing with the token."""
+
+
+MAX_CALLS = 1_000
+"""The most calls of one answer. More than any model makes; each step of a round stores what is left of it, so the cost
+of a round grows with the square of its calls."""
+
+LONGEST_LOADING = 300.0
+"""Seconds until a model that does not get ready counts as failed. Many times what the slowest disk takes to load
+litellm, so that it ends only what hangs."""
+
+
+class ModelCaller:
+    """Asks the models of an engine. `find` returns the model of a name.
+
+    `silence` is how many seconds a model may say nothing, before its answer and within it, and `whole` how many one
+    request may take in all, however steadily its pieces come; without it as many as `silence`. They begin when the
+    model is ready: what a model loads before its first request is not what the deadlines are for. The answers under way
+    are noted in `running`.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[str], Llm],
+        silence: float,
+        whole: float | None = None,
+        running: RunningAnswers | None = None,
+    ) -> None:
+        self._find = find
+        self._silence = TimeLimit(silence)
+        self._whole = TimeLimit(silence if whole is None else whole)
+        self._loading = TimeLimit(LONGEST_LOADING)
+        self._running = RunningAnswers() if running is None else running
+
+    def family_of(self, name: str) -> str:
+        """The family of the model of this name."""
+        return family_of(self._find(name))
+
+    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
+        """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at a deadline."""
+        model = self._find(request.model)
+        if (ready := ready_of(model)) is not None:
+            with _failing_after(self._loading, request.model, "not ready"):
+                await ready()
+        answer = await self._answer(model, request, show)
+        if not isinstance(answer, ModelAnswer):
+            raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
+        if len(answer.tool_calls) > MAX_CALLS:
+            raise make_failure("malformed_response", request.model, f"it makes more than {MAX_CALLS:,} calls at once")
+        return answer
+
+    async def _answer(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        answering = _Answering(model, request, show)
+        with (
+            self._running.noted(request.conversation_id, answering),
+            _failing_after(self._whole, request.model, "no whole answer", answering.usage),
+            _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
+        ):
+            answering.silence = silence
+            return await model.complete(request, answering.hear)
+
+
+class RunningAnswers:
+    """The answers under way of all conversations of an engine."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[_Answering]] = {}
+
+    @contextmanager
+    def noted(self, conversation_id: str, answering: _Answering) -> Iterator[None]:
+        """Return a context in which this answer of the conversation is under way."""
+        running = self._of.setdefault(conversation_id, [])
+        running.append(answering)
+        try:
+            yield
+        finally:
+            running.remove(answering)
+            if not running:
+                self._of.pop(conversation_id, None)
+
+    def spent_on(self, conversation_id: str) -> Usage:
+        """About what has been spent on the answers of this conversation."""
+        return sum((answering.usage() for answering in self._of.get(conversation_id, ())), NOTHING_SPENT)
+
+
+class _Answering:
+    """An answer that is under way: how much of it has come, and what that may have cost."""
+
+    __slots__ = ("_has_begun", "_model", "_request", "_show", "_written", "silence")
+
+    def __init__(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> None:
+        self._model = model
+        self._request = request
+        self._show = show
+        self._written = 0
+        self._has_begun = False
+        self.silence: LimitedWork | None = None
+
+    def hear(self, token: Token) -> None:
+        """Show a piece of the answer, and go on waiting for the next."""
+        self._has_begun = True
+        if self.silence is not None:
+            self.silence.restart()
+        if token.text:
+            self._written += len(token.text)
+            self._show(token)
+
+    def usage(self) -> Usage:
+        """About what has been spent so far; nothing if no piece has come, for then the model may not have begun."""
+        return estimated_usage(self._model, self._request, self._written) if self._has_begun else NOTHING_SPENT
+
+
+def _nothing() -> Usage:
+    return NOTHING_SPENT
+
+
+@contextmanager
+def _failing_after(
+    limit: TimeLimit, model: str, what: str, spent: Callable[[], Usage] = _nothing
+) -> Iterator[LimitedWork]:
+    """Return a context that raises `LlmFailure` at the limit, with what was spent until then."""
+    try:
+        with limit.apply() as work:
+            yield work
+    except TimeoutError:
+        raise make_failure("timeout", model, f"{what} within {limit.seconds:g} s", usage=spent()) from None
+
+
+def sentence_of(failure: LlmFailure, introduction: str = "") -> str:
+    """The sentence of a failure behind its introduction, on one line, as an event can hold it. `Pure.`"""
+    return shortened(" ".join(encodable(f"{introduction} {failure.sentence}").split()))
+
+
+def effect_failed(effect_id: int, failure: LlmFailure, introduction: str, clock: Clock) -> EffectFailed:
+    """The answer to an effect whose request failed; `introduction` says what was tried."""
+    sentence = sentence_of(failure, introduction)
+    return EffectFailed(effect_id=effect_id, at=clock.now(), kind=failure.kind, sentence=sentence)
+
+
+async def retry_transient(retry: Retry, clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what the attempt returns. While it fails for transient reasons, it is repeated as the policy says.
+
+    Raises the `LlmFailure` of the last attempt.
+    """
+    number = 1
+    while True:
+        try:
+            return await attempt()
+        except LlmFailure as failure:
+            wait = retry.wait(number, failure.retry_after) if failure.kind in TRANSIENT else None
+            if wait is None:
+                raise
+        await clock.sleep_until(later(clock.now(), wait))
+        number += 1

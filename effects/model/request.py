@@ -1,0 +1,457 @@
+"""Assembles the context of one request: which messages of a conversation it holds, and in which words.
+
+The transcript says what was said; a request holds both less and more. Less: under some policies only the last minutes,
+or a summary in place of messages that no longer fit. More: results of a search in older conversations, a reminder to
+the model, tags around the message of another agent. All of this is assembled anew for each request, from the effect and
+the transcript. None of it is stored, so it does not accumulate.
+
+States the time and the place in a request.
+
+A model knows neither. A voice assistant is asked about both, and a note from an earlier turn would be wrong by now. So
+each request has exactly one such note, written when it is built and never stored: the transcript has none, and the
+digest of the request is that of the request without it.
+
+The note stands at the end, where it leaves the beginning of the request as it was, since providers cache that. It is
+text of the user's role, which every provider accepts there. If the request ends with a message of the user, the note
+stands in front of that message's own text, because many providers refuse two messages of one role in a row; otherwise,
+behind the results of tools, it is a message of its own.
+
+Keeps the written requests of conversations, so that each request is built on top of the one before.
+
+`WrittenMessages` writes the messages that are new, and compares the others with those that it has written. All messages
+are written anew where that does not help: because the history was condensed, only the last minutes are sent, another
+model is asked, or messages have to be worded for the model for the first time. The system message may change with each
+turn, since it holds what was found for the turn; only the digest is computed anew then.
+
+So a request costs what is new in it, not what is stored: nothing here looks at a message that is not part of the
+request.
+
+Keeps the last of what is written for each request of a conversation, since most of it stays the same.
+
+Builds the request to a model from the conversation so far, in a form that every provider accepts.
+
+Each provider refuses something that others accept: arguments that are not a JSON object, names with a colon, repeated
+ids, a call without its result, a history with calls but no list of tools, two messages of one role in a row, an image
+in a tool's result. A conversation may outlive the choice of a provider, so a request is valid for the strictest of
+them, whatever the transcript holds.
+
+What a request offers of the tools of an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from sys import intern
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from weakref import finalize
+
+from ...states.context import Context
+from ...states.dialogue import of_turn
+from ...states.effects import RequestLlm
+from ...states.events import MemoryRecalled
+from ...states.openai_writing import WireMessage
+from ...states.policy import DEFAULT_SETTINGS, ModelSettings, Recent
+from ...states.roles import Caller
+from ...states.transcript import Transcript
+from ...states.values.acts import Audience
+from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
+from ...states.values.value import KNOWS_WHO_SPEAKS, UNEXPLAINED, FailureKind
+from ..context import EffectContext
+from ..text import DAYS, MONTHS
+from ..wire.definitions import wire_tools
+from .port import NO_VOLUME, ModelRequest, counted, volume_in, volume_of
+from .system_message import (
+    CLAIM_PLACEHOLDER,
+    NO_EXPLAINED_TOOLS,
+    NOTHING_RECALLED,
+    RESPOND_PLACEHOLDER,
+    WITHHELD_MESSAGE,
+    ExplainedTools,
+    Recalled,
+    SystemSource,
+    Wording,
+    list_tools,
+    text_shown,
+    write_system_message,
+)
+from .written_messages import WrittenMessages, WrittenRequest, arrange_behind, canonical_json, parts_of
+
+SUMMARY_TITLE = "Summary of the conversation so far:"
+"""The title above the summary that stands in place of condensed messages."""
+
+
+class AssembledContext(NamedTuple):
+    """The content of a request: the system message, empty if there is none, the messages so far, and the `closing` ones
+    that only this request holds.
+
+    `history` has the messages as they were said; it may be a list of the transcript, so do not change it. `wording`
+    words them for the model; None stands for a history that needs no other words.
+    """
+
+    system: str
+    history: Sequence[Message]
+    closing: tuple[Message, ...] = ()
+    wording: Wording | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages as the model reads them. `Pure.`"""
+        history = self.history if self.wording is None else map(self.wording.read, self.history)
+        return (*history, *self.closing)
+
+
+def assemble_context(
+    effect: RequestLlm,
+    context: Context,
+    transcript: Transcript,
+    turn: int,
+    tools: ExplainedTools = NO_EXPLAINED_TOOLS,
+    listed_tools: str = "",
+    write_system: Callable[[SystemSource], str] = write_system_message,
+) -> AssembledContext:
+    """The content of the request that `effect` asks for, in the turn under way.
+
+    The system message explains `tools` and, by the rules, says which tools there are (`listed_tools`, written by
+    `list_tools`); `write_system` writes it, or returns what was written from an equal source. A plain request holds
+    the system prompt and the user's messages of this turn, and nothing else; the caller sends it without tools.
+    `Pure.`
+    """
+    found = transcript.found(effect.memory)
+    recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
+    source = SystemSource(
+        context, effect.profile, effect.plain, recalled, tools, listed_tools, holds_mail=transcript.holds_mail
+    )
+    return AssembledContext(
+        system=write_system(source),
+        history=_history(effect, context, transcript, turn, found),
+        closing=tuple(_nudge(effect, context, transcript, tools)),
+        # Where no message needs other words, none is looked at.
+        wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered, effect.model),
+    )
+
+
+def held_content(
+    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, kind: FailureKind
+) -> tuple[Suspect, ...]:
+    """What the request that `effect` asks for holds of what may be the reason of a failure of this kind, in the order
+    of `Suspect`.
+
+    A failure whose reason nobody knows makes only new images suspicious, and if the provider reported an error of its
+    own, nothing at all; until the next turn fails like that. `Pure.`
+    """
+    found = transcript.found(effect.memory)
+    said = [message for message in _history(effect, context, transcript, turn, found) if message.seq]
+    held = {*transcript.held(effect.model, turn, said)}
+    if found is not None and not effect.plain and (found.block.strip() or found.documents.strip() or found.recent):
+        held.add("memory")
+    if kind in UNEXPLAINED and not transcript.is_refused_again(turn):
+        held &= {"new_images"} if kind == "invalid_request" else set()
+    return tuple(one for one in get_args(Suspect) if one in held)
+
+
+def _history(
+    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, found: MemoryRecalled | None
+) -> Sequence[Message]:
+    """The messages so far that belong into this request."""
+    if effect.plain:
+        said = of_turn(transcript.messages, transcript.first_try(turn))
+        return [message for message in said if message.role == "user"]
+    if isinstance(context.policy.dialogue, Recent):
+        recent = (Message(role=text.role, text=text.text) for text in (found.recent if found else ()))
+        worded = (message.replace(text=text_for_model(message)) for message in recent)
+        return [*worded, *of_turn(transcript.messages, transcript.first_try(turn))]
+    if transcript.condensed is not None:
+        summary = escape_tags(text_shown(transcript.condensed.message, effect.model))
+        return [Message(role="user", text=f"{SUMMARY_TITLE}\n{summary}"), *transcript.current]
+    return transcript.messages
+
+
+def _nudge(effect: RequestLlm, context: Context, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
+    """The reminder to the model, as the last message. Texts of the machine name the tools that are offered, and a
+    message of another agent stands between its tags."""
+    if effect.nudge is not None:
+        parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
+        texts = (_reminder(part, effect.model, context, transcript, tools) for part in parts)
+        yield Message(role="user", text=Joined.text_of(texts))
+
+
+def _reminder(part: Heard | Made, model: str, context: Context, transcript: Transcript, tools: ExplainedTools) -> str:
+    if isinstance(part, Made):
+        return name_tools(part.text, context, tools)
+    if transcript.is_withheld(part, model):
+        return WITHHELD_MESSAGE
+    origin = transcript.origin(part)
+    audience: Audience | None = "user" if origin else None
+    return text_for_model(Message(role="user", text=transcript.words(part), origin=origin, audience=audience))
+
+
+def name_tools(text: str, context: Context, tools: ExplainedTools) -> str:
+    """The reminder with the tools that it names under the names under which they are offered.
+
+    One that names a tool of which none is offered gives way to one that asks for less: for the claim alone, or for a
+    plain text. In a conversation that began before that, every reminder keeps its words. `Pure.`
+    """
+    if context.revision < KNOWS_WHO_SPEAKS:
+        return text.replace(RESPOND_PLACEHOLDER, tools.named(RESPOND_PLACEHOLDER) or RESPOND_PLACEHOLDER)
+    texts = context.policy.texts
+    plain = texts.fallback if context.role == "foreground" else texts.fallback_result
+    for wording in (text, *((texts.claim_missing,) if CLAIM_PLACEHOLDER in text else ()), plain):
+        names = {one: tools.named(one) for one in (RESPOND_PLACEHOLDER, CLAIM_PLACEHOLDER) if one in wording}
+        if all(names.values()):
+            return _replaced(wording, names)
+    return plain
+
+
+def _replaced(text: str, names: dict[str, str]) -> str:
+    for placeholder, name in names.items():
+        text = text.replace(placeholder, name)
+    return text
+
+
+CONTEXT_TITLE = "Current context:"
+"""The first line of the note."""
+
+
+def write_fresh_context(at: datetime, location: str) -> str:
+    """The note with this time and this location, one line of text. `Pure.`"""
+    moment = at.astimezone(UTC)
+    day = f"{DAYS[moment.weekday()]}, {MONTHS[moment.month - 1]} {moment.day}, {moment.year}"
+    return f"{CONTEXT_TITLE}\n• Time: {day} at {moment:%H:%M} UTC\n• Location: {escape_tags(location)}"
+
+
+def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:
+    """The request with the note at its end. The messages of `request` are not changed. `Pure.`"""
+    *before, last = request.messages or ({"role": "system", "content": ""},)
+    if last["role"] == "user":
+        together = _in_front(note, last)
+        volume = volume_in(request).changed(volume_of((last,)), volume_of((together,)))
+        return counted(replace(request, messages=(*before, together)), volume)
+    own = arrange_behind(last["role"], {"role": "user", "content": note}, request.model)
+    volume = volume_in(request).changed(NO_VOLUME, volume_of(own))
+    return counted(replace(request, messages=(*request.messages, *own)), volume)
+
+
+def _in_front(note: str, message: WireMessage) -> WireMessage:
+    """The message with the note in front of its own content."""
+    content = message["content"]
+    together = [*parts_of(note), *content] if isinstance(content, list) else f"{note}\n\n{content}"
+    return {**message, "content": together}
+
+
+MAX_PROMPTS = 128
+"""How many conversations keep their requests written: more than ask a model at the same time. Another one writes its
+request anew, from the transcript in memory."""
+
+
+class CachedPrompt:
+    """The written requests of one conversation. `offer` keeps what the last one offered of the tools."""
+
+    def __init__(self, conversation_id: str = "") -> None:
+        self.conversation_id = conversation_id
+        self.offer: Kept[OfferSource, ToolOffer] = Kept()
+        self._system_message: Kept[SystemSource, str] = Kept()
+        self._model = self._family = ""
+        self._system = ""
+        self._wording: Wording | None = None
+        self._written = WrittenMessages("")
+
+    def write_system(self, source: SystemSource) -> str:
+        """Return what `write_system_message` returns: the last system message, while nothing has changed that it was
+        written from, which is mostly so within a turn."""
+        return self._system_message.made_from(source, write_system_message)
+
+    def request(
+        self,
+        effect: RequestLlm,
+        system: str,
+        messages: Sequence[Message],
+        tools: OfferedTools,
+        turn: int,
+        settings: ModelSettings = DEFAULT_SETTINGS,
+        *,
+        closing: Sequence[Message] = (),
+        wording: Wording | None = None,
+        family: str = "",
+        first_turn: int | None = None,
+    ) -> tuple[ModelRequest, str]:
+        """The request that `build_request` would build from the same arguments, with these settings, and its
+        `request_digest`.
+
+        The `closing` messages stand behind the others, in this request only. `wording` words the messages for the
+        model; None leaves them as they are. `family` is that of the model, by default that of its name. `first_turn` is
+        the turn that this one tries again, by default none.
+        """
+        self._prepare(effect.model, system, wording, family)
+        history = messages if isinstance(messages, list) else list(messages)
+        self._written.follow(history, turn, first_turn)
+        written = self._written.request(history, closing)
+        request = compose_request(effect, written, tools, self.conversation_id, settings)
+        return request, written.digest.finish(request, tools.canonical)
+
+    def _prepare(self, model: str, system: str, wording: Wording | None, family: str) -> None:
+        """Keep what was written, unless the messages would be written differently now."""
+        is_same_dialogue = model == self._model and family == self._family and wording == self._wording
+        if is_same_dialogue and system == self._system:
+            return
+        before, now = write_system(self._system), write_system(system)
+        if is_same_dialogue and len(now) == len(before):
+            self._written.replace_system(now)
+        else:
+            self._written = WrittenMessages(model, now, None if wording is None else wording.read, family)
+        self._model, self._family, self._wording = model, family, wording
+        self._system = intern(system)  # most conversations of an engine have one of a few
+
+
+class PromptCache:
+    """The cached prompts of the conversations that asked a model last, at most `capacity`. Each is dropped together
+    with the history of its conversation."""
+
+    def __init__(self, capacity: int = MAX_PROMPTS) -> None:
+        self._capacity = capacity
+        self._prompts: dict[str, tuple[CachedPrompt, finalize[Any, Any]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def prompt_of(self, context: EffectContext) -> CachedPrompt:
+        """Return the cached prompt of this conversation, an empty one if it is not cached."""
+        cached = self._prompts.pop(context.conversation_id, None)
+        if cached is None:
+            end = finalize(context.history, self._prompts.pop, context.conversation_id, None)
+            end.atexit = False
+            cached = CachedPrompt(context.conversation_id), end
+        self._prompts[context.conversation_id] = cached  # behind all others, which are dropped before it
+        if len(self._prompts) > self._capacity:
+            _, end = self._prompts.pop(next(iter(self._prompts)))
+            end.detach()
+        return cached[0]
+
+
+S = TypeVar("S", bound=tuple[object, ...])
+T = TypeVar("T")
+
+
+class Kept(Generic[S, T]):
+    """What was made last, and the source that it was made from."""
+
+    __slots__ = ("_made", "_source")
+
+    _made: T
+
+    def __init__(self) -> None:
+        self._source: S | None = None
+
+    def made_from(self, source: S, make: Callable[[S], T]) -> T:
+        """Return what `make` makes from the source: what was made last, if that was made from an equal one."""
+        # Tuples are compared by the identity of their items first, and most of these are the same objects.
+        if source != self._source:
+            self._made, self._source = make(source), source
+        return self._made
+
+
+def build_request(
+    effect: RequestLlm, system: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]], turn: int
+) -> ModelRequest:
+    """The request that `effect` asks for, from the system message and the messages so far.
+
+    `tools` are definitions in OpenAI's shape, `turn` is the number of the turn under way. A name that providers do not
+    accept is sent as `legal_name(name)`, in definitions and calls alike; a call that comes back is looked up by that.
+    The id of a call is replaced likewise, together with that of its result. If no tools are offered, the tools that
+    were called earlier are listed as removed, and none may be called.
+
+    Images are sent as parts of a user's message. Images of results stand in one such message behind the last result of
+    their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
+    messages of one role are merged. `Pure.`
+    """
+    written = WrittenMessages(effect.model, write_system(system))
+    history = list(messages)
+    written.follow(history, turn)
+    return compose_request(effect, written.request(history, ()), OfferedTools(tools))
+
+
+class OfferedTools:
+    """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message;
+    these are empty without tools. `left_out` are the tools that cannot be offered, by name, each with the reason as a
+    sentence. Made once for all requests."""
+
+    def __init__(self, definitions: Sequence[WireMessage]) -> None:
+        written = wire_tools(definitions)
+        self.definitions: tuple[WireMessage, ...] = tuple(map(_escaped, written.definitions))
+        self.left_out = written.left_out
+        self.canonical = canonical_json(self.definitions) if self.definitions else ""
+        self.listed = list_tools(self.definitions)
+
+
+def compose_request(
+    effect: RequestLlm,
+    written: WrittenRequest,
+    tools: OfferedTools,
+    conversation_id: str = "",
+    settings: ModelSettings = DEFAULT_SETTINGS,
+) -> ModelRequest:
+    """The request that `effect` asks for in this conversation, with all its written messages. `Pure.`"""
+    request = ModelRequest(
+        model=effect.model,
+        messages=written.messages,
+        tools=tools.definitions or tuple(map(_removed_tool, written.called)),
+        tool_choice=effect.tool_choice if tools.definitions or not written.called else "none",
+        conversation_id=conversation_id,
+        settings=settings,
+    )
+    return counted(request, written.volume)
+
+
+def write_system(system: str) -> tuple[WireMessage, ...]:
+    """The system message as it is sent; empty if there is none. `Pure.`"""
+    return ({"role": "system", "content": system},) if system.strip() else ()
+
+
+def _escaped(value: Any) -> Any:
+    """JSON with the tags of agents' messages escaped in all its texts: the server of a tool wrote them."""
+    match value:
+        case str():
+            return escape_tags(value)
+        case dict():
+            return {name: _escaped(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_escaped(each) for each in value]
+        case _:
+            return value
+
+
+def _removed_tool(name: str) -> dict[str, Any]:
+    description = "This tool is no longer available."
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+Names = tuple[str, ...] | None
+"""Names of tools as they were chosen; None stands for all tools."""
+
+
+class OfferSource(NamedTuple):
+    """What an offer follows from: the tools that there are, by their version, those that the conversation `chose`, the
+    profile of the request, and the rules and the role of the conversation."""
+
+    version: tuple[int, ...]
+    chosen: Names
+    profile: str
+    context: Context
+
+
+@dataclass(frozen=True)
+class ToolOffer:
+    """The names of the tools that may be called, and by whom, their definitions as they are sent, and those of them
+    that the system message explains."""
+
+    allowed: frozenset[str]
+    caller: Caller
+    definitions: OfferedTools
+    explained: ExplainedTools
+
+    @property
+    def speaks(self) -> bool:
+        """Whether one of them speaks to the user."""
+        return bool(self.explained.speakers)

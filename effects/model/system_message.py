@@ -1,0 +1,329 @@
+"""Writes the system message of a request.
+
+Its parts stand in a fixed order, from what never changes to what changes with each turn, and last the tools, so that
+they stand nearest to the dialogue. Every text in it is a rule of the conversation, words of the application, or was
+found for the turn; the titles here name no language and assume none.
+
+What the system message says about other agents: how to treat their messages, and how to reach them and the user.
+
+The words are texts of the policy. Which of them a request holds follows from the role of its agent and from the tools
+that it is offered.
+
+The tools whose use the system message explains.
+
+Lists tools in a text: one line for each, with its name and what it is for in a sentence.
+
+The definitions that are sent beside the messages say everything about the tools. The list tells a model at a glance
+what it can do. Descriptions may come from a server that nobody has checked, so each stays on its line and is short.
+
+Words the messages of a transcript for a model.
+
+A message of another agent stands between tags, and a result whose speech did not reach the user says so. What a
+provider has refused is withheld: a note stands in its place, so that the model neither misses it nor guesses at it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...states.context import Context
+from ...states.policy import Profile, Texts
+from ...states.replies import TextRule, text_rule
+from ...states.values.messages import Matter, Message, escape_tags, escaped_message, text_for_model
+from ...states.values.value import AGENTS, KNOWS_WHO_SPEAKS, FailureKind
+
+
+def write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail: bool) -> Iterator[str]:
+    """Yield the parts about other agents, and about the profiles to which the conversation can be handed over
+    or by which sub-agents may work.
+
+    Where the policy does not ask for them (`describe_agents`), an agent with a user is told all the same what the
+    messages of other agents are as soon as the transcript `holds_mail`. A conversation that began before there were
+    agents is not, so its requests stay as they were. `Pure.`
+    """
+    texts, describes = context.policy.texts, context.policy.describe_agents
+    if context.role == "foreground" and (describes or (holds_mail and context.revision >= AGENTS)):
+        yield texts.foreground_guidance
+    if context.role == "background" and describes:
+        yield texts.background_guidance
+    if context.role == "sub_agent" and describes:
+        yield texts.sub_agent_guidance
+    if tools.message_user and describes:
+        yield texts.user_message_guidance.replace("{tool}", tools.message_user)
+    if tools.message_agent and describes:
+        yield texts.agent_message_guidance.replace("{tool}", tools.message_agent)
+    listed = escape_tags(_list_profiles(context.policy.profiles))
+    for tool, guidance in ((tools.transfer, texts.transfer_guidance), (tools.spawn, texts.spawn_guidance)):
+        if tool and listed:
+            yield guidance.replace("{tool}", tool).replace("{profiles}", listed)
+
+
+def _list_profiles(profiles: Iterable[Profile]) -> str:
+    """List the profiles: one line for each, with its name and its description."""
+    lines = (": ".join(part for part in (one.name, " ".join(one.description.split())) if part) for one in profiles)
+    return "\n".join(f"- {line}" for line in lines)
+
+
+RESPOND_PLACEHOLDER = "respond_to_user"
+CLAIM_PLACEHOLDER = "mark_work_complete"
+"""The names by which reminders refer to the tools for speaking to the user and for claiming that the work is complete.
+A conversation may have them under other names, others that do the same, or none."""
+
+
+@dataclass(frozen=True)
+class ExplainedTools:
+    """The names under which these tools are offered; a name is empty if the tool is not offered.
+
+    `respond` and `talk` speak to the user, at the end of the turn and at once. `message_user` and `message_agent` send
+    messages to the user, through the agent that talks with them, and to other agents. `transfer` hands the conversation
+    over to another profile, and `spawn` starts sub-agents, each with a profile if its task names one.
+
+    `speaking` and `claiming` are all tools that speak to the user or claim that the work is complete, also those of the
+    application.
+    """
+
+    respond: str = ""
+    talk: str = ""
+    message_user: str = ""
+    message_agent: str = ""
+    transfer: str = ""
+    spawn: str = ""
+    speaking: tuple[str, ...] = ()
+    claiming: tuple[str, ...] = ()
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """All tools that speak to the user, the built-in ones first."""
+        return tuple(dict.fromkeys(name for name in (self.respond, self.talk, *self.speaking) if name))
+
+    def named(self, placeholder: str) -> str:
+        """The name of the tool that a reminder means by this name: the built-in tool of this name under the name under
+        which it is offered, else the first one that does the same. Empty if none is offered."""
+        if placeholder == CLAIM_PLACEHOLDER:
+            return next(iter(self.claiming), "")
+        return next(iter(self.speakers), "")
+
+
+NO_EXPLAINED_TOOLS = ExplainedTools()
+
+
+MEMORY_TITLE = "Relevant conversation history:"
+"""The title above what was found in older conversations."""
+
+DOCUMENTS_TITLE = "Relevant documents:"
+"""The title above what the application's document source returned."""
+
+TOOLS_TITLE = "Tools:"
+"""The title above the list of the tools that are offered."""
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What was found for the turn: texts of older `conversations`, and of `documents`."""
+
+    conversations: str = ""
+    documents: str = ""
+
+
+NOTHING_RECALLED = Recalled()
+
+
+class SystemSource(NamedTuple):
+    """What the system message of a request is written from.
+
+    `profile` and `plain` are those of the request. `tools` are the tools to explain, and `listed_tools` is the list of
+    the tools that are offered, written by `list_tools`. `holds_mail` says that the conversation holds a message of
+    another agent.
+    """
+
+    context: Context
+    profile: str = ""
+    plain: bool = False
+    recalled: Recalled = NOTHING_RECALLED
+    tools: ExplainedTools = NO_EXPLAINED_TOOLS
+    listed_tools: str = ""
+    holds_mail: bool = False
+
+
+def write_system_message(source: SystemSource) -> str:
+    """The system message of a request; empty if there is nothing to say.
+
+    In this order: the general instructions, those of the profile, that messages were spoken, how to reach the user by
+    the tools for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
+    are offered. Empty parts are left out, and so is each part that no rule asks for. A plain request has only the
+    instructions, the general ones and those of the profile. Only the general instructions and the texts of the policy
+    stand there as they are; in everything else the tags of agents' messages are escaped. `Pure.`
+    """
+    policy, recalled = source.context.policy, source.recalled
+    profiles = [profile for profile in policy.profiles if profile.name == source.profile]
+    parts = [source.context.system, *(escape_tags(profile.prompt) for profile in profiles)]
+    if not source.plain:
+        parts += _explanations(source, profiles)
+        parts += (_titled(MEMORY_TITLE, recalled.conversations), _titled(DOCUMENTS_TITLE, recalled.documents))
+        if policy.describe_tools:
+            parts += _tools(policy.texts, source.listed_tools)
+    return "\n\n".join(part for part in parts if part.strip())
+
+
+def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str]:
+    """What the model is told about the messages that it reads and the ways in which it can act."""
+    context, policy = source.context, source.context.policy
+    if policy.transcription_note:
+        yield policy.texts.transcription_note
+    if all(profile.guidance for profile in profiles):
+        yield from _guidance(source.tools, context)
+    yield from write_agent_guidance(context, source.tools, holds_mail=source.holds_mail)
+    if policy.describe_tools and source.listed_tools:
+        yield policy.texts.tool_protocol
+
+
+def _guidance(tools: ExplainedTools, context: Context) -> Iterator[str]:
+    """How to use each of the speaking tools, and what becomes of plain text beside them. It is the same in all requests
+    of a conversation, also where no tool may be called, because providers cache the common beginning of requests."""
+    texts, plain_text = context.policy.texts, _plain_text_guidance(tools, context)
+    for text, name in ((texts.how_to_respond, tools.respond), (texts.how_to_talk, tools.talk)):
+        if name:
+            yield text.replace("{plain_text}", plain_text).replace("{tool}", name)
+    if tools.speakers and not (tools.respond or tools.talk) and context.revision >= KNOWS_WHO_SPEAKS:
+        yield plain_text
+
+
+def _plain_text_guidance(tools: ExplainedTools, context: Context) -> str:
+    """What the model is told about its plain text, by the rule that also decides what is delivered."""
+    texts = context.policy.texts
+    sentences: dict[TextRule, str] = {
+        "reply": texts.plain_text_reply,
+        "fallback": texts.plain_text_fallback,
+        "thought": texts.plain_text_thought,
+    }
+    sentence = sentences[text_rule(context, speaks=bool(tools.speakers))]
+    return sentence.replace("{tool}", " or ".join(tools.speakers))
+
+
+def _tools(texts: Texts, listed_tools: str) -> Iterator[str]:
+    if listed_tools:
+        yield f"{TOOLS_TITLE}\n{escape_tags(listed_tools)}"
+        yield texts.tools_guidance
+
+
+def _titled(title: str, text: str) -> str:
+    return f"{title}\n{escape_tags(text)}" if text.strip() else ""
+
+
+MAX_DESCRIPTION = 200
+"""The most characters of a description in the list: one long sentence."""
+
+_READ = 4 * MAX_DESCRIPTION
+"""The most characters of a description that are looked at."""
+
+_SENTENCE_END = re.compile(r"[\u3002\uff01\uff1f\u0964]|[.!?](?=\s)")
+"""The end of a sentence in Chinese, Japanese and Hindi, and in languages that put a space behind it."""
+
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+
+
+def list_tools(definitions: Iterable[dict[str, Any]]) -> str:
+    """The list of these tools, definitions in OpenAI's shape; empty if there are none. `Pure.`"""
+    return "\n".join(_line(definition["function"]) for definition in definitions)
+
+
+def _line(function: dict[str, Any]) -> str:
+    description = _first_sentence(str(function.get("description") or ""))
+    return f"- {function['name']}: {description}" if description else f"- {function['name']}"
+
+
+def _first_sentence(description: str) -> str:
+    """The first sentence on one line; the beginning of a long one. A full stop before a small letter ends none: it
+    belongs to an abbreviation."""
+    paragraph = _PARAGRAPH_END.split(description[:_READ].strip(), maxsplit=1)[0]
+    text = " ".join("".join(one if one.isprintable() else " " for one in paragraph).split())
+    for end in _SENTENCE_END.finditer(text):
+        if not text[end.end() :].lstrip()[:1].islower():
+            text = text[: end.end()]
+            break
+    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
+
+
+WITHHELD_MESSAGE = "[This message is not shown to you: the provider refused its content.]"
+WITHHELD_RESULT = "[The result of this tool is not shown to you: the provider refused its content.]"
+"""What a model reads in place of a text that was refused."""
+
+_IMAGES_WITHHELD: Mapping[FailureKind, str] = {
+    "unsupported_content": "that you cannot see: you take no images. Do not guess what is on it.",
+    "unreadable_content": "that you cannot see: it cannot be read. Do not guess what is on it.",
+}
+_IMAGE_REFUSED = "that is not shown to you: the provider refused it. Do not guess what is on it."
+"""What a model reads in place of an image, by the kind of failure because of which it is withheld."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The words in which `model` reads messages. A message of another agent stands between tags, and nothing else can
+    look like one; a result whose speech did not reach the user has the note `undelivered`, which says so; and what is
+    withheld from the model has a note in its place.
+
+    A message that does not come from a step of the log, such as a summary of earlier ones, is made for the model and
+    stays as it is.
+    """
+
+    undelivered: str
+    model: str = ""
+
+    def read(self, message: Message) -> Message:
+        """The message in the words that a model reads. `Pure.`"""
+        if not message.seq:
+            return message
+        if message.withheld:
+            message = without_withheld(message, self.model)
+        read = escaped_message(message) if message.audience is None else message.replace(text=text_for_model(message))
+        if message.undelivered:
+            read = read.replace(text=f"{read.text}\n\n{self.undelivered}".strip())
+        return read
+
+
+def without_withheld(message: Message, model: str) -> Message:
+    """The message with notes in place of what is withheld from this model; itself if nothing is. Without its text it is
+    also without the arguments of its calls, and without its thinking. `Pure.`"""
+    reasons: dict[Matter, FailureKind] = {one.what: one.kind for one in message.withheld if one.concerns(model)}
+    if not reasons:
+        return message
+    shown = message
+    if "text" in reasons:
+        note = WITHHELD_RESULT if message.role == "tool" else WITHHELD_MESSAGE
+        calls = tuple(call.replace(raw_arguments="{}") for call in message.tool_calls)
+        places = tuple(range(len(message.images))) if message.parts else ()
+        parts = (note, *places) if message.parts else ()
+        shown = message.replace(
+            text=note, parts=parts, tool_calls=calls, edited_arguments="", thinking="", opaque=(), provider=None
+        )
+    if "images" in reasons and message.images:
+        shown = _without_images(shown, reasons["images"])
+    return shown
+
+
+def text_shown(message: Message, model: str) -> str:
+    """The text of a message as this model reads it, with a note in place of what is withheld. `Pure.`"""
+    return without_withheld(message, model).text if message.withheld else message.text
+
+
+def text_in_record(message: Message) -> str:
+    """The text of a message in a record of the dialogue, which any model may read. `Pure.`"""
+    refusing = (one.model for one in message.withheld if one.what == "text")
+    return next((text_shown(message, model) for model in refusing), message.text)
+
+
+def _without_images(message: Message, kind: FailureKind) -> Message:
+    parts = message.parts or (message.text, *range(len(message.images)))
+    return message.replace(text="\n\n".join(_described(parts, kind)), images=(), parts=())
+
+
+def _described(parts: tuple[str | int, ...], kind: FailureKind) -> Iterator[str]:
+    """The texts, with a note in place of each image."""
+    for part in parts:
+        if isinstance(part, int):
+            yield f"[Here is an image {_IMAGES_WITHHELD.get(kind, _IMAGE_REFUSED)}]"
+        elif part.strip():
+            yield part
