@@ -36,15 +36,14 @@ if TYPE_CHECKING:
     from .effects.tools.context import Answers, Asking, Question, ToolContext, ToolError
     from .effects.tools.tool import AnyTool, Approval, ErrorDetail, Receiver, Tool, ToolOptions, tool, tools_of
     from .engine.blocking import BlockingConversation, BlockingEngine
-    from .engine.bootstrap import DispatcherFactory
-    from .engine.choices.offered_tools import OfferedTool
-    from .engine.conversation import Conversation
+    from .engine.choices import OfferedTool
+    from .engine.composition import DispatcherFactory
+    from .engine.conversation import Cancelled, Conversation
     from .engine.engine import Engine
-    from .engine.handles.turn_requests import Cancelled
+    from .engine.inspection import RequestView, StepView
     from .engine.ports import Dispatcher
-    from .engine.projections.request_view import RequestView
-    from .engine.projections.step_view import StepView
-    from .engine.projections.turn import (
+    from .engine.settings import Settings
+    from .engine.turns import (
         CancelledTurn,
         CompletedTurn,
         EndedTurn,
@@ -59,29 +58,30 @@ if TYPE_CHECKING:
         WaitsForApproval,
         WaitsForResolution,
     )
-    from .engine.projections.updates.live import DeliveredUpdate, DeliveryFailedUpdate, TokenUpdate, ToolProgressUpdate
-    from .engine.projections.updates.schema import update_schema
-    from .engine.projections.updates.snapshot import SnapshotUpdate
-    from .engine.projections.updates.state_view import StateType, StateView
-    from .engine.projections.updates.stored import (
-        DeliveryUpdate,
-        MessageUpdate,
-        StateChangeUpdate,
-        ThoughtUpdate,
-        ToolStatus,
-        ToolUpdate,
-        TurnEndedUpdate,
-    )
-    from .engine.projections.updates.streamed_text import Streaming
-    from .engine.projections.updates.tree import (
+    from .engine.update_schema import update_schema
+    from .engine.updates import (
         AnyTreeUpdate,
         ConversationDeletedUpdate,
         ConversationOpenedUpdate,
+        DeliveredUpdate,
+        DeliveryFailedUpdate,
+        DeliveryUpdate,
+        MessageUpdate,
+        SnapshotUpdate,
+        StateChangeUpdate,
+        StateType,
+        StateView,
+        Streaming,
+        ThoughtUpdate,
+        TokenUpdate,
+        ToolProgressUpdate,
+        ToolStatus,
+        ToolUpdate,
         TreeSnapshotUpdate,
         TreeUpdate,
+        TurnEndedUpdate,
+        Update,
     )
-    from .engine.projections.updates.update import Update
-    from .engine.settings import Settings
     from .persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay
     from .persistence.ports import LoadedConversation, Log, Store
     from .persistence.records import ConversationRecord, Origin, StoredEntry, Undelivered
@@ -211,15 +211,20 @@ _HOMES = {
         "BlockingConversation",
         "BlockingEngine",
     ),
-    "engine.bootstrap": ("DispatcherFactory",),
-    "engine.choices.offered_tools": ("OfferedTool",),
-    "engine.conversation": ("Conversation",),
+    "engine.choices": ("OfferedTool",),
+    "engine.composition": ("DispatcherFactory",),
+    "engine.conversation": (
+        "Cancelled",
+        "Conversation",
+    ),
     "engine.engine": ("Engine",),
-    "engine.handles.turn_requests": ("Cancelled",),
+    "engine.inspection": (
+        "RequestView",
+        "StepView",
+    ),
     "engine.ports": ("Dispatcher",),
-    "engine.projections.request_view": ("RequestView",),
-    "engine.projections.step_view": ("StepView",),
-    "engine.projections.turn": (
+    "engine.settings": ("Settings",),
+    "engine.turns": (
         "CancelledTurn",
         "CompletedTurn",
         "EndedTurn",
@@ -234,37 +239,30 @@ _HOMES = {
         "WaitsForApproval",
         "WaitsForResolution",
     ),
-    "engine.projections.updates.live": (
-        "DeliveredUpdate",
-        "DeliveryFailedUpdate",
-        "TokenUpdate",
-        "ToolProgressUpdate",
-    ),
-    "engine.projections.updates.schema": ("update_schema",),
-    "engine.projections.updates.snapshot": ("SnapshotUpdate",),
-    "engine.projections.updates.state_view": (
-        "StateType",
-        "StateView",
-    ),
-    "engine.projections.updates.stored": (
-        "DeliveryUpdate",
-        "MessageUpdate",
-        "StateChangeUpdate",
-        "ThoughtUpdate",
-        "ToolStatus",
-        "ToolUpdate",
-        "TurnEndedUpdate",
-    ),
-    "engine.projections.updates.streamed_text": ("Streaming",),
-    "engine.projections.updates.tree": (
+    "engine.update_schema": ("update_schema",),
+    "engine.updates": (
         "AnyTreeUpdate",
         "ConversationDeletedUpdate",
         "ConversationOpenedUpdate",
+        "DeliveredUpdate",
+        "DeliveryFailedUpdate",
+        "DeliveryUpdate",
+        "MessageUpdate",
+        "SnapshotUpdate",
+        "StateChangeUpdate",
+        "StateType",
+        "StateView",
+        "Streaming",
+        "ThoughtUpdate",
+        "TokenUpdate",
+        "ToolProgressUpdate",
+        "ToolStatus",
+        "ToolUpdate",
         "TreeSnapshotUpdate",
         "TreeUpdate",
+        "TurnEndedUpdate",
+        "Update",
     ),
-    "engine.projections.updates.update": ("Update",),
-    "engine.settings": ("Settings",),
     "persistence.maintenance.replay": (
         "Divergence",
         "replay",

@@ -36,7 +36,7 @@ from stream_clients import Faults, Id, SilentReader, Subscriber
 from stream_servers import Load, Running, running
 
 from turnwise import Engine
-from turnwise.engine.projections.updates.step_updates import updates_of_log
+from turnwise.engine.updates import updates_of_log
 
 QUICK = Load(conversations=4, subscribers=2, turns=2, pieces=10, rate=200.0)
 

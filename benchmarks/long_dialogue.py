@@ -33,7 +33,7 @@ from figures import Figure, at_most
 
 from turnwise import EffectContext, Engine, ModelAnswer, ModelCall, ModelRequest, Policy, Recent, Token, tool
 from turnwise.effects.dispatcher import Performer
-from turnwise.engine.bootstrap import Performers, PortWrappers, wrapped_ports
+from turnwise.engine.composition import Performers, PortWrappers, wrapped_ports
 from turnwise.states import Effect, RecallMemory, RecentText, RequestLlm
 from turnwise.states.events import MemoryRecalled
 

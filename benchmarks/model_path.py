@@ -32,7 +32,7 @@ from standard_turn import find_table
 from peers.standard import FOUND, SAID, SYSTEM
 from turnwise import EffectContext, Engine, LiteLlm, ModelAnswer, ModelRequest, Token
 from turnwise.effects.dispatcher import Performer
-from turnwise.engine.bootstrap import Performers, PortWrappers, wrapped_ports
+from turnwise.engine.composition import Performers, PortWrappers, wrapped_ports
 from turnwise.states import Effect, RequestLlm
 
 MODEL = "openai/measured"

@@ -25,10 +25,10 @@ from ..states.roles import Role
 from ..states.states import AnyState
 from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
-from .choices.offered_tools import OfferedTool
+from .choices import OfferedTool
 from .conversation import Conversation
+from .engine import RunningEngine
 from .lifetime import Home
-from .running import RunningEngine
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from ..states.errors import StoreError
 
 if TYPE_CHECKING:
     from ..persistence.records import Undelivered
-    from .projections.projection import ReadEntries
+    from .projection import ReadEntries
 
 logger = logging.getLogger("turnwise.engine")
 

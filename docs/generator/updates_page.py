@@ -9,7 +9,7 @@ from dataclasses import MISSING
 from typing import Any, get_args
 
 from turnwise import Update
-from turnwise.engine.projections.updates.data import data_fields
+from turnwise.engine.turns import data_fields
 
 
 def updates() -> str:

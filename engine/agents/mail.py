@@ -2,12 +2,23 @@
 
 A message is an outgoing effect of its sender, which `posting` hands over. What the target will never take, because it
 is closed or gone, is reported to the sender by a silent message.
+
+Hands over what one agent has for another: an outgoing effect that its target takes as a request.
+
+The effect stands in the outbox of its sender until the target has stored the request. It is posted under the key of the
+effect, so the target takes it once, however often it is posted. What the target cannot take now is tried again.
+
+Passes on to sub-agents what the user of their parent answers.
+
+The answer is an outgoing effect of the parent, which `posting` hands over. A sub-agent that no longer asks does not
+take it, and need not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -16,20 +27,21 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from ...effects.agents import Agents
+from ...effects.channels.delivery import ATTEMPT_TIMEOUT
 from ...effects.clock import Clock
 from ...effects.context import EffectContext, key_of
-from ...effects.retry_queues import RetryQueues
+from ...effects.retry_queues import PendingEffect, RetryQueues
 from ...persistence.errors import Damaged
-from ...states.effects import SendToAgent
+from ...states.effects import AnswerSubAgent, OutgoingEffect, SendToAgent
 from ...states.errors import Refused, TurnwiseError, UnknownConversation
-from ...states.events import AgentMessage
+from ...states.events import AgentMessage, UserCancel, UserQuestionResponse
 from ...states.values.acts import Audience
 from ...states.values.turn import Owed, Waiting
 from ...states.values.value import MAX_QUOTED, shortened
-from ..conversations.registry import ConversationRegistry
 from ..outbox import read_effect
-from ..requests import LONGEST_ID, ids_of_key
-from .posting import Post, Posting
+from ..registry import ConversationRegistry
+from ..requests import LONGEST_ID, id_of_key, ids_of_key
+from .children import child_of
 
 if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
@@ -172,3 +184,111 @@ async def _text_of(effect: SendToAgent, context: EffectContext) -> str:
 
 if TYPE_CHECKING:
     _FILLS: tuple[type[Sender], type[Resumable]] = (MailPerformer, MailPerformer)
+
+
+BROKEN = "Something broke inside the program that runs the agents."
+"""Why an attempt has failed that raised an error which is not for people."""
+
+Post = Callable[[], Awaitable[None]]
+"""Posts the request once. Returns if the target has taken it, or needs it no longer; else it raises, and is called
+again later."""
+
+
+class Posting:
+    """Posts effects of agents through the queues of an engine."""
+
+    def __init__(self, queues: RetryQueues) -> None:
+        self._queues = queues
+
+    async def submit(self, effect: OutgoingEffect, context: EffectContext, target: str, post: Post) -> None:
+        """Post the effect once. A target that takes long delays what its sender does next for as long as one attempt of
+        a delivery may; then, and if it does not take the effect, posting goes on in the background."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._queues.submit([_pending(effect, context, target, post)]), ATTEMPT_TIMEOUT)
+
+    def resume(
+        self,
+        effect: OutgoingEffect,
+        context: EffectContext,
+        target: str,
+        post: Post,
+        attempts: int,
+        due: datetime | None,
+    ) -> None:
+        """Go on with an effect that an earlier process left in the outbox, as `Resumable` says."""
+        pending = _pending(effect, context, target, post)
+        pending.attempts, pending.due = attempts, due
+        self._queues.resume(pending)
+
+
+def _pending(effect: OutgoingEffect, context: EffectContext, target: str, post: Post) -> PendingEffect:
+    attempt = partial(_attempt, post, effect.type)
+    return PendingEffect(context.conversation_id, effect.effect_id, target, context.receipts, attempt)
+
+
+async def _attempt(post: Post, kind: str) -> str | None:
+    """Make one attempt. Returns None if it has succeeded, otherwise a sentence that says why not."""
+    try:
+        await post()
+    except TurnwiseError as error:
+        return error.sentence
+    except Exception:
+        logger.exception("An effect of the type %s could not be posted to another agent.", kind)
+        return BROKEN
+    return None
+
+
+class ChildAnswerPerformer:
+    """Carries out `AnswerSubAgent`. No state awaits that effect; the performer returns after the first attempt."""
+
+    def __init__(
+        self, queues: RetryQueues, store: Callable[[], Store], registry: ConversationRegistry, clock: Clock
+    ) -> None:
+        self._posting = Posting(queues)
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+
+    def targets_of(self, effect: AnswerSubAgent) -> Sequence[str]:
+        """The sub-agent, by the effect that started it."""
+        return (f"sub-agent/{effect.child}",)
+
+    async def __call__(self, effect: AnswerSubAgent, context: EffectContext) -> None:
+        """Pass the answer on. If the sub-agent cannot take it now, it is tried again in the background."""
+        (target,) = self.targets_of(effect)
+        await self._posting.submit(effect, context, target, self._post_of(effect, context))
+
+    async def resume(
+        self, effect: AnswerSubAgent, context: EffectContext, target: str, attempts: int, due: datetime | None
+    ) -> bool:
+        """Queue an answer that an earlier process left in the outbox. Does not wait for it."""
+        self._posting.resume(effect, context, target, self._post_of(effect, context), attempts, due)
+        return True
+
+    def _post_of(self, effect: AnswerSubAgent, context: EffectContext) -> Post:
+        return partial(self._pass_on, effect, context.conversation_id, context.key(effect.effect_id))
+
+    async def _pass_on(self, effect: AnswerSubAgent, parent_id: str, key: str) -> None:
+        """Have the sub-agent take the answer, unless it no longer asks."""
+        try:
+            request = await self._request(effect, parent_id, key)
+            child_id = await child_of(self._store(), parent_id, effect.child)
+            if child_id is not None:
+                await (await self._registry.read(child_id)).request(request)
+        except UnknownConversation:
+            pass  # it was deleted
+        except Refused as refused:
+            if refused.code == "storage":
+                raise
+
+    async def _request(self, effect: AnswerSubAgent, parent_id: str, key: str) -> UserQuestionResponse | UserCancel:
+        """Return the request by which the sub-agent learns the answer, or that the user declined."""
+        if effect.said is None:
+            return UserCancel(event_id=id_of_key(key), at=self._clock.now(), call_id=effect.call_id)
+        (entry,) = await self._store().entries(parent_id, effect.said.seq - 1, effect.said.seq)
+        assert isinstance(entry.event, UserQuestionResponse), "the effect refers to what a user has answered"
+        return entry.event.replace(event_id=id_of_key(key), at=self._clock.now(), call_id=effect.call_id)
+
+
+if TYPE_CHECKING:
+    _FILLS_ANSWERS: tuple[type[Sender], type[Resumable]] = (ChildAnswerPerformer, ChildAnswerPerformer)

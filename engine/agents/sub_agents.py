@@ -2,26 +2,40 @@
 
 A sub-agent is driven like any other conversation. What is special is its id, the key of the effect that started it,
 which says who waits for it, and that it ends when nobody does (`orphans`).
+
+The conversation of one sub-agent, as the performer that waits for it sees it.
+
+Ends sub-agents for which nobody waits: their parent has gone on without them, was closed or was deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...effects.agents import ChildOutcome
 from ...effects.clock import Clock
-from ...states.errors import UnknownConversation
-from ...states.events import Opened, SubAgentAsked
-from ...states.states import AwaitingSubAgents
+from ...persistence.errors import StorageFailed
+from ...states.dialogue import usage
+from ...states.effects import NotifyParent, SpawnSubAgent
+from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
+from ...states.events import CloseRequested, Event, Opened, SubAgentAsked, SubAgentFinished, UserMessage
+from ...states.states import AwaitingSubAgents, Busy, Closed, Failed, State, pending
+from ...states.step import Step
+from ...states.transcript import Transcript
+from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
-from ..conversations.registry import ConversationRegistry
-from ..handles.children import parent_of
 from ..loop import Loop
+from ..registry import ConversationRegistry
 from ..requests import checked_id
-from .child_conversation import ChildConversation, persistently
+from .children import child_of, parent_of
 
 if TYPE_CHECKING:
-    from ...effects.agents import SubAgents
+    from ...effects.agents import SubAgent, SubAgents
+    from ...persistence.ports import Store
+    from ..ports import Observer
 
 
 class EngineSubAgents:
@@ -67,3 +81,197 @@ class EngineSubAgents:
 
 if TYPE_CHECKING:
     _FILLS: type[SubAgents] = EngineSubAgents
+
+
+T = TypeVar("T")
+
+CLOSED = "closed-by-parent"
+"""The id under which a sub-agent is told to end, once."""
+
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
+"""Seconds between two attempts while the store takes nothing; doubled each time."""
+
+
+class ChildConversation:
+    """The port `SubAgent`, filled by a loop. A loop that has failed is replaced by the next one."""
+
+    def __init__(self, registry: ConversationRegistry, loop: Loop, clock: Clock) -> None:
+        self._registry = registry
+        self._loop = loop
+        self._clock = clock
+
+    @property
+    def seq(self) -> int:
+        """See `SubAgent`."""
+        return self._loop.state.book.seq
+
+    @property
+    def has_ended(self) -> bool:
+        """See `SubAgent`."""
+        state = self._loop.state
+        return isinstance(state, Closed | Failed) or (bool(state.book.turn) and not isinstance(state, Busy))
+
+    @property
+    def asks(self) -> OpenQuestion | None:
+        """See `SubAgent`."""
+        return self._loop.state.open_question
+
+    async def begin(self, task: UserMessage) -> None:
+        """See `SubAgent`."""
+        await self._request(task)
+
+    async def close(self) -> None:
+        """See `SubAgent`."""
+        if not isinstance(self._loop.state, Closed):
+            await self._request(CloseRequested(event_id=CLOSED, at=self._clock.now()))
+
+    async def _request(self, event: UserMessage | CloseRequested) -> None:
+        """Have the sub-agent take a request, unless it is closed."""
+
+        async def request() -> None:
+            if self._loop.has_ended:
+                self._loop = await self._registry.read(self._loop.conversation_id)
+            await self._loop.request(event)
+
+        try:
+            await persistently(request)
+        except Refused as refused:
+            if refused.code != "closed":
+                raise
+
+    async def beyond(self, seq: int) -> None:
+        """See `SubAgent`."""
+        while self.seq <= seq:
+            loop = self._loop
+            with loop.follower.waiting(for_people=True):
+                while loop.state.book.seq <= seq and not loop.feed.closed:
+                    await loop.feed.changed()
+            if loop.state.book.seq <= seq:
+                self._loop = await persistently(lambda: self._registry.read(self._loop.conversation_id))
+
+    async def outcome(self) -> ChildOutcome:
+        """See `SubAgent`."""
+        transcript, found, failure = Transcript(), None, ""
+        for entry in await self._loop.projection.read_entries():
+            transcript.add(entry)
+            found = next((effect for effect in entry.effects if isinstance(effect, NotifyParent)), found)
+            if entry.ended is not None and entry.ended.failure is not None:
+                failure = entry.ended.failure.sentence
+        if found is None:
+            return ChildOutcome("cancelled", "")  # it was closed before it began
+        return ChildOutcome(found.status, failure if found.said is None else transcript.words(found.said))
+
+    async def usage(self) -> Usage:
+        """See `SubAgent`."""
+        return usage(await self._loop.projection.read_entries())
+
+
+async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what the attempt returns, made again for as long as the store takes nothing."""
+    wait = FIRST_WAIT
+    while True:
+        try:
+            return await attempt()
+        except StorageFailed:
+            pass
+        except Refused as refused:
+            if refused.code != "storage":
+                raise
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT)
+
+
+if TYPE_CHECKING:
+    _FILLS_CONVERSATION: type[SubAgent] = ChildConversation
+
+
+logger = logging.getLogger("turnwise.agents")
+
+
+class Orphans:
+    """The sub-agents of an engine for which nobody waits. It observes the steps of their parents, and looks at what
+    earlier processes have left."""
+
+    def __init__(self, registry: ConversationRegistry, store: Callable[[], Store], clock: Clock) -> None:
+        self._registry = registry
+        self._store = store
+        self._clock = clock
+        self._closing: dict[asyncio.Task[None], None] = {}
+        """The tasks that close sub-agents, in the order in which they began."""
+
+    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
+        """End the sub-agents that the conversation has awaited and awaits no longer, though they have not answered."""
+        if SpawnSubAgent not in before.IN_FLIGHT:
+            return
+        awaited = {effect_id for effect_id, kind in before.in_flight().items() if kind is SpawnSubAgent}
+        answered = {event.effect_id} if isinstance(event, SubAgentFinished) else set()
+        for effect_id in awaited - pending(step.state) - answered:
+            self._close_later(self._close_child(conversation_id, effect_id))
+
+    async def end_at_rest(self, store: Store) -> None:
+        """End the sub-agents that an earlier process has created, though it had not given them their task, and for
+        which nobody waits."""
+        try:
+            for summary in await store.list(role="sub_agent", state="idle"):
+                await self.end(await self._registry.read(summary.id))
+        except StoreError as error:
+            logger.warning("The sub-agents for which nobody waits cannot be listed: %s", error)
+
+    async def end(self, loop: Loop) -> None:
+        """End a sub-agent that an earlier process has left, if its parent does not await it."""
+        if loop.projection.context.role != "sub_agent":
+            return
+        try:
+            if await self._is_orphaned(loop):
+                await loop.request(CloseRequested(event_id=CLOSED, at=self._clock.now()))
+        except Refused:
+            self._close_later(self._close(loop.conversation_id))  # the store takes nothing at the moment
+        except StoreError as error:
+            logger.warning("Who waits for the sub-agent %s is not known: %s", loop.conversation_id, error)
+
+    async def _is_orphaned(self, loop: Loop) -> bool:
+        parent_id, effect_id = parent_of(loop.conversation_id)
+        if parent_id != loop.projection.context.parent:
+            return False  # a copy, for which nobody has ever waited
+        try:
+            parent = await self._registry.read(parent_id)
+        except UnknownConversation:
+            return True
+        is_awaited = effect_id in pending(parent.state)
+        return not is_awaited or parent.effect_context().key(effect_id) != loop.conversation_id
+
+    def _close_later(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(closing)
+        self._closing[task] = None
+        task.add_done_callback(self._closing.pop)
+
+    async def _close_child(self, parent_id: str, effect_id: int) -> None:
+        try:
+            child_id = await child_of(self._store(), parent_id, effect_id)
+        except EngineClosed:
+            return
+        except StoreError as error:
+            logger.warning("A sub-agent of %s, for which nobody waits, cannot be found: %s", parent_id, error)
+            return
+        if child_id is not None:
+            await self._close(child_id)
+
+    async def _close(self, child_id: str) -> None:
+        try:
+            loop = await self._registry.read(child_id)
+            await ChildConversation(self._registry, loop, self._clock).close()
+        except (EngineClosed, UnknownConversation):
+            pass
+        except StoreError as error:
+            logger.warning("The sub-agent %s, for which nobody waits, cannot be closed: %s", child_id, error)
+
+    async def close(self) -> None:
+        """Stop ending sub-agents: those that are left are found when they are taken over."""
+        for closing in self._closing:
+            closing.cancel()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+
+if TYPE_CHECKING:
+    _FILLS_ORPHANS: type[Observer] = Orphans

@@ -28,10 +28,10 @@ from ...states.events import Event, ScheduleChanged, WakeUp
 from ...states.states import State
 from ...states.step import Step
 from ...states.values.value import later
-from ..choices.schedule_moments import moment_set_right, next_moment
-from ..conversations.registry import ConversationRegistry
 from ..loop import Loop
 from ..ports import Observer
+from ..registry import ConversationRegistry
+from ..schedules import moment_set_right, next_moment
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store

@@ -17,10 +17,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
-from ...engine.projections.turn import Turn
-from ...engine.projections.updates.snapshot import SnapshotUpdate
-from ...engine.projections.updates.update import Update
 from ...engine.requests import LONGEST_ID, chosen_id, owned_id
+from ...engine.turns import Turn
+from ...engine.updates import SnapshotUpdate, Update
 from ...persistence.errors import Damaged
 from ...states.context import are_among
 from ...states.errors import NOTHING_WAITS, ConfigurationError, InvalidInput, Refused, UnknownConversation

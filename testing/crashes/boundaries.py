@@ -57,7 +57,7 @@ class Boundaries:
 def observed(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
     """While this holds, every engine that is opened reaches boundaries, and what it does outside is written down."""
     from ...effects.dispatcher import Sender, with_abort_of
-    from ...engine.bootstrap import PortWrappers, wrapped_ports
+    from ...engine.composition import PortWrappers, wrapped_ports
 
     boundaries = Boundaries(journal, dies_at)
 

@@ -15,8 +15,8 @@ import pytest
 from turnwise import Engine, ToolContext, Turn
 from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.tools.catalogue import BUILT_IN
-from turnwise.engine.projections.turn import TurnStatus
-from turnwise.engine.projections.updates.update import Update
+from turnwise.engine.turns import TurnStatus
+from turnwise.engine.updates import Update
 from turnwise.states.values.value import TRANSIENT
 
 from ..support.pages import Page, run_block, table

@@ -17,7 +17,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.tools.tool import AnyTool
-from turnwise.engine.conversations.registry import RECENT
+from turnwise.engine.registry import RECENT
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
 from ..support.engine_scenarios import Gate, Watcher, answers_after, until

@@ -13,7 +13,7 @@ import pytest
 from turnwise import Delivery, Engine, EngineClosed, InvalidInput
 from turnwise.effects.context import EffectContext
 from turnwise.engine.loop import Loop
-from turnwise.engine.projections.updates.step_updates import updates_of_log
+from turnwise.engine.updates import updates_of_log
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.records import StoredEntry
 from turnwise.states import AwaitedEffect, Effect, LlmFailed, Policy, Refused, Retry, UnknownConversation

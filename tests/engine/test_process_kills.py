@@ -17,7 +17,7 @@ from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, p
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
-from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
+from turnwise.engine.composition import PortWrappers, wrapped_ports
 from turnwise.persistence.maintenance import replay
 from turnwise.states import ExecuteTool
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply

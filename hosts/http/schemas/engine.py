@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from ....engine.choices.offered_tools import OfferedTool
+from ....engine.choices import OfferedTool
 from .body import Answer, Body
 
 

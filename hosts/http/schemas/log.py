@@ -11,7 +11,7 @@ from .body import Answer, Shown
 from .states import StepJson
 
 if TYPE_CHECKING:
-    from ....engine.projections.request_view import RequestView
+    from ....engine.inspection import RequestView
     from ....persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome
     from ....persistence.records import Undelivered
 

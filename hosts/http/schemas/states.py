@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ....engine.projections.step_view import StepView
-from ....engine.projections.updates.schema import complete_model, message_model, state_model, turn_model
+from ....engine.inspection import StepView
+from ....engine.update_schema import complete_model, message_model, state_model, turn_model
 from .described import DescribedBy
 
 StateJson = Annotated[dict[str, Any], DescribedBy(state_model())]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Union, get_args
 
 from pydantic import AwareDatetime, BaseModel, Field, RootModel, create_model
 
-from ....engine.projections.updates.schema import data_model, update_model
-from ....engine.projections.updates.update import Update
+from ....engine.update_schema import data_model, update_model
+from ....engine.updates import Update
 from ....states.roles import Role
 from ..streams.events import EndReason
 from .body import Answer

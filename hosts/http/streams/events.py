@@ -14,8 +14,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any, Literal
 
-from ....engine.projections.updates.tree import TreeUpdate
-from ....engine.projections.updates.update import Update
+from ....engine.updates import TreeUpdate, Update
 from ....states.values.value import encodable
 
 EndReason = Literal["server_stopping", "closed", "deleted", "interrupted", "store_error"]

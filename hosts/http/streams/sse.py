@@ -21,8 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....engine.projections.updates.update import Update
-from ....engine.projections.updates.update_id import parse_id
+from ....engine.updates import Update, parse_id
 from ....states.errors import EngineClosed, InvalidInput, StoreError, UnknownConversation
 from ....states.states import Closed
 from ..security.limits import HttpLimits

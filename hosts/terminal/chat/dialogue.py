@@ -13,8 +13,8 @@ from typing import Any
 
 from ....effects.channels.speech import SpeechChannel
 from ....effects.tools.registry import ToolRegistry
+from ....engine.agents.children import parent_of
 from ....engine.conversation import Conversation
-from ....engine.handles.children import parent_of
 from ....states.errors import TurnwiseError
 from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, Cancelling, InDoubt, State
 from ....states.values.messages import ToolCall

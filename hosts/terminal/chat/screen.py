@@ -7,18 +7,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ....engine.projections.updates.live import DeliveryFailedUpdate, TokenUpdate, ToolProgressUpdate
-from ....engine.projections.updates.snapshot import SnapshotUpdate
-from ....engine.projections.updates.state_view import StateView
-from ....engine.projections.updates.stored import (
+from ....engine.updates import (
+    DeliveryFailedUpdate,
     DeliveryUpdate,
     MessageUpdate,
+    SnapshotUpdate,
     StateChangeUpdate,
+    StateView,
     ThoughtUpdate,
+    TokenUpdate,
+    ToolProgressUpdate,
     ToolUpdate,
     TurnEndedUpdate,
+    Update,
 )
-from ....engine.projections.updates.update import Update
 from ....states.values.messages import Message
 from ..output.printable import counted, one_line
 from ..output.writer import TerminalWriter

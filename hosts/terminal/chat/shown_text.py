@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ....engine.projections.updates.live import TokenUpdate
+from ....engine.updates import TokenUpdate
 from ..output.writer import TerminalWriter
 from .reply_header import ReplyHeader
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ....engine.conversation import Conversation
-from ....engine.projections.updates.step_updates import updates_of_log
+from ....engine.updates import updates_of_log
 from ....states.states import Idle
 from ....states.values.questions import UserQuestion
 from ..chat.dialogue import Dialogue, open_dialogue

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
+from ....engine.redactor import EventRedactor
 from ....engine.requests import make
-from ....engine.services.event_redactor import EventRedactor
 from ....persistence.maintenance.export import import_records, new_record
 from ....persistence.maintenance.reading import lines_of, read_export
 from ....persistence.records import ConversationRecord

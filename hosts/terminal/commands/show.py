@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....effects.printable import printable
-from ....engine.projections.updates.message_view import message_data
+from ....engine.turns import message_data
 from ....persistence.maintenance.fork import origin_of
 from ....persistence.summaries import details_of
 from ....states.step import LogEntry

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from ....engine import settings
-from ....engine.setting_sources import File, FirstOf
+from ....engine.settings import File, FirstOf
 from ....states.errors import ConfigurationError
 
 

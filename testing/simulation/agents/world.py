@@ -40,7 +40,7 @@ class AgentsWorld:
         self, process: Process, open_engine: OpenEngine, models: Sequence[ModelSpec], **options: Any
     ) -> Engine:
         """Open an engine in this process."""
-        from ....engine.bootstrap import PortWrappers, wrapped_ports
+        from ....engine.composition import PortWrappers, wrapped_ports
 
         first, *others = (SimulatedLlm(spec, self._models) for spec in models)
         names = {spec.name for spec in models}  # a turn of an earlier process may ask another one

@@ -14,7 +14,7 @@ from ..users.call_recorder import Call
 from .ending import Ending
 
 if TYPE_CHECKING:
-    from ....engine.projections.turn import Turn
+    from ....engine.turns import Turn
 
 ENDED = get_args(EndedStatus)
 STORED_AND_REFUSED = ("withdrawn", "failed", "closed")

@@ -11,7 +11,7 @@ from ....states.states import AwaitingApproval, AwaitingUserResponse, InDoubt
 from .ending import Ending
 
 if TYPE_CHECKING:
-    from ....engine.projections.updates.update import Update
+    from ....engine.updates import Update
 
 
 WAITS = tuple(kind.model_fields["type"].default for kind in (AwaitingUserResponse, AwaitingApproval, InDoubt))
@@ -19,7 +19,7 @@ WAITS = tuple(kind.model_fields["type"].default for kind in (AwaitingUserRespons
 
 def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
     """Each snapshot shows the conversation as it is stored, up to the step at which it was taken."""
-    from ....engine.projections.updates.snapshot import snapshot
+    from ....engine.updates import snapshot
 
     for watch in ending.watches:
         for update in watch.updates:
@@ -41,7 +41,7 @@ def _context(ending: Ending, seq: int) -> Context:
 def watchers_see_everything(ending: Ending) -> Iterator[str]:
     """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
     its engine was not closed on the way."""
-    from ....engine.projections.updates.step_updates import updates_of_log
+    from ....engine.updates import updates_of_log
 
     if not ending.watches:
         return
@@ -79,7 +79,7 @@ def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
 def streams_show_one_turn(ending: Ending) -> Iterator[str]:
     """A stream shows every stored update of the turn that took its message, from the message to where the turn stopped
     first."""
-    from ....engine.projections.updates.step_updates import updates_of_log
+    from ....engine.updates import updates_of_log
 
     streams = [call for call in ending.recorder.calls if call.what.startswith("stream ") and call.outcome == "returned"]
     if not streams:

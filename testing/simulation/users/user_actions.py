@@ -29,7 +29,7 @@ from ...generation.requests import request
 from .simulated_user import Handle, SimulatedUser
 
 if TYPE_CHECKING:
-    from ....engine.projections.updates.update import Update
+    from ....engine.updates import Update
 
 Action: TypeAlias = Callable[[SimulatedUser, Handle], Awaitable[None]]
 """Something that a user does with a handle on the conversation."""

@@ -13,7 +13,7 @@ from ..storage.storage import Process
 
 if TYPE_CHECKING:
     from ....engine.conversation import Conversation
-    from ....engine.projections.updates.update import Update
+    from ....engine.updates import Update
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class WatchRecord:
     @property
     def begin(self) -> tuple[int, int] | None:
         """The position behind which everything was shown; None if nothing was."""
-        from ....engine.projections.updates.update_id import parse_id
+        from ....engine.updates import parse_id
 
         if self.after is not None:
             return parse_id(self.after)

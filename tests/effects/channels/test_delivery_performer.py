@@ -24,7 +24,7 @@ from turnwise import (
 from turnwise.effects.channels import delivery
 from turnwise.effects.clock import Clock
 from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.engine.bootstrap import Performers
+from turnwise.engine.composition import Performers
 from turnwise.engine.ports import Dispatcher
 from turnwise.states import Answer, SpawnSubAgent, Texts, ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply

@@ -10,7 +10,7 @@ import pytest
 
 from turnwise import Conversation, Engine, ToolContext, tool
 from turnwise.effects.agents import Agent
-from turnwise.engine.agents.directory import PAGE, Directory
+from turnwise.engine.agents.agents import PAGE, Directory
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ...support.agents.teams import team, tells_agent, tells_user

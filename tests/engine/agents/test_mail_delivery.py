@@ -16,8 +16,8 @@ from tests.support.effect_ids import unmarked
 from turnwise import Engine, ModelSpec, presets, tool
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Performer
-from turnwise.engine.agents import posting
-from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
+from turnwise.engine.agents import mail
+from turnwise.engine.composition import PortWrappers, wrapped_ports
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import open_store
 from turnwise.states import Event, Step
@@ -262,7 +262,7 @@ class TestTargetsThatAreBusy:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """D1: what the sender does next starts all the same, and the message arrives once."""
-        monkeypatch.setattr(posting, "ATTEMPT_TIMEOUT", 0.01)
+        monkeypatch.setattr(mail, "ATTEMPT_TIMEOUT", 0.01)
         HoldsMail.gate = gate = Gate()
         with wrapped_ports(PortWrappers(store=lambda store: WrappedStore(store, HoldsMail))):  # type: ignore[arg-type]
             script = [calls(tells_agent("a", silent=True), tells_agent("b", silent=True)), reply("Sent.")]
@@ -552,7 +552,7 @@ class TestCopiesAndOtherEngines:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """D14: what one engine is about to post is not overtaken by what another one posts after a later step."""
-        monkeypatch.setattr(posting, "ATTEMPT_TIMEOUT", 0.01)
+        monkeypatch.setattr(mail, "ATTEMPT_TIMEOUT", 0.01)
         HoldsMail.gate = gate = Gate()
         store = await open_store("sqlite://")
         script = [tells_agent("a", silent=True), reply("Sent."), tells_agent("b", silent=True), reply("Sent, too.")]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from turnwise.effects.retry_queues import RetryQueues
-from turnwise.engine.agents import posting
-from turnwise.engine.agents.posting import Posting
+from turnwise.engine.agents import mail
+from turnwise.engine.agents.mail import Posting
 from turnwise.states import AnswerSubAgent, Refused
 from turnwise.testing import ManualClock
 
@@ -31,7 +31,7 @@ class Kept(NoReceipts):
 
 async def test_a_target_that_takes_long_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sender goes on after a bounded time, and the attempt under way is not cancelled: it arrives once."""
-    monkeypatch.setattr(posting, "ATTEMPT_TIMEOUT", 0.01)
+    monkeypatch.setattr(mail, "ATTEMPT_TIMEOUT", 0.01)
     queues, gate, receipts, posts = RetryQueues(ManualClock()), Gate(), Kept(), []
 
     async def post() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Engine, ModelSpec, Policy, Profile, presets
-from turnwise.engine.choices.models import CHECK_AGAIN
+from turnwise.engine.models import CHECK_AGAIN
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm
 
 from ...support.agents.teams import MAIL_TOOLS, tells_user

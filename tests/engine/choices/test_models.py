@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Engine, ModelSpec
-from turnwise.engine.choices.models import Models
+from turnwise.engine.models import Models
 from turnwise.testing import ScriptedLlm
 
 from ...support.cases import holds_for

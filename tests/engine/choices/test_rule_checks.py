@@ -9,15 +9,15 @@ import pytest
 
 from turnwise import ConfigurationError, Engine, Limits, ModelSpec, Policy, Profile, Recent, Speech, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.engine.choices import rule_checks
+from turnwise.engine import choices
 from turnwise.persistence.opening import open_store
 from turnwise.states import RecallMemory, RequestLlm
 from turnwise.testing import ScriptedLlm
 
 from ...support.memories.unsearchable_store import UnsearchableStore
 
-SILENT = rule_checks.SILENT.format(of="")
-ENDLESS = rule_checks.ENDLESS.format(of="")
+SILENT = choices.SILENT.format(of="")
+ENDLESS = choices.ENDLESS.format(of="")
 PROFILES = (Profile(name="home"), Profile(name="work"))
 
 
@@ -52,7 +52,7 @@ REFUSED: list[tuple[Policy, list[Any], str]] = [
     (
         presets.talk().replace(profiles=(Profile(name="mute", tools=()),)),
         ["talk"],
-        rule_checks.SILENT.format(of=" of the profile mute"),
+        choices.SILENT.format(of=" of the profile mute"),
     ),
     (
         Policy(profiles=(Profile(name="cook", tools=("gone",)),)),
@@ -160,7 +160,7 @@ class TestStores:
 
     @pytest.mark.parametrize(
         ("policy", "sentence"),
-        [(Policy(recall=True), rule_checks.RECALL), (Policy(dialogue=Recent()), rule_checks.RECENT)],
+        [(Policy(recall=True), choices.RECALL), (Policy(dialogue=Recent()), choices.RECENT)],
     )
     async def test_without_a_search_nothing_is_recalled(self, database: Path, policy: Policy, sentence: str) -> None:
         """J3, J4: the rule is refused in a sentence; documents come from elsewhere."""
@@ -243,4 +243,4 @@ class TestStoredConversations:
         await store.close()
 
         logged = [record.message for record in caplog.records if record.name == "turnwise.engine"]
-        assert logged == [f"In the conversation {begun[0].id}: {fault}" for fault in (rule_checks.RECALL, SILENT)]
+        assert logged == [f"In the conversation {begun[0].id}: {fault}" for fault in (choices.RECALL, SILENT)]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import InvalidInput, Schedule
-from turnwise.engine.choices.schedule_moments import first_moment, next_moment
+from turnwise.engine.schedules import first_moment, next_moment
 from turnwise.states.values.acts import LONGEST_INTERVAL, MAX_CRON
 
 from ...support.cases import holds_for
@@ -226,7 +226,7 @@ WITHOUT_CRONSIM = """
 import sys
 from datetime import UTC, datetime
 from turnwise import ConfigurationError, Engine, Schedule
-from turnwise.engine.choices.schedule_moments import first_moment
+from turnwise.engine.schedules import first_moment
 
 now = datetime(2026, 6, 1, tzinfo=UTC)
 print(first_moment(Schedule(every=60, task="Look."), now).minute, "cronsim" in sys.modules)

@@ -30,8 +30,8 @@ from turnwise import (
 )
 from turnwise.effects.model.system_message import DOCUMENTS_TITLE, MEMORY_TITLE
 from turnwise.effects.recall import search
-from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
-from turnwise.engine.projections.updates.step_updates import updates_of_log
+from turnwise.engine.composition import PortWrappers, wrapped_ports
+from turnwise.engine.updates import updates_of_log
 from turnwise.states import MemoryRecalled
 from turnwise.testing import FunctionLlm, ManualClock, call, failure
 

@@ -14,8 +14,8 @@ from weakref import WeakSet
 import pytest
 
 from turnwise import Conversation, Engine, MessageUpdate, ModelAnswer, presets
-from turnwise.engine.conversations.shared_contexts import KEPT, SharedContexts
-from turnwise.engine.projections.kept_updates import KeptUpdates
+from turnwise.engine.registry import KEPT, SharedContexts
+from turnwise.engine.watching import KeptUpdates
 from turnwise.states import Context, Policy
 
 AGENTS = 30

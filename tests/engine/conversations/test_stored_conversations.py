@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, StoredEntry
-from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
+from turnwise.engine.composition import PortWrappers, wrapped_ports
 from turnwise.testing import FunctionLlm, call, reply
 
 from ...support.planted.stores import WrappedStore

@@ -11,8 +11,7 @@ import pytest
 
 from turnwise import Delivery, Engine
 from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.engine.conversation import Conversation
-from turnwise.engine.handles.handle import ITERATIONS_TO_SEND
+from turnwise.engine.conversation import ITERATIONS_TO_SEND, Conversation
 from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ...support.scenarios.examples import example

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from turnwise.engine.handles.iterations import iterations_until_done
+from turnwise.engine.conversation import iterations_until_done
 
 
 class Work:

@@ -23,8 +23,8 @@ from turnwise import (
     Profile,
     Refused,
 )
-from turnwise.engine.handles.turn_requests import Cancelled
-from turnwise.engine.recent_requests import REMEMBERED
+from turnwise.engine.conversation import Cancelled
+from turnwise.engine.requests import REMEMBERED
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Store

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from turnwise.engine.intake.immediate_start import ImmediateStart
+from turnwise.engine.mailbox import ImmediateStart
 
 NUMBER: ContextVar[int] = ContextVar("number", default=0)
 

@@ -8,9 +8,8 @@ from contextvars import Context
 
 import pytest
 
-from turnwise.engine.intake.immediate_start import ImmediateStart
-from turnwise.engine.intake.mailbox import BURST, Mailbox
-from turnwise.engine.recent_requests import Filled, Outcome
+from turnwise.engine.mailbox import BURST, ImmediateStart, Mailbox
+from turnwise.engine.requests import Filled, Outcome
 from turnwise.persistence import StorageFailed
 from turnwise.states import Event, Idle, LlmFailed, Refused, Step, UserMessage
 from turnwise.testing.clock import NOON

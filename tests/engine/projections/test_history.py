@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwise.engine.projections.history import ConversationHistory
-from turnwise.engine.projections.projection import ConversationProjection
+from turnwise.engine.projection import ConversationHistory, ConversationProjection
 from turnwise.states import LogEntry, ToolExecuting
 from turnwise.states.values.round import RoundCall
 

@@ -14,7 +14,7 @@ from hypothesis import given
 
 from turnwise import Engine
 from turnwise.effects.context import EffectContext
-from turnwise.engine.projections.projection import ConversationProjection
+from turnwise.engine.projection import ConversationProjection
 from turnwise.persistence.errors import Damaged
 from turnwise.states import Context, Event, Failed, Idle, LogEntry, Opened, Step, UserMessage, begin, transition
 from turnwise.states.context import CHANGES_CONTEXT

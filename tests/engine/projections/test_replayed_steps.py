@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.engine.projections.replayed_steps import repeated_step
+from turnwise.engine.updates import repeated_step
 from turnwise.persistence.errors import Damaged
 from turnwise.states import Context, LlmResponse, State, StoreError
 from turnwise.states.step import LogEntry

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from turnwise import Engine, StoreError
-from turnwise.engine.projections.step_reader import StepReader
+from turnwise.engine.inspection import StepReader
 from turnwise.persistence.errors import Damaged, StorageFailed
 from turnwise.states import LogEntry
 from turnwise.testing import FunctionLlm, reply

@@ -25,8 +25,8 @@ from turnwise import (
     TreeSnapshotUpdate,
     TreeUpdate,
 )
-from turnwise.engine.projections.projection import ConversationProjection
-from turnwise.engine.projections.tree_feed import StreamingConversation, TreeFeed
+from turnwise.engine.projection import ConversationProjection
+from turnwise.engine.watching import StreamingConversation, TreeFeed
 from turnwise.persistence import Summary
 from turnwise.states import AgentMessage, Context, Idle
 from turnwise.testing import FunctionLlm

@@ -30,8 +30,8 @@ from turnwise import (
     WaitsForResolution,
     tool,
 )
-from turnwise.engine.projections.turn import BaseTurn, TurnStatus
-from turnwise.engine.projections.updates.schema import turn_model
+from turnwise.engine.turns import BaseTurn, TurnStatus
+from turnwise.engine.update_schema import turn_model
 from turnwise.states import ToolCall
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 

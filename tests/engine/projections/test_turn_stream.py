@@ -2,10 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from turnwise.engine.projections.turn_stream import updates_of_turn
-from turnwise.engine.projections.updates.state_view import StateView
-from turnwise.engine.projections.updates.stored import MessageUpdate, StateChangeUpdate
-from turnwise.engine.projections.updates.update import Update
+from turnwise.engine.updates import MessageUpdate, StateChangeUpdate, StateView, Update
+from turnwise.engine.watching import updates_of_turn
 from turnwise.states import QuestionOption, UserQuestion
 
 QUESTION = UserQuestion(

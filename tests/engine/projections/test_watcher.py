@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from turnwise import Engine, InvalidInput, SnapshotUpdate, TokenUpdate, Update
-from turnwise.engine.projections.feed import Feed
-from turnwise.engine.projections.projection import ConversationProjection
-from turnwise.engine.projections.watcher import Watcher
+from turnwise.engine.projection import ConversationProjection
+from turnwise.engine.watching import Feed, Watcher
 from turnwise.states import Context, LogEntry, Opened, UserMessage, begin, pending, transition
 from turnwise.testing.clock import NOON
 from turnwise.testing.scripted import ScriptedLlm, reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnwise.effects.context import EffectContext
-from turnwise.engine.services.effect_order import dispatch_in_order
+from turnwise.engine.loop import dispatch_in_order
 from turnwise.states import Abort, CancelSubAgent, Effect, Heard, SpawnSubAgent, StartTimer
 from turnwise.testing.clock import NOON
 

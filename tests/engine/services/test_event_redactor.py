@@ -32,7 +32,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.redaction.events import NAME_HOLDS_SECRET
-from turnwise.engine.services.event_redactor import INVALID
+from turnwise.engine.redactor import INVALID
 from turnwise.persistence.maintenance.export import export_conversation
 from turnwise.states.openai_writing import legal_name
 from turnwise.states.values.value import MAX_SENTENCE

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from turnwise.engine.projections.updates.update import Update
+from turnwise.engine.updates import Update
 from turnwise.hosts.page.files import CONTENT_SECURITY_POLICY, page_files, page_routes
 
 from ...support.cases import holds_for

@@ -16,8 +16,8 @@ from turnwise import Engine
 from turnwise.effects import sub_agents
 from turnwise.effects.dispatcher import with_abort_of
 from turnwise.engine.agents import agents, wake_ups
-from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
-from turnwise.engine.choices.schedule_moments import next_moment
+from turnwise.engine.composition import PortWrappers, wrapped_ports
+from turnwise.engine.schedules import next_moment
 from turnwise.states import Limits, Policy, SendToAgent, SpawnSubAgent
 from turnwise.states.effects import Effect
 from turnwise.states.events import SubAgentFinished

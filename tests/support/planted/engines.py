@@ -17,10 +17,10 @@ from turnwise import Engine
 from turnwise.effects.channels.port import Channel, Delivery
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
-from turnwise.engine.projections.feed import Feed
-from turnwise.engine.projections.turn_waiters import TurnWaiters
-from turnwise.engine.projections.updates.update import Update
-from turnwise.engine.recovery import reports
+from turnwise.engine.loop import reports
+from turnwise.engine.updates import Update
+from turnwise.engine.waiting import TurnWaiters
+from turnwise.engine.watching import Feed
 from turnwise.states import (
     Answer,
     Context,

@@ -31,8 +31,8 @@ from a2a.utils.errors import (
 
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
-from .....engine.projections.turn import RunningTurn, Turn
-from .....engine.projections.updates.stored import MessageUpdate
+from .....engine.turns import RunningTurn, Turn
+from .....engine.updates import MessageUpdate
 from .....states.errors import InvalidInput, Refused, TurnwiseError, UnknownConversation
 from ...permissions import Caller
 from ...problems import HttpError, problem_of

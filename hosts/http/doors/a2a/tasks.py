@@ -21,7 +21,7 @@ from a2a.types.a2a_pb2 import (
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct, Value
 
-from .....engine.projections.turn import Turn, TurnStatus
+from .....engine.turns import Turn, TurnStatus
 from ..turns.prompts import prompt_of
 
 REPLY = "reply"

@@ -24,9 +24,7 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
-from .....engine.projections.updates.live import TokenUpdate, ToolProgressUpdate
-from .....engine.projections.updates.stored import StateChangeUpdate, ThoughtUpdate, ToolUpdate
-from .....engine.projections.updates.update import Update
+from .....engine.updates import StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, Update
 from .....states.policy import Policy
 from .....states.values.messages import ToolCall
 from ..turns.said_texts import SaidTexts

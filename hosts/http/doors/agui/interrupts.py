@@ -13,7 +13,7 @@ from typing import Any
 from ag_ui.core import Interrupt, ResumeEntry
 
 from .....engine.conversation import Conversation
-from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
+from .....engine.turns import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.errors import InvalidInput
 from .....states.values.questions import UserQuestion
 from ...permissions import Caller

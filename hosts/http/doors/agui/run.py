@@ -24,7 +24,7 @@ from ag_ui.core.version import PROTOCOL_VERSION
 
 from .....engine.conversation import Conversation
 from .....engine.engine import Engine
-from .....engine.projections.turn import CancelledTurn, FailedTurn, Turn, WaitsForApproval, WaitsForResolution
+from .....engine.turns import CancelledTurn, FailedTurn, Turn, WaitsForApproval, WaitsForResolution
 from .....states.errors import TurnwiseError
 from ...permissions import Caller
 from ...problems import HttpError, http_problem, problem_of

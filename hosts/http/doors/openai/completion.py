@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from .....engine.projections.turn import FailedTurn, Turn
+from .....engine.turns import FailedTurn, Turn
 from .....states.errors import TurnwiseError
 from ...problems import http_problem, problem_of
 from ...streams.events import data_line

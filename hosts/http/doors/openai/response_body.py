@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from .....engine.projections.turn import Turn
+from .....engine.turns import Turn
 from .....states.values.messages import Usage
 from ...schemas.states import TurnJson
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .....engine.conversation import Conversation
-from .....engine.projections.turn import Turn
+from .....engine.turns import Turn
 from .....states.events import Resolution
 from .....states.states import AnyState, AwaitingApproval, InDoubt
 from .....states.values.questions import UserQuestion

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from .....engine.conversation import Conversation
-from .....engine.projections.updates.state_view import StateView
+from .....engine.updates import StateView
 from .....states.errors import InvalidInput, RefusalCode, Refused
 from ...permissions import Caller
 from .acts import Act, Awaited, Wanted, awaited_by

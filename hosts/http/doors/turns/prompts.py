@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .....effects.printable import with_hidden_shown
 from .....effects.tools.tool import shown_arguments
-from .....engine.projections.turn import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
+from .....engine.turns import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from .....states.values.questions import UserQuestion
 
 

@@ -12,10 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from .....engine.conversation import Conversation
-from .....engine.projections.turn import Turn
-from .....engine.projections.updates.snapshot import SnapshotUpdate
-from .....engine.projections.updates.stored import StateChangeUpdate, TurnEndedUpdate
-from .....engine.projections.updates.update import Update
+from .....engine.turns import Turn
+from .....engine.updates import SnapshotUpdate, StateChangeUpdate, TurnEndedUpdate, Update
 from .....states.events import Request
 from ...permissions import Caller
 from .acts import Act, perform

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from .....engine.projections.updates.live import TokenUpdate
-from .....engine.projections.updates.stored import DeliveryUpdate, MessageUpdate
-from .....engine.projections.updates.update import Update
+from .....engine.updates import DeliveryUpdate, MessageUpdate, TokenUpdate, Update
 from .....states.policy import Policy
 from .text_parts import TextParts, TextPiece
 

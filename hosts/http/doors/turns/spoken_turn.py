@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from .....engine.projections.turn import Turn
+from .....engine.turns import Turn
 from .prompts import prompt_of
 from .requested_turn import RequestedTurn
 from .said_texts import SaidTexts

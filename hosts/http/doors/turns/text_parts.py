@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .....engine.projections.updates.live import TokenUpdate
+from .....engine.updates import TokenUpdate
 
 
 @dataclass(frozen=True)

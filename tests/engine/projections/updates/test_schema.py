@@ -11,11 +11,7 @@ from hypothesis import given
 from jsonschema import Draft202012Validator, ValidationError
 
 from turnwise import Update, update_schema
-from turnwise.engine.projections.updates.live import live_update
-from turnwise.engine.projections.updates.snapshot import snapshot
-from turnwise.engine.projections.updates.state_view import StateType
-from turnwise.engine.projections.updates.step_updates import StepUpdates
-from turnwise.engine.projections.updates.streamed_text import Streaming
+from turnwise.engine.updates import StateType, StepUpdates, Streaming, live_update, snapshot
 from turnwise.states import Context, LogEntry, State
 from turnwise.states.states import STATES, pending
 from turnwise.states.transcript import Transcript

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 
 from turnwise import Conversation, Engine, Update, tool
-from turnwise.engine.projections.projection import ConversationProjection
-from turnwise.engine.projections.updates.step_updates import StepUpdates
+from turnwise.engine.projection import ConversationProjection
+from turnwise.engine.updates import StepUpdates
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Context, LogEntry, Opened, UserMessage, begin, transition
 from turnwise.states.transcript import Transcript

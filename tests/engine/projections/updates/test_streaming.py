@@ -26,7 +26,7 @@ from turnwise import (
     Token,
     TokenUpdate,
 )
-from turnwise.engine.projections.updates.streamed_text import StreamedText, Streaming
+from turnwise.engine.updates import StreamedText, Streaming
 
 from ....support.documented_screen import Screen, new_screen
 from ....support.engine_scenarios import Gate, Watcher, until

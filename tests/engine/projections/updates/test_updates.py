@@ -23,8 +23,8 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.engine.projections.updates.data import question_data
-from turnwise.engine.projections.updates.live import live_update
+from turnwise.engine.turns import question_data
+from turnwise.engine.updates import live_update
 from turnwise.states import Idle
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 

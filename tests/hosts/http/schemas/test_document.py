@@ -11,7 +11,7 @@ import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise import Policy, Update, update_schema
-from turnwise.engine.projections.updates.tree import summary_data
+from turnwise.engine.updates import summary_data
 from turnwise.hosts.http.markdown import MarkdownElement, markdown_tree
 from turnwise.hosts.http.schemas.markdown import MarkdownElement as MarkdownElementModel
 from turnwise.hosts.http.schemas.rules import GivenPolicy

@@ -1,1 +1,0 @@
-"""What an engine is put together from, beside its store, models, tools and channels: performers, providers, memory."""

@@ -1,1 +1,0 @@
-"""What follows from the log of a conversation, held in memory for callers, watchers and performers."""

@@ -1,1 +1,0 @@
-"""Spans of OpenTelemetry for turns, model requests, tools and deliveries."""
