@@ -85,8 +85,8 @@ async def ticks(load: Load) -> AsyncIterator[int]:
 async def serve(folder: Path, load: Load) -> None:
     """Serve conversations as `turnwise serve` does, until SIGTERM."""
     from turnwise.hosts.http import create_app  # takes a second to load, which the floor does without
-    from turnwise.hosts.http.server.server import serve as serve_app
-    from turnwise.hosts.http.server.sockets import bind
+    from turnwise.hosts.http.server import bind
+    from turnwise.hosts.http.server import serve as serve_app
 
     engine = Engine.open(folder / "streams.db", model=Model(load))
     sockets = bind("127.0.0.1", 0)

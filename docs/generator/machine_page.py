@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from turnwise.hosts.diagrams.outline import (
+from turnwise.hosts.diagrams.mermaid import (
     ANY_BUSY_STATE,
     BUSY_STATES,
     common,

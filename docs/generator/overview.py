@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from turnwise.hosts.diagrams.outline import (
+from turnwise.hosts.diagrams.mermaid import (
     ANY_BUSY,
     ANY_BUSY_STATE,
     BUSY_STATES,

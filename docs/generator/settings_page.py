@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from turnwise import Settings
-from turnwise.hosts.terminal.configuration import settings as terminal
+from turnwise.hosts.terminal import settings as terminal
 
 from .field_texts import field_texts
 

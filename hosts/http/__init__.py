@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...engine.requests import owned_id
     from .app import create_app
-    from .security.limits import HttpLimits
+    from .security import HttpLimits
 
 __all__ = ["HttpLimits", "create_app", "owned_id"]
 
@@ -25,7 +25,7 @@ if not TYPE_CHECKING:
                 raise ModuleNotFoundError(sentence, name=error.name) from error
             return create_app
         if name == "HttpLimits":
-            from .security.limits import HttpLimits
+            from .security import HttpLimits
 
             return HttpLimits
         if name == "owned_id":

@@ -12,26 +12,30 @@ from fastapi.responses import JSONResponse
 from ...effects.logs import __version__
 from ...engine.engine import Engine
 from ..page.files import page_routes
+from . import conversations, history, requests, server_routes, streams
 from .dependencies import FindOwner, HostState, current_caller
-from .doors.a2a import routes as a2a_door
-from .doors.agui import routes as agui_door
-from .doors.openai import routes as openai_door
-from .doors.openai.conversations import delete_abandoned
-from .doors.openai.error_shape import OpenAiErrors
+from .document import completed
+from .doors import a2a as a2a_door
+from .doors import agui as agui_door
+from .doors import openai as openai_door
+from .doors.openai import delete_abandoned
+from .doors.openai_bodies import OpenAiErrors
 from .permissions import permissions_of
 from .problems import install_problems, problems
-from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
-from .routes.methods import HeadAnswers, name_methods
-from .schemas.document import completed
-from .security.limits import HttpLimits, WrongTokens
-from .security.middleware import check_login_url, middleware_of
+from .security import HttpLimits, WrongTokens, check_login_url, middleware_of
+from .server_routes import HeadAnswers, name_methods
 
-PUBLIC = (session.router, health.router)
+PUBLIC = (server_routes.public_router,)
 """The endpoints for everybody: one begins the session of a browser, the other is for what starts and watches servers.
 The files of the page are for everybody, too. Everything else is for callers that the application knows."""
 
 ROUTERS = (
-    *(module.router for module in (conversations, requests, history, log, streams, machine, models, markdown)),
+    conversations.router,
+    requests.router,
+    history.router,
+    history.log_router,
+    streams.router,
+    server_routes.router,
     *PUBLIC,
 )
 """The endpoints of the host itself."""

@@ -1,6 +1,8 @@
 """What an endpoint is given besides its input: the engine, the caller, and the conversation that its path names.
 
 The aliases stand at module level, because FastAPI looks annotations up among a module's globals.
+
+How paths name a conversation. The id of a sub-agent is that of its parent, a number and a mark, behind slashes.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Path, Request
+from starlette.convertors import Convertor, register_url_convertor
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from .permissions import Caller, Permission
 from .problems import UnknownCaller
-from .security.limits import HttpLimits, WrongTokens
+from .security import HttpLimits, WrongTokens
 
 FindOwner: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
 """Says whose conversations a caller sees. It raises `PermissionError`, or returns None or "", for a caller that it does
@@ -84,3 +87,23 @@ async def conversation_of_path(
 
 
 TheConversation = Annotated[Conversation, Depends(conversation_of_path)]
+
+
+class ConversationIdConvertor(Convertor[str]):
+    """Takes an id in a path, with the slashes of a sub-agent's id."""
+
+    regex = "[^/]+(?:/[0-9]+(?:/[0-9a-f]{12})?)*"
+
+    def convert(self, value: str) -> str:
+        """Return the id as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the id as it is."""
+        return value
+
+
+register_url_convertor("conversation_id", ConversationIdConvertor())
+
+CONVERSATION = "/conversations/{conversation_id:conversation_id}"
+"""The path of a conversation."""

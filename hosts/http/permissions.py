@@ -28,7 +28,7 @@ from ...states.policy import Policy
 from ...states.roles import Role
 from ...states.states import AwaitingPerson, InDoubt
 from .problems import HttpError
-from .schemas.rules import PRESETS, Preset
+from .schemas import PRESETS, Preset
 
 Permission: TypeAlias = Literal[
     "policy",

@@ -26,7 +26,7 @@ def main() -> None:
         print('The command turnwise needs its extra `terminal`: pip install "turnwise[terminal]"', file=sys.stderr)
         sys.exit(2)
     from .commands.app import app
-    from .output.error_messages import exit_code
+    from .output.lines import exit_code
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Engine
-from turnwise.hosts.terminal.configuration.tools import tools_named
+from turnwise.hosts.terminal.configuration import tools_named
 
 from ..support.http.live_server import LiveServer, serving
 from ..support.npm.fixtures import node, npm
@@ -90,7 +90,7 @@ def test_its_codes_are_those_of_the_code() -> None:
 
 def test_its_reasons_are_those_of_the_code() -> None:
     """The table has each reason of an interrupt."""
-    source = Path(__file__).parents[2] / "hosts/http/doors/agui/interrupts.py"
+    source = Path(__file__).parents[2] / "hosts/http/doors/agui_runs.py"
 
     assert {reason.strip("`") for reason in table(PAGE.text, "`reason`")} == set(
         re.findall(r'reason, schema = "([\w:]+)"', source.read_text("utf-8"))

@@ -14,8 +14,8 @@ from typing import get_args
 import pytest
 
 from turnwise import Engine
-from turnwise.hosts.http.streams.events import EndReason
-from turnwise.hosts.terminal.configuration.tools import tools_named
+from turnwise.hosts.http.sse import EndReason
+from turnwise.hosts.terminal.configuration import tools_named
 
 from ..support.http.live_server import LiveServer, serving, serving_app
 from ..support.pages import Page, run

@@ -268,6 +268,6 @@ async def keep(path: Path) -> None:
 def typed(*words: str) -> int:
     """Return the exit status of the command."""
     from turnwise.hosts.terminal.commands.app import app
-    from turnwise.hosts.terminal.output.error_messages import exit_code
+    from turnwise.hosts.terminal.output.lines import exit_code
 
     return exit_code(lambda: app(list(words), prog_name="turnwise"))

@@ -21,9 +21,9 @@ from turnwise import (
 )
 from turnwise.effects.model.rehearsal import reply_to
 from turnwise.hosts.terminal.chat.screen import Screen
-from turnwise.hosts.terminal.commands.show import transcript_lines
+from turnwise.hosts.terminal.commands.database import transcript_lines
 from turnwise.hosts.terminal.output.event_lines import summary
-from turnwise.hosts.terminal.output.printable import without_payloads
+from turnwise.hosts.terminal.output.lines import without_payloads
 from turnwise.hosts.terminal.output.writer import TerminalWriter
 from turnwise.persistence.maintenance.export import export_conversation
 from turnwise.states import ToolResult, UserMessage

@@ -12,14 +12,13 @@ from ....states.events import HistoryCompacted
 from ....states.policy import ModelSpec
 from ....states.states import Failed
 from ....states.values.messages import Usage
-from ..configuration.command_lines import resume_hint
-from ..configuration.model_choice import ModelChoice
-from ..configuration.settings import Settings
+from ..configuration import ModelChoice, resume_hint
 from ..output.event_lines import event_lines
-from ..output.printable import counted, one_line
+from ..output.lines import counted, one_line
 from ..output.writer import DIM
+from ..settings import Settings
 from .dialogue import Dialogue
-from .user_input import CommandHelp, Commands, command_in
+from .menus import CommandHelp, Commands, command_in
 
 _LOOKS_LIKE_A_COMMAND = re.compile(r"/[a-z]+")
 

@@ -2,28 +2,36 @@
 
 Ctrl-C cancels the work of the conversation, which itself goes on. While a cancel is under way Ctrl-C leaves; while the
 conversation rests, the user input decides what it means.
+
+Ctrl-C as a callback in the event loop, instead of an exception that may be raised anywhere.
+
+The questions that turnwise itself asks about a tool: whether it may run, and whether it ran before a crash.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from textwrap import indent
+from types import FrameType
 from typing import Any
 
 from ....effects.channels.speech import SpeechChannel
+from ....effects.printable import with_hidden_shown
 from ....effects.tools.registry import ToolRegistry
+from ....effects.tools.tool import shown_arguments
 from ....engine.agents.children import parent_of
 from ....engine.conversation import Conversation
 from ....states.errors import TurnwiseError
+from ....states.events import Resolution
 from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, Cancelling, InDoubt, State
 from ....states.values.messages import ToolCall
-from ....states.values.questions import OpenQuestion, UserQuestion
-from ..output.printable import one_line
-from .interrupts import interrupts_handled_by
+from ....states.values.questions import OpenQuestion, QuestionOption, UserQuestion
+from ..output.lines import one_line
+from .menus import OWN_WORDS, Answer, FreeTextOption, UserInput
 from .screen import Screen
-from .tool_questions import REASON_TO_DENY, RESOLUTIONS, approval_question, doubt_question, parse_approval
-from .user_input import OWN_WORDS, Answer, FreeTextOption, UserInput
 
 
 class _NoLongerAskedError(Exception):
@@ -297,3 +305,56 @@ class Dialogue:
         self.user_left = True
         assert self._task is not None, "a dialogue is created in a task"
         self._task.cancel()
+
+
+@contextmanager
+def interrupts_handled_by(callback: Callable[[], None]) -> Iterator[None]:
+    """Call `callback` in the event loop at each SIGINT while the body runs. For the main thread only."""
+    loop = asyncio.get_running_loop()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(callback)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+ALLOW, DENY = "Allow", "Deny"
+YES, NO = ("allow", "y", "yes"), ("deny", "n", "no")
+"""The answers that allow and deny a call, in any case; any other answer denies it and is the reason."""
+
+REASON_TO_DENY = FreeTextOption("Deny, and say why", "", ", yes, no, or why not")
+
+RESOLUTIONS: Mapping[str, Resolution] = {"It ran": "ran", "It did not run": "did_not_run", "Run it again": "again"}
+"""What the user can say about an interrupted call, by its label."""
+
+
+def approval_question(call: ToolCall, description: str = "") -> UserQuestion:
+    """Ask whether a call may run of a tool with this description. Denying comes first, so that Enter pressed too early
+    does not allow it. `Pure.`"""
+    allow = QuestionOption(label=ALLOW, description="run it as it stands")
+    deny = QuestionOption(label=DENY, description="go on without it")
+    text = f"May {_with_arguments(call, 'run')}?"
+    if description.strip():
+        text += f"\n{indent(with_hidden_shown(description.strip()), '  ')}"
+    return UserQuestion(question=text, header="Approval", options=(deny, allow))
+
+
+def parse_approval(answer: str) -> tuple[bool, str | None]:
+    """Return whether an answer allows the call, and the reason that it gives for denying it, if any. `Pure.`"""
+    word = answer.strip().casefold()
+    return word in YES, None if word in (*YES, *NO) else answer
+
+
+def doubt_question(call: ToolCall) -> UserQuestion:
+    """Ask whether a call ran that a crash interrupted. `Pure.`"""
+    options = tuple(QuestionOption(label=label) for label in RESOLUTIONS)
+    text = f"The program ended while {_with_arguments(call, 'ran')}. Did it run?"
+    return UserQuestion(question=text, header="In doubt", options=options)
+
+
+def _with_arguments(call: ToolCall, verb: str) -> str:
+    return f"{with_hidden_shown(call.name)} {verb} with {shown_arguments(call)}"

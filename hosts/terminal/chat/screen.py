@@ -1,11 +1,22 @@
-"""Shows a conversation as it happens: streamed text, a line for each tool, a spinner while the user waits."""
+"""Shows a conversation as it happens: streamed text, a line for each tool, a spinner while the user waits.
+
+What is shown of messages and tool calls, while a conversation is held and when it is resumed.
+
+The line above a reply, which says who answers.
+
+The text of the answer under way that is shown already.
+
+A model that fails in the middle of its answer is asked again, and writes from the beginning. So the text that is shown
+belongs to one request and one attempt; a piece of another one takes it back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from ....engine.updates import (
     DeliveryFailedUpdate,
@@ -21,12 +32,10 @@ from ....engine.updates import (
     TurnEndedUpdate,
     Update,
 )
-from ....states.values.messages import Message
-from ..output.printable import counted, one_line
+from ....states.values.messages import Image, Message, ToolCall
+from ....states.values.value import json_object
+from ..output.lines import counted, one_line, with_images
 from ..output.writer import TerminalWriter
-from .message_lines import CANCELLED, LineKind, call_line, outcome_line, recalled, text_of
-from .reply_header import ReplyHeader
-from .shown_text import ShownText
 
 _WAITING_FOR = {
     "profile_selecting": "choosing how to answer",
@@ -225,3 +234,221 @@ def _seconds_until(due: str | None) -> int:
         return 0
     wait = datetime.fromisoformat(due) - datetime.now(UTC)
     return max(0, round(wait.total_seconds()))
+
+
+RECALLED = 6
+"""How many messages are shown of a conversation that is resumed."""
+
+MAX_CALL = 160
+"""The most characters that are shown of a tool call."""
+
+MAX_ERROR = 200
+"""The most characters that are shown of why a tool call failed."""
+
+CANCELLED = "Cancelled; the conversation goes on."
+
+ASKS = "ask_user_question"
+"""The tool whose calls are shown as questions."""
+
+
+LineKind = Literal["user", "assistant", "question", "note"]
+"""How a line is shown: as words of the user or of the assistant, as a question, or as a note of the program."""
+
+
+class RecalledLine(NamedTuple):
+    """What a resumed conversation shows of one message, tool call or question."""
+
+    kind: LineKind
+    text: str
+
+
+def recalled(messages: Iterable[Message], *, by_tool: bool, thoughts: bool) -> tuple[int, list[RecalledLine]]:
+    """Return what is shown of the last messages, and how many come before them. `Pure.`
+
+    `by_tool` and `thoughts` are those of the screen.
+    """
+    lines = list(_lines(tuple(messages), by_tool, tools=thoughts or not by_tool))
+    said = [index for index, line in enumerate(lines) if line.kind in ("user", "assistant")]
+    earlier = max(0, len(said) - RECALLED)
+    return earlier, lines[said[earlier] :] if earlier else lines
+
+
+def _lines(messages: Collection[Message], by_tool: bool, tools: bool) -> Iterator[RecalledLine]:
+    calls: dict[str | None, ToolCall] = {}
+    spoken = {message.turn for message in messages if message.role == "tool" and message.deliveries}
+    for message in messages:
+        calls |= {call.call_id: call for call in message.tool_calls}
+        call = calls.get(message.tool_call_id) if message.role == "tool" else None
+        is_said = bool(message.deliveries) and not by_tool  # what a tool says is shown when it is delivered
+        if call is not None and (call.name == ASKS or (tools and not is_said)):
+            yield from _outcome(call, message)
+        if text := _received(message, by_tool or message.turn in spoken):
+            yield RecalledLine("user" if message.role == "user" else "assistant", text)
+
+
+def is_of_user(message: Message) -> bool:
+    """Whether the user wrote a message. Those of other agents have the same role. `Pure.`"""
+    return message.role == "user" and message.audience is None
+
+
+def _received(message: Message, by_tool: bool) -> str:
+    """Return what the user wrote or received: with `by_tool`, as in a turn in which something was said by tool, the
+    deliveries of a message, not its text."""
+    is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
+    return text_of(message.text, message.images) if is_shown else "\n".join(message.deliveries)
+
+
+def _outcome(call: ToolCall, result: Message) -> Iterator[RecalledLine]:
+    status = result.stopped or ("failed" if result.error else "completed")
+    questions = _questions(call) if call.name == ASKS and status != "failed" else []
+    if not questions:
+        yield RecalledLine("note", outcome_line(call_line(call.name, call.arguments), status, result.text))
+        return
+    answers = (json_object(result.text) or {}).get("answers")
+    for question in questions:
+        yield RecalledLine("question", question)
+        answer = answers.get(question) if isinstance(answers, dict) else None
+        if isinstance(answer, str | list):
+            yield RecalledLine("note", f"  {answer if isinstance(answer, str) else ', '.join(map(str, answer))}")
+    if status != "completed":
+        yield RecalledLine("note", CANCELLED)
+
+
+def _questions(call: ToolCall) -> list[str]:
+    asked = call.arguments.get("questions", ())
+    return [str(question.get("question", "")) for question in asked if isinstance(question, dict)]
+
+
+def text_of(text: str, images: Collection[Image]) -> str:
+    """Return the text of a message, with a label for its images. `Pure.`"""
+    return with_images(text, len(images))
+
+
+def call_line(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a tool call as Python would write it. `Pure.`"""
+    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return one_line(f"{name}({written})", MAX_CALL)
+
+
+def outcome_line(call: str, status: str, result: str | None) -> str:
+    """Return the line for a call that has ended. One that failed shows its result, which says why. `Pure.`"""
+    if status == "completed":
+        return f"  ✓ {call}"
+    reason = one_line(result or "", MAX_ERROR) if status == "failed" else ""
+    return f"  ✗ {call} {status}{': ' if reason else ''}{reason}"
+
+
+class ReplyHeader:
+    """Writes one line above the first text of a turn. `profile` returns the name of the profile that answers."""
+
+    def __init__(self, writer: TerminalWriter, profile: Callable[[], str]) -> None:
+        self._writer = writer
+        self._profile = profile
+        self._is_written = False
+
+    def write(self) -> None:
+        """Write it, unless it is written for this turn already."""
+        if not self._is_written:
+            self._is_written = True
+            profile = one_line(self._profile())
+            self._writer.line(f"Assistant · {profile}" if profile else "Assistant", "bold")
+
+    def end_turn(self) -> None:
+        """The next text belongs to another turn."""
+        self._is_written = False
+
+
+THOUGHT = "dim italic"
+
+Kind = Literal["text", "thinking"]
+
+
+class ShownText:
+    """Shows the text and the thinking of one answer after the other, as they are streamed.
+
+    `thoughts`, `by_tool`, `whole` and `header` are those of the screen.
+    """
+
+    def __init__(
+        self,
+        writer: TerminalWriter,
+        *,
+        thoughts: bool,
+        by_tool: bool,
+        whole: bool = False,
+        header: ReplyHeader | None = None,
+    ) -> None:
+        self._writer = writer
+        self._whole = whole
+        self._header = header
+        self._thoughts = thoughts
+        self._by_tool = by_tool
+        self._hides_text = by_tool
+        self._request = (0, 0)
+        self._shown: dict[Kind, str] = {"text": "", "thinking": ""}
+
+    def add(self, token: TokenUpdate) -> None:
+        """Show a piece of an answer. A piece of another attempt takes back what was shown before."""
+        request = (token.request, token.attempt)
+        if request != self._request:
+            self.take_back()
+            self._shown = {"text": "", "thinking": ""}
+        self._request = request
+        self._hides_text = self._by_tool or token.fallback
+        is_thought = token.kind == "thinking" or self._hides_text
+        if (is_thought and not self._thoughts) or (self._whole and not is_thought):
+            return
+        text = self._new_text(token, is_thought)
+        self._shown[token.kind] += text
+        if is_thought:
+            self._writer.stream(text, THOUGHT)
+        else:
+            self._begin_answer()
+            self._writer.stream_answer(text)
+
+    def take_back(self) -> bool:
+        """Take back the text of an answer that broke off, and return whether there was any. What has left the screen
+        stays, and a note says so."""
+        shown, self._shown["text"] = self._shown["text"], ""
+        if self._hides_text or not shown:
+            return False
+        if not self._writer.discard_answer():
+            self._writer.note("  This answer broke off.")
+        return True
+
+    def end_answer(self, text: str) -> None:
+        """Show the rest of the answer, whose whole text is given."""
+        shown, self._shown["text"] = self._shown["text"], ""
+        if shown and text.startswith(shown):
+            self._writer.stream_answer(text[len(shown) :])
+            self._writer.finish()
+            return
+        if shown:
+            self._writer.discard_answer()
+        self._begin_answer()
+        self._writer.answer(text)
+
+    def end_thought(self, text: str, kind: Kind) -> None:
+        """Show a thought, unless it was streamed as this kind of text."""
+        if self._thoughts and not self._shown[kind]:
+            self._writer.line(text, THOUGHT)
+
+    def end(self) -> None:
+        """Keep what is shown, and forget it: what follows belongs to another answer."""
+        self._shown = {"text": "", "thinking": ""}
+
+    def _begin_answer(self) -> None:
+        if self._header is not None:
+            self._header.write()
+
+    def _new_text(self, token: TokenUpdate, is_thought: bool) -> str:
+        """Return what is new in a token. One that has everything from the start replaces what is shown."""
+        shown = self._shown[token.kind]
+        if not token.from_start or not shown:
+            return token.text
+        if token.text.startswith(shown):
+            return token.text[len(shown) :]
+        if not is_thought:
+            self._writer.discard_answer()
+        self._shown[token.kind] = ""
+        return token.text

@@ -3,21 +3,200 @@
 Each command imports its module when it runs, so that help is shown at once: the machine, the store and the libraries
 for the terminal take tenths of a second to import, a model library takes seconds. Help is plain text for the same
 reason: rich takes as long to import as everything else that help needs.
+
+The options and arguments of the commands, each declared once.
+
+An option that was not given is None, so that the settings know it from one that was given its default.
+
+The help of `turnwise chat`, which lists the presets and the built-in tools.
+
+They are looked up only when the help is shown: importing them takes longer than the rest of the help.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
+from typing_extensions import override
 
-from ..output.error_messages import REFUSED
-from . import options
-from .chat_help import ChatHelp
+from ..output.lines import REFUSED
 
 if TYPE_CHECKING:
-    from ..configuration.settings import Settings
+    from ..settings import Settings
+
+AN_ID = "The id of a conversation, or the beginning of it, as `turnwise list` shows it."
+
+Id = Annotated[str, typer.Argument(metavar="ID", help=AN_ID)]
+MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help=AN_ID, show_default=False)]
+
+Db = Annotated[
+    str | None,
+    typer.Option("--db", metavar="DB", help="The database: a path, or sqlite:///path.", show_default="turnwise.db"),
+]
+DemoDb = Annotated[
+    str | None,
+    typer.Option("--db", metavar="DB", help="Keep the conversation here.", show_default="a file that is removed"),
+]
+Model = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="As in openai/gpt-4.1-mini or ollama/…. Repeat it to name more models to choose from.",
+        show_default="rehearsal",
+    ),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="Built-in tools, or package.module:function, with commas between them.",
+        show_default="ask_user_question",
+    ),
+]
+DemoModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="As in openai/gpt-4.1-mini or ollama/….", show_default="rehearsal"),
+]
+ExportTools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="Tools that --format openai describes, as package.module:function, with commas between them.",
+        show_default=False,
+    ),
+]
+DemoTools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="More tools, beside its own: built-in ones, or package.module:function, with commas between them.",
+        show_default=False,
+    ),
+]
+Preset = Annotated[
+    str | None, typer.Option("--preset", metavar="NAME", help="A ready-made policy.", show_default="assistant")
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", metavar="NAME", help="A profile of turnwise.toml, for all turns.", show_default="chosen each turn"
+    ),
+]
+ChatOwner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner",
+        metavar="NAME",
+        help="Whose conversation it is; older ones of this owner can be recalled.",
+        show_default="with recall, your login name",
+    ),
+]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")]
+Thoughts = Annotated[
+    bool | None,
+    typer.Option("--thoughts", "--verbose", help="Show what the model thinks, and what a turn goes on without."),
+]
+Speak = Annotated[bool | None, typer.Option("--speak", help="Also speak what is said to you.")]
+Plain = Annotated[bool | None, typer.Option("--plain", help="Show answers as the model wrote them, without Markdown.")]
+VoiceDebug = Annotated[
+    bool | None, typer.Option("--voice-debug", help="Write the steps of each turn to stderr, with their labels.")
+]
+Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
+
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]
+AsTree = Annotated[bool, typer.Option("--tree", help="Show agents below the conversations that they belong to.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Owner = Annotated[
+    str | None,
+    typer.Option("--owner", metavar="NAME", help="Only the conversations of this owner.", show_default=False),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.", show_default="all")
+]
+Events = Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")]
+ReplayAll = Annotated[bool, typer.Option("--all", help="Replay every conversation.")]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, for CI.", show_default=False)
+]
+Verdict = Annotated[
+    str | None,
+    typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list the calls in doubt"),
+]
+Call = Annotated[
+    str | None,
+    typer.Option("--call", metavar="CALL", help="The id of the call.", show_default="the one in doubt for longest"),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="SEQ", help="The number of a step, as in `turnwise show --events`.", show_default="the newest"
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option("--format", metavar="FORMAT", help="turnwise (the whole log) or openai (the messages)."),
+]
+ExportAll = Annotated[bool, typer.Option("--all", help="Export every conversation.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that was exported, or - for stdin.")]
+Fix = Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")]
+Host = Annotated[
+    str | None,
+    typer.Option("--host", metavar="HOST", help="The address at which to listen.", show_default="127.0.0.1"),
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="PORT", help="The port; 0 stands for a free one.", show_default="8000"),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help="What clients must present. Other users of this machine can see it here; TURNWISE_TOKEN hides it.",
+        show_default="none",
+    ),
+]
+AllowHosts = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="One more name of this server. Repeatable.", show_default=False),
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--origin",
+        metavar="ORIGIN",
+        help="Another site whose pages may call this server, as in https://example.org. Repeatable.",
+        show_default=False,
+    ),
+]
+Demo = Annotated[
+    bool, typer.Option("--demo", help="Serve a few made-up conversations, in a database that is removed at the end.")
+]
+ServedOwner = Annotated[
+    str | None,
+    typer.Option("--owner", metavar="NAME", help="Serve the conversations of this owner only.", show_default="all"),
+]
+
+
+class ChatHelp(TyperCommand):
+    """A command whose help ends with the presets and the built-in tools that its options may name."""
+
+    @override
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from ....effects.tools.catalogue import BUILT_IN
+        from ..configuration import known_presets
+
+        self.epilog = f"Presets: {', '.join(known_presets())}.\n\nBuilt-in tools: {', '.join(BUILT_IN)}."
+        super().format_help(ctx, formatter)
+
 
 app = typer.Typer(
     help="Conversations as explicit state machines: hold one, look at stored ones, replay them.",
@@ -52,20 +231,20 @@ def main(
 
 @app.command(cls=ChatHelp)
 def chat(
-    conversation_id: options.MaybeId = None,
-    resume: options.Resume = False,
-    db: options.Db = None,
-    model: options.Model = None,
-    tools: options.Tools = None,
-    preset: options.Preset = None,
-    profile: options.Profile = None,
-    owner: options.ChatOwner = None,
-    system: options.System = None,
-    thoughts: options.Thoughts = None,
-    speak: options.Speak = None,
-    plain: options.Plain = None,
-    voice_debug: options.VoiceDebug = None,
-    debug: options.Debug = None,
+    conversation_id: MaybeId = None,
+    resume: Resume = False,
+    db: Db = None,
+    model: Model = None,
+    tools: Tools = None,
+    preset: Preset = None,
+    profile: Profile = None,
+    owner: ChatOwner = None,
+    system: System = None,
+    thoughts: Thoughts = None,
+    speak: Speak = None,
+    plain: Plain = None,
+    voice_debug: VoiceDebug = None,
+    debug: Debug = None,
 ) -> None:
     """Hold a conversation, or resume the one with this ID.
 
@@ -84,16 +263,16 @@ def chat(
 
 @app.command()
 def demo(
-    db: options.DemoDb = None,
-    model: options.DemoModel = None,
-    tools: options.DemoTools = None,
-    preset: options.Preset = None,
-    profile: options.Profile = None,
-    thoughts: options.Thoughts = None,
-    speak: options.Speak = None,
-    plain: options.Plain = None,
-    voice_debug: options.VoiceDebug = None,
-    debug: options.Debug = None,
+    db: DemoDb = None,
+    model: DemoModel = None,
+    tools: DemoTools = None,
+    preset: Preset = None,
+    profile: Profile = None,
+    thoughts: Thoughts = None,
+    speak: Speak = None,
+    plain: Plain = None,
+    voice_debug: VoiceDebug = None,
+    debug: Debug = None,
 ) -> None:
     """Watch a short conversation with tools and a question.
 
@@ -108,18 +287,18 @@ def demo(
 
 @app.command()
 def serve(
-    host: options.Host = None,
-    port: options.Port = None,
-    token: options.Token = None,
-    allow_host: options.AllowHosts = None,
-    origin: options.Origins = None,
-    db: options.Db = None,
-    model: options.Model = None,
-    tools: options.Tools = None,
-    preset: options.Preset = None,
-    owner: options.ServedOwner = None,
-    demo: options.Demo = False,
-    debug: options.Debug = None,
+    host: Host = None,
+    port: Port = None,
+    token: Token = None,
+    allow_host: AllowHosts = None,
+    origin: Origins = None,
+    db: Db = None,
+    model: Model = None,
+    tools: Tools = None,
+    preset: Preset = None,
+    owner: ServedOwner = None,
+    demo: Demo = False,
+    debug: Debug = None,
 ) -> None:
     """Serve the conversations over HTTP, with a page for browsers.
 
@@ -143,43 +322,43 @@ def serve(
 
 @app.command()
 def show(
-    conversation_id: options.Id,
-    events: options.Events = False,
-    as_json: options.AsJson = False,
-    db: options.Db = None,
-    debug: options.Debug = None,
+    conversation_id: Id,
+    events: Events = False,
+    as_json: AsJson = False,
+    db: Db = None,
+    debug: Debug = None,
 ) -> None:
     """Show what was said in a conversation."""
     settings = _settings(db=db, debug=debug)
-    from .show import show
+    from .database import show
 
     _run(show(settings, conversation_id, events, as_json))
 
 
 @app.command("list")
 def list_(
-    owner: options.Owner = None,
-    limit: options.Limit = None,
-    as_tree: options.AsTree = False,
-    as_json: options.AsJson = False,
-    db: options.Db = None,
-    debug: options.Debug = None,
+    owner: Owner = None,
+    limit: Limit = None,
+    as_tree: AsTree = False,
+    as_json: AsJson = False,
+    db: Db = None,
+    debug: Debug = None,
 ) -> None:
     """List the conversations, the one that changed last first."""
     settings = _settings(db=db, debug=debug)
-    from .conversation_list import list_conversations
+    from .database import list_conversations
 
     _run(list_conversations(settings, owner, limit, as_json, as_tree))
 
 
 @app.command()
 def replay(
-    conversation_id: options.MaybeId = None,
-    everything: options.ReplayAll = False,
-    junit: options.Junit = None,
-    as_json: options.AsJson = False,
-    db: options.Db = None,
-    debug: options.Debug = None,
+    conversation_id: MaybeId = None,
+    everything: ReplayAll = False,
+    junit: Junit = None,
+    as_json: AsJson = False,
+    db: Db = None,
+    debug: Debug = None,
 ) -> None:
     """Replay the events of a conversation.
 
@@ -194,11 +373,11 @@ def replay(
 
 @app.command()
 def resolve(
-    conversation_id: options.Id,
-    verdict: options.Verdict = None,
-    call: options.Call = None,
-    db: options.Db = None,
-    debug: options.Debug = None,
+    conversation_id: Id,
+    verdict: Verdict = None,
+    call: Call = None,
+    db: Db = None,
+    debug: Debug = None,
 ) -> None:
     """Say whether an interrupted tool ran.
 
@@ -206,7 +385,7 @@ def resolve(
     Without a VERDICT the calls in doubt are listed.
     """
     settings = _settings(db=db, debug=debug)
-    from .resolve import VERDICTS, list_doubts, settle
+    from .database import VERDICTS, list_doubts, settle
 
     if verdict is None:
         _run(list_doubts(settings, conversation_id))
@@ -215,28 +394,26 @@ def resolve(
 
 
 @app.command()
-def fork(
-    conversation_id: options.Id, at: options.At = None, db: options.Db = None, debug: options.Debug = None
-) -> None:
+def fork(conversation_id: Id, at: At = None, db: Db = None, debug: Debug = None) -> None:
     """Copy a conversation, and print the id of the copy.
 
     The copy ends with the step, at a rest or at the end of a turn, and continues from there; within a turn it cannot
     end, and the nearest steps are named. Without a step it ends with the newest rest. The original does not change.
     """
     settings = _settings(db=db, debug=debug)
-    from .fork import fork
+    from .transfer import fork
 
     _run(fork(settings, conversation_id, at))
 
 
 @app.command()
 def export(
-    conversation_id: options.MaybeId = None,
-    everything: options.ExportAll = False,
-    format_: options.Format = "turnwise",
-    tools: options.ExportTools = None,
-    db: options.Db = None,
-    debug: options.Debug = None,
+    conversation_id: MaybeId = None,
+    everything: ExportAll = False,
+    format_: Format = "turnwise",
+    tools: ExportTools = None,
+    db: Db = None,
+    debug: Debug = None,
 ) -> None:
     """Write a conversation to stdout as JSON lines.
 
@@ -247,18 +424,18 @@ def export(
     settings = _settings(db=db, tools=tools, debug=debug)
     _check_one_or_all(conversation_id, everything)
     _check_format(format_)
-    from .export import export, export_messages
+    from .transfer import export, export_messages
 
     _run((export_messages if format_ == "openai" else export)(settings, conversation_id))
 
 
 @app.command("import")
 def import_(
-    file: options.File,
-    format_: options.Format = "turnwise",
-    preset: options.Preset = None,
-    db: options.Db = None,
-    debug: options.Debug = None,
+    file: File,
+    format_: Format = "turnwise",
+    preset: Preset = None,
+    db: Db = None,
+    debug: Debug = None,
 ) -> None:
     """Store the conversations of an export.
 
@@ -268,7 +445,7 @@ def import_(
     """
     settings = _settings(db=db, debug=debug, preset=preset)
     _check_format(format_)
-    from .imports import import_, import_messages, read, read_messages
+    from .transfer import import_, import_messages, read, read_messages
 
     if format_ == "openai":
         _run(import_messages(settings, read_messages(file)))
@@ -276,13 +453,13 @@ def import_(
 
 
 @app.command()
-def doctor(fix: options.Fix = False, db: options.Db = None, debug: options.Debug = None) -> None:
+def doctor(fix: Fix = False, db: Db = None, debug: Debug = None) -> None:
     """Examine a database; exit 1 if something is wrong.
 
     Checks every digest, every step, and the tables that are derived from them.
     """
     settings = _settings(db=db, debug=debug)
-    from .doctor import doctor
+    from .database import doctor
 
     _run(doctor(settings, fix))
 
@@ -316,8 +493,8 @@ def _refuse(sentence: str, condition: bool) -> None:
 
 
 def _settings(**given: object) -> Settings:
-    from ..configuration.settings import read_settings
-    from ..output.log_handlers import configure_logging
+    from ..output.lines import configure_logging
+    from ..settings import read_settings
 
     settings = read_settings(**given)
     configure_logging(settings.debug, settings.voice_debug)

@@ -14,10 +14,9 @@ from ....engine.conversation import Conversation
 from ....engine.updates import updates_of_log
 from ....states.states import Idle
 from ....states.values.questions import UserQuestion
+from ..chat.chat import open_engine, open_writer, screen_for, speech_for, steps_shown
 from ..chat.dialogue import Dialogue, open_dialogue
-from ..chat.piped_input import question_lines
-from ..chat.session import open_engine, open_writer, screen_for, speech_for, steps_shown
-from ..chat.user_input import (
+from ..chat.menus import (
     NO_COMMANDS,
     OWN_WORDS,
     Answer,
@@ -28,15 +27,14 @@ from ..chat.user_input import (
     UserInput,
     no_turn,
 )
-from ..configuration.command_lines import command_line, options_for
-from ..configuration.presets import preset_of
-from ..configuration.settings import Settings
-from ..configuration.tools import with_required_tools
+from ..chat.piped_input import question_lines
+from ..configuration import command_line, options_for, preset_of, with_required_tools
 from ..demo import check_weather, find_table
-from ..output.error_messages import INTERRUPTED
 from ..output.event_lines import event_lines
+from ..output.lines import INTERRUPTED
 from ..output.writer import TerminalWriter
-from .replay_results import replay_report
+from ..settings import Settings
+from .replay import replay_report
 
 MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
 
@@ -90,7 +88,7 @@ def _database(settings: Settings, keep: bool) -> Iterator[Settings]:
 def _user_input(writer: TerminalWriter) -> UserInput:
     if not writer.interactive:
         return FirstOption(writer)
-    from ..chat.keyboard import Keyboard
+    from ..chat.menus import Keyboard
 
     return Keyboard(writer)
 

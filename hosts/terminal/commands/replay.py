@@ -1,23 +1,33 @@
-"""`turnwise replay`: replays stored conversations, and reports the outcome to users and to continuous integration."""
+"""`turnwise replay`: replays stored conversations, and reports the outcome to users and to continuous integration.
+
+Writes the results of a replay as a JUnit report, which continuous integration reads as test results.
+
+The format has no standard, only a form that the tools share: suites of cases, and in a case a failure with a message
+and a text.
+
+The outcome of a replay, as text for users.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
+from xml.etree import ElementTree
 
+from ....effects.printable import printable
 from ....persistence.errors import StorageFailed
-from ....persistence.maintenance.replay import replay_conversation
+from ....persistence.maintenance.replay import Divergence, StepOutcome, replay_conversation
 from ....persistence.ports import Store, find_all
 from ....states.errors import ConfigurationError, StoreError, UnknownConversation
-from ..configuration.conversation_ids import resolve_id
-from ..configuration.databases import open_for_reading
-from ..configuration.settings import Settings
-from ..output.json_document import print_json
-from ..output.printable import one_line
-from .junit import junit_report
-from .replay_results import ReplayResult, described
+from ..configuration import open_for_reading, resolve_id
+from ..output.lines import counted, one_line, print_json, without_payloads
+from ..settings import Settings
 
 DIVERGED = 1
 """The exit code when a conversation diverged from its log, or could not be read."""
@@ -32,7 +42,7 @@ async def replay(settings: Settings, given_id: str | None, junit: Path | None, a
             if not as_json:
                 print("  ".join(filter(None, (result.conversation_id, result.report))))
     if as_json:
-        print_json({"conversations": [described(result) for result in results]})
+        print_json({"conversations": [described_result(result) for result in results]})
     elif not results:
         print("There are no conversations to replay.")
     if junit is not None:
@@ -77,3 +87,136 @@ async def _replay(store: Store, conversation_id: str) -> ReplayResult:
     except StorageFailed as failure:
         return ReplayResult(conversation_id, perf_counter() - begun, unreadable=failure.sentence)
     return ReplayResult(conversation_id, perf_counter() - begun, report.events, report.divergence)
+
+
+CLASS = "turnwise.replay"
+"""The class name of each case."""
+
+_NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""The characters that an XML document may not contain, even as references: section 2.2 of XML 1.0."""
+
+
+def junit_report(results: Iterable[ReplayResult]) -> bytes:
+    """Return the report as XML, with a case for each conversation. `Pure.`"""
+    results = list(results)
+    counts = {
+        "name": "turnwise replay",
+        "tests": str(len(results)),
+        "failures": str(sum(bool(result.failure) for result in results)),
+        "errors": "0",
+        "skipped": "0",
+        "time": _seconds(sum(result.seconds for result in results)),
+    }
+    root = ElementTree.Element("testsuites", {name: counts[name] for name in ("name", "tests", "failures", "errors")})
+    suite = ElementTree.SubElement(root, "testsuite", counts)
+    for result in results:
+        _add_case(suite, result)
+    if not results:
+        ElementTree.SubElement(suite, "system-out").text = "There are no conversations to replay."
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _add_case(suite: ElementTree.Element, result: ReplayResult) -> None:
+    attributes = {"classname": CLASS, "name": _clean(result.conversation_id), "time": _seconds(result.seconds)}
+    case = ElementTree.SubElement(suite, "testcase", attributes)
+    if result.failure:
+        failure = ElementTree.SubElement(case, "failure", {"message": _clean(result.failure), "type": "divergence"})
+        failure.text = _clean(result.report)
+
+
+def _clean(text: str) -> str:
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3f}"
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """The outcome of replaying one conversation, and how many seconds it took.
+
+    `events` is how many came out as they were stored. `unreadable` says why the log could not be read, if so.
+    """
+
+    conversation_id: str
+    seconds: float
+    events: int = 0
+    divergence: Divergence | None = None
+    unreadable: str = ""
+
+    @property
+    def report(self) -> str:
+        """The text for users."""
+        return self.unreadable or replay_report(self.events, self.divergence)
+
+    @property
+    def failure(self) -> str:
+        """Why the conversation diverged from its log or could not be read; empty if neither happened."""
+        return self.unreadable or (self.divergence.reason if self.divergence else "")
+
+
+def described_result(result: ReplayResult) -> dict[str, Any]:
+    """Return a result as JSON shows it. `Pure.`"""
+    divergence = result.divergence
+    return {
+        "id": result.conversation_id,
+        "events": result.events,
+        "unreadable": result.unreadable or None,
+        "divergence": None
+        if divergence is None
+        else {
+            "seq": divergence.seq,
+            "reason": divergence.reason,
+            "event": divergence.event and json.loads(divergence.event.to_json()),
+            "expected": _described_outcome(divergence.expected),
+            "actual": _described_outcome(divergence.actual),
+        },
+    }
+
+
+def _described_outcome(outcome: StepOutcome) -> dict[str, Any] | None:
+    """Return the effects, the end of a turn and the state of an outcome, or None if there was none."""
+    if outcome.digest is None:
+        return None
+    return {
+        "effects": [json.loads(effect.to_json()) for effect in outcome.effects],
+        "turn_ended": outcome.ended and json.loads(outcome.ended.to_json()),
+        "state": outcome.state and json.loads(outcome.state.to_json()),
+        "digest": outcome.digest.hex(),
+    }
+
+
+def replay_report(events: int, divergence: Divergence | None) -> str:
+    """Return the report on a replay: one sentence, and below it the details of a divergence. `Pure.`"""
+    if divergence is None:
+        return f"{counted(events, 'event')} replayed, no divergence."
+    event = divergence.event.to_json() if divergence.event else "missing, or cannot be read"
+    return "\n".join(
+        (
+            f"{counted(events, 'event')} replayed, then a divergence at seq {divergence.seq}.",
+            f"  reason    {divergence.reason}",
+            f"  event     {without_payloads(printable(event))}",
+            *_block("expected", divergence.expected),
+            *_block("actual", divergence.actual),
+        )
+    )
+
+
+def _block(name: str, outcome: StepOutcome) -> Iterator[str]:
+    """Yield the lines of an outcome, with its name before the first."""
+    for index, (part, text) in enumerate(_parts(outcome)):
+        yield f"  {name if index == 0 else '':<8}  {part:<8}{without_payloads(printable(text))}"
+
+
+def _parts(outcome: StepOutcome) -> Iterator[tuple[str, str]]:
+    """Yield each effect, the end of a turn, and the state, or its digest if only that is known."""
+    if outcome.digest is None:
+        yield "nothing", ""
+        return
+    for effect in outcome.effects:
+        yield "effect", effect.to_json()
+    if outcome.ended is not None:
+        yield "ended", outcome.ended.to_json()
+    yield "state", json.dumps({"digest": outcome.digest.hex()}) if outcome.state is None else outcome.state.to_json()

@@ -9,19 +9,14 @@ from contextlib import ExitStack, asynccontextmanager
 from ....engine.engine import Engine
 from ....states.errors import ConfigurationError
 from ...http.app import create_app
-from ...http.demo.engine import demo_engine
+from ...http.demo import demo_engine
 from ...http.permissions import PERMISSIONS
-from ...http.security.middleware import LOCAL_HOSTS
-from ...http.security.tokens import check_hard_to_guess
-from ...http.server.limits import ServerLimits
-from ...http.server.server import end_process_in_time
-from ...http.server.server import serve as serve_app
-from ...http.server.sockets import address_of, bind, is_loopback
-from ..configuration.presets import check_rules, preset_of
-from ..configuration.profiles import with_chosen_profile
-from ..configuration.settings import Settings
-from ..configuration.tools import tools_named, with_required_tools
-from ..output.log_handlers import NoticeHandler
+from ...http.security import LOCAL_HOSTS, check_hard_to_guess
+from ...http.server import ServerLimits, address_of, bind, end_process_in_time, is_loopback
+from ...http.server import serve as serve_app
+from ..configuration import check_rules, preset_of, tools_named, with_chosen_profile, with_required_tools
+from ..output.lines import NoticeHandler
+from ..settings import Settings
 
 
 async def serve(settings: Settings, *, demo: bool) -> int:

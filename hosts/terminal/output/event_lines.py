@@ -32,7 +32,7 @@ from ....states.events import (
 )
 from ....states.step import LogEntry
 from ....states.values.acts import Schedule
-from .printable import counted, one_line, with_images
+from .lines import counted, one_line, with_images
 
 MAX_SUMMARY = 100
 """The most characters of an event's summary."""

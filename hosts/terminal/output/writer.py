@@ -15,14 +15,14 @@ from rich.text import Text
 from typing_extensions import override
 
 from ....effects.printable import printable
-from .printable import one_line
-from .theme import THEME
-from .wrapping import LineWrapper
+from .drawing import LineWrapper
+from .lines import one_line
+from .markdown import THEME
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from .answer import StreamedAnswer
+    from .drawing import StreamedAnswer
 
 MAX_WIDTH = 100
 """The most cells in a line of text; longer lines are hard to read."""
@@ -207,7 +207,7 @@ class TerminalWriter:
             self.note(text)
 
     def _begin_answer(self, text: str) -> StreamedAnswer:
-        from .answer import StreamedAnswer
+        from .drawing import StreamedAnswer
 
         self._ends_blank = False
         answer = StreamedAnswer(self._console, MAX_WIDTH)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from turnwise import Conversation, Engine, Image, InvalidInput, LiteLlm, tool
 from turnwise.effects.context import EffectContext
 from turnwise.engine.requests import MAX_HISTORY
-from turnwise.hosts.terminal.commands.show import transcript_lines
+from turnwise.hosts.terminal.commands.database import transcript_lines
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.export import export_all, first_line, import_records, last_line
 from turnwise.persistence.maintenance.reading import read_export

@@ -4,8 +4,16 @@ import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from turnwise.hosts.diagrams.machine_map import START, TURN, MachineMap, MapLine, MapState, machine_map
-from turnwise.hosts.diagrams.map_places import PLACES, STANDS_IN
+from turnwise.hosts.diagrams.machine_map import (
+    PLACES,
+    STANDS_IN,
+    START,
+    TURN,
+    MachineMap,
+    MapLine,
+    MapState,
+    machine_map,
+)
 from turnwise.states.grammar import SAME, Junction, Row, Target
 from turnwise.states.states import STATES, State
 

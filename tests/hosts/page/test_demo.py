@@ -9,8 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from turnwise import Engine
-from turnwise.hosts.http.demo.engine import hold_conversations
-from turnwise.hosts.http.demo.tools import TravelTools
+from turnwise.hosts.http.demo import TravelTools, hold_conversations
 
 from ...support.http.live_server import LiveServer, serving
 

@@ -13,7 +13,7 @@ import pytest
 
 from turnwise import Conversation, Engine
 from turnwise.hosts.terminal.commands.app import app
-from turnwise.hosts.terminal.output.error_messages import exit_code
+from turnwise.hosts.terminal.output.lines import exit_code
 from turnwise.testing import FunctionLlm, call
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after

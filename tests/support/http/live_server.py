@@ -16,9 +16,7 @@ from typing import Any, TypeVar
 import httpx
 
 from turnwise import Engine
-from turnwise.hosts.http.server.limits import ServerLimits
-from turnwise.hosts.http.server.protocol import GuardedProtocol
-from turnwise.hosts.http.server.server import Server
+from turnwise.hosts.http.server import GuardedProtocol, Server, ServerLimits
 
 from .event_stream import ServerSentEvent, events_of
 

@@ -12,9 +12,7 @@ from pathlib import Path
 
 from turnwise import Engine, tool
 from turnwise.hosts.http import create_app
-from turnwise.hosts.http.server.limits import ServerLimits
-from turnwise.hosts.http.server.server import serve
-from turnwise.hosts.http.server.sockets import address_of, bind
+from turnwise.hosts.http.server import ServerLimits, address_of, bind, serve
 from turnwise.testing import FunctionLlm, call
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Engine
-from turnwise.hosts.http.demo.engine import demo_engine, hold_conversations
-from turnwise.hosts.http.demo.texts import PACKING, WHICH_WAY
+from turnwise.hosts.http.demo import PACKING, WHICH_WAY, demo_engine, hold_conversations
 
 from ....support.pages import Page
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.hosts.http.schemas.rules import PRESETS
+from turnwise.hosts.http.schemas import PRESETS
 from turnwise.states import presets
 
 from ....support.http.documented_client import serving_here

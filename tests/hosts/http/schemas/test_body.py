@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from turnwise.hosts.http.doors.openai.request_body import CompletionBody
-from turnwise.hosts.http.schemas.conversations import NewConversation
-from turnwise.hosts.http.schemas.markdown import MarkdownTexts
-from turnwise.hosts.http.schemas.requests import GivenAnswers
+from turnwise.hosts.http.conversations import NewConversation
+from turnwise.hosts.http.doors.openai_bodies import CompletionBody
+from turnwise.hosts.http.requests import GivenAnswers
+from turnwise.hosts.http.server_routes import MarkdownTexts
 
 from ....support.cases import holds_for
 

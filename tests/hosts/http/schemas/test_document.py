@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from turnwise import Policy, Update, update_schema
 from turnwise.engine.updates import summary_data
 from turnwise.hosts.http.markdown import MarkdownElement, markdown_tree
-from turnwise.hosts.http.schemas.markdown import MarkdownElement as MarkdownElementModel
-from turnwise.hosts.http.schemas.rules import GivenPolicy
-from turnwise.hosts.http.schemas.updates import TreeConversation
+from turnwise.hosts.http.schemas import GivenPolicy
+from turnwise.hosts.http.server_routes import MarkdownElement as MarkdownElementModel
+from turnwise.hosts.http.streams import TreeConversation
 
 from ....support.http.documented_client import api_document, operations_of
 from ....support.http.obedient_model import Conversations, obedient_engine

@@ -18,7 +18,7 @@ from starlette.types import Message
 from turnwise import Engine
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.hosts.http import create_app
-from turnwise.hosts.http.security.limits import HttpLimits
+from turnwise.hosts.http.security import HttpLimits
 from turnwise.testing import FunctionLlm, call, reply
 
 from ....support.cases import holds_for

@@ -16,11 +16,16 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message
 
 from turnwise import ConfigurationError
+from turnwise.hosts.http import security
 from turnwise.hosts.http.problems import Problem, install_problems
-from turnwise.hosts.http.security import session_cookie
-from turnwise.hosts.http.security.limits import MOST_CLIENTS, HttpLimits, WrongTokens
-from turnwise.hosts.http.security.middleware import middleware_of
-from turnwise.hosts.http.security.session_cookie import clear_session, set_session
+from turnwise.hosts.http.security import (
+    MOST_CLIENTS,
+    HttpLimits,
+    WrongTokens,
+    clear_session,
+    middleware_of,
+    set_session,
+)
 
 from ....support.cases import holds_for
 
@@ -346,7 +351,7 @@ class TestSessions:
         async with Guarded(token=TOKEN).client(base_url, root_path=root_path) as client:
             response = await client.post(f"{root_path}/session", json={"token": TOKEN})
 
-        cookie = SimpleCookie(response.headers["set-cookie"])[session_cookie.COOKIE]
+        cookie = SimpleCookie(response.headers["set-cookie"])[security.COOKIE]
         assert (cookie["httponly"], cookie["samesite"].lower(), cookie["path"]) == (True, "strict", path)
         assert cookie["secure"] == secure
         assert TOKEN not in cookie.value
@@ -354,7 +359,7 @@ class TestSessions:
     @pytest.mark.parametrize("header", ["{name}={good}; {name}=another", "{name}=another; a=b;{name}={good}"])
     async def test_one_of_several_sessions_is_enough(self, header: str) -> None:
         """A browser sends the cookie of an application at / to the one below /assistant, too, under the same name."""
-        name = session_cookie.COOKIE
+        name = security.COOKIE
         async with Guarded(token=TOKEN).client() as client:
             await client.post("/session", json={"token": TOKEN})
             good = client.cookies[name]
@@ -367,20 +372,20 @@ class TestSessions:
         for token in (TOKEN, "another"):
             async with Guarded(token=token).client() as client:
                 await client.post("/session", json={"token": token})
-                cookies[token] = client.cookies[session_cookie.COOKIE]
+                cookies[token] = client.cookies[security.COOKIE]
         expires, _, signature = cookies[TOKEN].partition(".")
         forged = ["", ".", expires, f"{int(expires) + 1}.{signature}", f"{'9' * 50}.{signature}", cookies["another"]]
         for value in [*forged, f"{expires}.{signature[:-1]}", f"-1.{signature}", f"x.{signature}"]:
-            async with Guarded(token=TOKEN).client(headers={"cookie": f"{session_cookie.COOKIE}={value}"}) as client:
+            async with Guarded(token=TOKEN).client(headers={"cookie": f"{security.COOKIE}={value}"}) as client:
                 assert_problem(await client.get("/texts"), 401, "unauthorized")
 
     async def test_an_expired_session_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A session ends by itself, whatever the browser does with the cookie."""
-        monkeypatch.setattr(session_cookie, "LIFETIME", 0)
+        monkeypatch.setattr(security, "LIFETIME", 0)
         async with Guarded(token=TOKEN).client() as client:
             began = await client.post("/session", json={"token": TOKEN})
-        value = SimpleCookie(began.headers["set-cookie"])[session_cookie.COOKIE].value
-        async with Guarded(token=TOKEN).client(headers={"cookie": f"{session_cookie.COOKIE}={value}"}) as client:
+        value = SimpleCookie(began.headers["set-cookie"])[security.COOKIE].value
+        async with Guarded(token=TOKEN).client(headers={"cookie": f"{security.COOKIE}={value}"}) as client:
             assert_problem(await client.get("/texts"), 401, "unauthorized")
 
 

@@ -10,10 +10,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from turnwise.hosts.http.problems import install_problems
-from turnwise.hosts.http.security.limits import HttpLimits, WrongTokens
-from turnwise.hosts.http.security.middleware import middleware_of
-from turnwise.hosts.http.server.limits import ServerLimits
-from turnwise.hosts.http.server.protocol import SURPLUS
+from turnwise.hosts.http.security import HttpLimits, WrongTokens, middleware_of
+from turnwise.hosts.http.server import SURPLUS, ServerLimits
 
 from ....support.cases import holds_for
 from ....support.http.live_server import LiveServer, serving_app

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from turnwise import Engine, tool
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.effects.tools.context import ToolContext
-from turnwise.hosts.http.streams.events import data_line
+from turnwise.hosts.http.sse import data_line
 from turnwise.testing import call, reply
 
 from ....support.http.live_server import LiveServer, serving

@@ -13,8 +13,8 @@ import pytest
 from turnwise import Engine
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.hosts.http import create_app
-from turnwise.hosts.http.server.limits import ServerLimits
-from turnwise.hosts.http.streams.sse import PIECE
+from turnwise.hosts.http.server import ServerLimits
+from turnwise.hosts.http.sse import PIECE
 from turnwise.testing import reply
 
 from ....support.doors.waiting import until

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnwise import Conversation, Engine, EngineClosed, InvalidInput, tool
-from turnwise.hosts.http.security.limits import HttpLimits
-from turnwise.hosts.http.streams.sse import PIECE, PiecewiseSend, tree_stream, update_stream
+from turnwise.hosts.http.security import HttpLimits
+from turnwise.hosts.http.sse import PIECE, PiecewiseSend, tree_stream, update_stream
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
 from ....support.engine_scenarios import QUESTION, Gate, answers_after

@@ -5,8 +5,7 @@ from __future__ import annotations
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from turnwise.hosts.terminal.chat.completion import CommandCompleter
-from turnwise.hosts.terminal.chat.user_input import CommandHelp
+from turnwise.hosts.terminal.chat.menus import CommandCompleter, CommandHelp
 
 COMMANDS = {
     "/model": CommandHelp("change the model", "[NAME]", lambda: ("openai/gpt", "openai/o", "rehearsal")),

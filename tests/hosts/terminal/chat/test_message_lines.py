@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.hosts.terminal.chat.message_lines import RECALLED, call_line, recalled
+from turnwise.hosts.terminal.chat.screen import RECALLED, call_line, recalled
 from turnwise.states.values.messages import Message, ToolCall
 
 QUESTIONS = '{"questions": [{"question": "When?", "options": []}]}'

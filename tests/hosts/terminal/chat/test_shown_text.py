@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from turnwise import TokenUpdate
-from turnwise.hosts.terminal.chat.shown_text import ShownText
+from turnwise.hosts.terminal.chat.screen import ShownText
 from turnwise.hosts.terminal.output.writer import TerminalWriter
 
 from ....support.screens import FakeScreen

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from turnwise import Engine, ModelAnswer, ModelRequest, Token, presets
-from turnwise.hosts.terminal.chat.session import screen_for, speech_for
-from turnwise.hosts.terminal.configuration.settings import Settings
-from turnwise.hosts.terminal.output.step_lines import STEPS, LabelledStep, steps_shown_by
+from turnwise.hosts.terminal.chat.chat import screen_for, speech_for
+from turnwise.hosts.terminal.output.lines import STEPS, LabelledStep, steps_shown_by
 from turnwise.hosts.terminal.output.writer import TerminalWriter
+from turnwise.hosts.terminal.settings import Settings
 
 from ....support.screens import FakeScreen
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment

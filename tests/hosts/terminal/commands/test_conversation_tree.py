@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.hosts.terminal.commands.conversation_list import tree_lines
-from turnwise.hosts.terminal.commands.conversation_tree import MAX_LEVELS, Branch, arranged
+from turnwise.hosts.terminal.commands.database import MAX_LEVELS, Branch, arranged, tree_lines
 from turnwise.persistence import Summary
 from turnwise.states import Schedule
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from turnwise.hosts.terminal.commands.junit import junit_report
-from turnwise.hosts.terminal.commands.replay_results import ReplayResult
+from turnwise.hosts.terminal.commands.replay import ReplayResult, junit_report
 
 
 def test_the_report_is_xml_whatever_was_said() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.commands.openai_files import read_histories, write_one
+from turnwise.hosts.terminal.commands.transfer import read_histories, write_one
 from turnwise.states import InvalidInput, UserCancel
 
 from ....support.terminal import InProcessRun, assert_one_sentence, database_with, execute_sql

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Conversation
-from turnwise.hosts.terminal.commands.show import transcript_lines
+from turnwise.hosts.terminal.commands.database import transcript_lines
 from turnwise.states.values.acts import Audience
 from turnwise.states.values.messages import Message
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.configuration.command_lines import command_line
+from turnwise.hosts.terminal.configuration import command_line
 
 from ....support.terminal import run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.configuration.conversation_ids import short_ids
+from turnwise.hosts.terminal.configuration import short_ids
 
 from ....support.terminal import InProcessRun, assert_one_sentence, database_with, run
 from ....support.walks import Walk

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from turnwise.effects.printable import printable
-from turnwise.hosts.terminal.output.answer import StreamedAnswer
-from turnwise.hosts.terminal.output.theme import THEME
+from turnwise.hosts.terminal.output.drawing import StreamedAnswer
+from turnwise.hosts.terminal.output.markdown import THEME
 
 from ....support.screens import FakeScreen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwise.effects.printable import printable
-from turnwise.hosts.terminal.output.printable import one_line
+from turnwise.hosts.terminal.output.lines import one_line
 
 
 class TestPrintable:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from turnwise.hosts.terminal.output.wrapping import LineWrapper
+from turnwise.hosts.terminal.output.drawing import LineWrapper
 
 PROSE = st.text(st.sampled_from("ab 漢\n"), max_size=60)
 

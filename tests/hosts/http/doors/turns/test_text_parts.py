@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from turnwise import TokenUpdate
-from turnwise.hosts.http.doors.turns.text_parts import TextParts, TextPiece
+from turnwise.hosts.http.doors.turns import TextParts, TextPiece
 
 
 def token(text: str, attempt: int = 1, *, from_start: bool = False) -> TokenUpdate:

@@ -1,0 +1,376 @@
+"""An engine over the conversations of the demonstration, in a database that is removed afterwards.
+
+The conversations of the demonstration: what was said in each, by the travel desk and by its users.
+
+Each function holds one conversation, and leaves it in a state of its own: at rest, or waiting for the visitor.
+
+The model that held the conversations of the demonstration before a visitor came: it says what was written for them.
+
+The log calls it by the name of the model that answers visitors, so that each conversation goes on with that one.
+
+The tools of the demonstration: a travel desk whose trains and weather are made up.
+
+What the travel desk of the demonstration says and asks. Its trains, prices and times are made up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from ...effects.model.port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
+from ...effects.model.rehearsal import RehearsalLlm
+from ...effects.tools.context import ToolContext
+from ...effects.tools.tool import tool
+from ...engine.conversation import Conversation
+from ...engine.engine import Engine
+from ...states import presets
+from ...states.policy import Policy
+from ...states.values.messages import Usage
+
+POLICY = Policy(when_busy="queue")
+"""The rules of most conversations, and of those that a visitor opens."""
+
+
+@asynccontextmanager
+async def demo_engine(model: str = "rehearsal") -> AsyncGenerator[Engine]:
+    """Yield an engine that is not open yet, over a new database that holds the conversations of the demonstration.
+
+    What a visitor says is answered by `model`. The database is removed at the end of the block, so close the engine
+    inside of it. Raises `ConfigurationError` for a model that cannot be used.
+    """
+    with TemporaryDirectory(prefix="turnwise-") as folder:
+        database = Path(folder) / "demo.db"
+        await hold_conversations(database, model)
+        yield Engine.open(database, model=model, tools=TravelTools().tools, policy=POLICY)
+
+
+async def hold_conversations(database: Path, model: str) -> None:
+    """Hold the conversations of the demonstration in this database, each to the point where the visitor goes on.
+
+    The log names `model` as the one that answered, so that each conversation goes on with it. Takes about a second.
+    """
+    scripted = ScriptedModel(model)
+    tools = TravelTools(delay=0).tools
+    async with Engine.open(database, model=scripted, tools=tools, policy=POLICY) as engine:
+        desk = TravelDesk(engine, scripted)
+        async with asyncio.TaskGroup() as group:
+            for hold in (desk.fail, desk.ask_what_to_pack, desk.ask_to_book, desk.ask_for_a_train):
+                group.create_task(hold())
+            group.create_task(desk.work_in_the_background())
+        await desk.plan_a_weekend()  # last, so that it heads the list
+
+
+SYSTEM = (
+    "You are a travel desk. You help people to travel by train, look things up before you answer, and ask them "
+    "where there is more than one good way."
+)
+
+
+class TravelDesk:
+    """Holds conversations with a scripted model."""
+
+    def __init__(self, engine: Engine, model: ScriptedModel) -> None:
+        self._engine = engine
+        self._model = model
+
+    async def hold(
+        self,
+        conversation_id: str,
+        title: str,
+        messages: Sequence[str],
+        script: Sequence[Answer],
+        policy: Policy | None = None,
+    ) -> Conversation:
+        """Open a conversation and send the messages, each when the turn before it has ended or rests."""
+        self._model.write(conversation_id, script)
+        conversation = await self._engine.create(
+            conversation_id=conversation_id, title=title, system=SYSTEM, policy=policy
+        )
+        for message in messages:
+            await conversation.send(message)
+        return conversation
+
+    async def plan_a_weekend(self) -> None:
+        """A finished conversation: thoughts, two tools, a question that was answered, and Markdown."""
+        looking_up = says(
+            "I'll look up the trains and the weather.",
+            call("find_train", destination="Vienna", day="Saturday"),
+            call("check_weather", city="Vienna", day="Saturday"),
+            thinking="They need a train and an idea of the weather. Neither depends on the other, so I ask for both.",
+        )
+        asking = says("There are three good trains.", call("ask_user_question", questions=[WHICH_TRAIN]))
+        conversation = await self.hold(
+            "vienna",
+            "A weekend in Vienna",
+            ["Two of us want to see Klimt's Kiss in Vienna on Saturday. Which train from Zürich, and will it rain?"],
+            [looking_up, asking, says(PLAN), says(CONNECTION)],
+        )
+        await conversation.answer({WHICH_TRAIN["question"]: "RJX 163"})
+        await conversation.send("How do we get from the station to the museum?")
+
+    async def ask_for_a_train(self) -> None:
+        """A conversation that waits at a question with radio buttons."""
+        await self.hold(
+            "lisbon",
+            "The long way to Lisbon",
+            ["I'd like to go to Lisbon by train, and I am in no hurry."],
+            [says("That takes two days.", call("ask_user_question", questions=[WHICH_WAY]))],
+        )
+
+    async def ask_what_to_pack(self) -> None:
+        """A conversation that waits at two questions, the first with checkboxes."""
+        await self.hold(
+            "alps",
+            "Packing for the Alps",
+            ["What should I pack for a week of walking in the Alps?"],
+            [says("That depends on you.", call("ask_user_question", questions=PACKING))],
+        )
+
+    async def ask_to_book(self) -> None:
+        """A conversation that waits until somebody allows a booking."""
+        booking = call("book_train", train="EC 191", seats=2, travel_class="second", window=True)
+        await self.hold(
+            "copenhagen",
+            "Two seats to Copenhagen",
+            ["Please book two seats at the window on the EC 191 to Copenhagen."],
+            [says("I'll book them as soon as you allow it.", booking)],
+        )
+
+    async def fail(self) -> None:
+        """A conversation that failed, because its provider refused the key."""
+        await self.hold(
+            "rome",
+            "A night train to Rome",
+            ["Is there a night train to Rome on Sunday?"],
+            [LlmFailure("authentication", "The provider does not accept the key.")],
+        )
+
+    async def work_in_the_background(self) -> None:
+        """An agent with a user, one that works for it in the background, and the sub-agents of that one."""
+        desk = await self.hold(
+            "desk",
+            "The desk and its scout",
+            ["Where is the weather best on Saturday? Take your time."],
+            [
+                says("My scout is asking in three cities. You will hear from me."),
+                says(PASSED_ON),
+            ],
+            presets.foreground(),
+        )
+        scout = await self._engine.create(
+            conversation_id="scout",
+            role="background",
+            works_for=desk,
+            system="You find things out for a travel desk.",
+            title="Scout",
+        )
+        tasks = [f"Check the weather in {city} on Saturday" for city in CITIES]
+        self._model.write(
+            scout.id,
+            [
+                says("One of us for each city.", call("spawn_agents", tasks=tasks)),
+                says("The user waits for this.", call("send_user_message", text=FOUND)),
+                says("Everything is passed on."),
+            ],
+        )
+        await scout.send("Find out where the sun shines on Saturday.")
+        await self._engine.delivered()
+        await desk.wait()
+
+
+Answer = ModelAnswer | LlmFailure
+
+PRICES = 0.40e-6, 1.60e-6
+"""US dollars for one token in and for one token out, so that the demonstration shows costs."""
+
+
+def says(text: str, *calls: ModelCall, thinking: str = "") -> ModelAnswer:
+    """Return an answer with a text and calls of tools. `Pure.`"""
+    return ModelAnswer(text, thinking, tool_calls=calls, finish_reason="tool_calls" if calls else "stop")
+
+
+def call(name: str, **arguments: object) -> ModelCall:
+    """Return a call of a tool. `Pure.`"""
+    return ModelCall("call_0", name, json.dumps(arguments, ensure_ascii=False))
+
+
+class ScriptedModel:
+    """Gives each conversation the answers written for it, and answers all others as the rehearsal model does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._scripts: dict[str, deque[Answer]] = {}
+        self._rehearsal = RehearsalLlm(delay=0)
+
+    def write(self, conversation_id: str, answers: Iterable[Answer]) -> None:
+        """Have these answers given in a conversation, in this order."""
+        self._scripts[conversation_id] = deque(answers)
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Answer the request. Raises `LlmFailure` where one was written."""
+        script = self._scripts.get(request.conversation_id)
+        if not script:
+            return await self._rehearsal.complete(request, show)
+        answer = script.popleft()
+        if isinstance(answer, LlmFailure):
+            raise answer
+        return _priced(answer, request)
+
+
+def _priced(answer: ModelAnswer, request: ModelRequest) -> ModelAnswer:
+    """Return the answer with a usage: four characters count as a token."""
+    read = len(json.dumps([request.messages, request.tools])) // 4
+    written = (len(answer.content) + len(answer.thinking) + sum(len(call.arguments) for call in answer.tool_calls)) // 4
+    cost = read * PRICES[0] + written * PRICES[1]
+    usage = Usage(
+        input_tokens=read, output_tokens=written, cost=round(cost, 6), reasoning_tokens=len(answer.thinking) // 4
+    )
+    return ModelAnswer(
+        answer.content, answer.thinking, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason, usage=usage
+    )
+
+
+BUILT_IN = ("ask_user_question", "spawn_agents", "send_user_message", "send_agent_message")
+
+TRAINS = (
+    {"train": "RJX 163", "when": "8:40 to 16:30", "changes": "no change", "price": "€ 84"},
+    {"train": "NJ 467", "when": "20:40 to 7:55", "changes": "no change, with a bed", "price": "€ 129"},
+    {"train": "EC 191", "when": "10:33 to 19:21", "changes": "one change", "price": "€ 61"},
+)
+
+WEATHER = {
+    "Vienna": "sunny, with rain from 4 PM on, 17 °C",
+    "Prague": "rain all day, 12 °C",
+    "Rome": "rain in the morning, 16 °C",
+}
+
+
+class TravelTools:
+    """What a travel desk can do. `delay` is how many seconds each step takes, so that visitors see the tools run."""
+
+    def __init__(self, delay: float = 0.5) -> None:
+        self._delay = delay
+
+    @property
+    def tools(self) -> list[Callable[..., Any] | str]:
+        """These tools and the built-in ones beside them, for `Engine.open`."""
+        return [self.find_train, self.check_weather, self.book_train, *BUILT_IN]
+
+    @tool(crash="pure")
+    async def find_train(self, destination: str, day: str, context: ToolContext) -> list[dict[str, str]]:
+        """Look for a train to a city on a day."""
+        for railway in ("ÖBB", "SBB", "DB"):
+            context.progress(f"Asking {railway} about {destination}, {day} …")
+            await asyncio.sleep(self._delay)
+        return [*TRAINS]
+
+    @tool(crash="pure")
+    async def check_weather(self, city: str, day: str) -> str:
+        """Look up the weather."""
+        await asyncio.sleep(self._delay)
+        return f"{city}, {day}: {WEATHER.get(city, 'clouds and sun, 15 °C')}."
+
+    @tool(crash="idempotent", approval=True)
+    async def book_train(
+        self, train: str, seats: int, travel_class: Literal["first", "second"] = "second", window: bool = False
+    ) -> str:
+        """Book seats on a train. Somebody has to allow it first."""
+        await asyncio.sleep(self._delay)
+        return f"Booked: {seats} × {train}, {travel_class} class{', at the window' if window else ''}."
+
+
+TRAIN_PREVIEWS = {
+    "RJX 163": "Zürich HB      8:40\nBuchs          9:50\nInnsbruck     12:18\nWien Hbf      16:30\n\n€ 84, no change",
+    "NJ 467": "Zürich HB     20:40\nBuchs         22:02\nLinz           6:14\nWien Hbf       7:55\n\n€ 129, with a bed",
+    "EC 191": "Zürich HB     10:33\nMünchen Hbf   14:05\nSalzburg      16:58\nWien Hbf      19:21\n\n€ 61, one change",
+}
+
+WHICH_TRAIN: dict[str, Any] = {
+    "question": "Which train shall I plan with?",
+    "header": "Train",
+    "options": [{"label": train, "preview": preview} for train, preview in TRAIN_PREVIEWS.items()],
+}
+
+PLAN = """\
+Here is the plan. **Take an umbrella**: it rains from four o'clock on.
+
+| | Saturday |
+|---|---|
+| Train | RJX 163, no change |
+| Leaves Zürich HB | 8:40 |
+| Arrives at Wien Hbf | 16:30 |
+| For two | € 168 |
+
+- *The Kiss* hangs in the [Upper Belvedere](https://www.belvedere.at/en), ten minutes from the station.
+- It is open until six, so reserve tickets for `16:45`.
+"""
+
+CONNECTION = """\
+1. Leave the station at **Arsenalstraße**.
+2. Walk straight on for ten minutes, or take the tram to *Schloss Belvedere*.
+3. Go in through the garden: from there you see the palace as it was meant to be seen.
+
+> Tickets with a time are only valid for half an hour. You have fifteen minutes to spare.
+"""
+
+WHICH_WAY: dict[str, Any] = {
+    "question": "Which way would you like to go?",
+    "header": "Way",
+    "options": [
+        {
+            "label": "Along the sea",
+            "description": "Three trains, one night in Barcelona.",
+            "preview": "Day 1   Genève 8:30 → Barcelona 16:34\nDay 2   Barcelona 9:00 → Madrid 11:45\n"
+            "        Madrid 15:20 → Lisboa 23:58",
+        },
+        {
+            "label": "Over Paris",
+            "description": "Four trains, one night in Hendaye.",
+            "preview": "Day 1   Genève 8:29 → Paris 11:42\n        Paris 13:52 → Hendaye 18:36\n"
+            "Day 2   Hendaye 8:03 → Madrid 13:20\n        Madrid 15:20 → Lisboa 23:58",
+        },
+        {
+            "label": "With the ferry",
+            "description": "Two trains and a ship, two nights at sea.",
+            "preview": "Day 1   Genève 9:12 → Genova 14:50\n        Genova 20:00, by ship\n"
+            "Day 3   Tanger 10:00 → Tarifa 11:00\n        Algeciras 15:05 → Lisboa 23:58",
+        },
+    ],
+}
+
+PACKING: list[dict[str, Any]] = [
+    {
+        "question": "What do you have already?",
+        "header": "Equipment",
+        "multiSelect": True,
+        "options": [
+            {"label": "Boots", "description": "Worn in, with a sole that grips."},
+            {"label": "A rain jacket", "description": "It rains every third day."},
+            {"label": "A sleeping bag liner", "description": "The huts ask for one."},
+            {"label": "Poles", "description": "For the way down."},
+        ],
+    },
+    {
+        "question": "Where do you sleep?",
+        "header": "Nights",
+        "options": [
+            {"label": "In huts", "description": "Less to carry, and a warm supper."},
+            {"label": "In a tent", "description": "Allowed above the trees, for one night."},
+        ],
+    },
+]
+
+CITIES = ("Vienna", "Prague", "Rome")
+
+FOUND = "Sun in Vienna until the afternoon; rain in Prague and Rome."
+"""What the scout reports."""
+
+PASSED_ON = "**Vienna** it is: my scout reports sun there until the afternoon, and rain in Prague and Rome."
+"""What the user reads of it."""

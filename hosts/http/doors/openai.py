@@ -1,0 +1,449 @@
+"""The endpoints of the OpenAI API that clients of chat models use.
+
+Makes a chat completion of a turn, at once or in chunks.
+
+The conversation of a completion: a durable one by the id that the client chose, or one that is gone afterwards.
+
+Stops waiting for a result when the client that asked for it has disconnected.
+
+Reads the messages of a request: what came before, and the message to answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+from weakref import WeakSet
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from ....engine.conversation import Conversation
+from ....engine.engine import Engine
+from ....engine.requests import LONGEST_ID
+from ....engine.turns import FailedTurn, Turn
+from ....states.errors import TurnwiseError
+from ....states.policy import DEFAULT_SETTINGS, Profile
+from ....states.values.acts import MARK
+from ..dependencies import CurrentCaller, CurrentEngine, CurrentHost
+from ..permissions import Caller
+from ..problems import http_problem, problem_of
+from ..security import HttpLimits
+from ..sse import EventStream, data_line
+from .openai_bodies import (
+    AnswerMessage,
+    ChatMessage,
+    Choice,
+    ChunkChoice,
+    Completion,
+    CompletionBody,
+    CompletionChunk,
+    Delta,
+    ModelEntry,
+    ModelList,
+    OpenAiRefusal,
+    OpenAiRoute,
+    TurnReport,
+    check_supported,
+    counts_of,
+    error_answer,
+    error_of,
+    finish_reason_of,
+    refusals,
+)
+from .turns import ActTurn, RequestedTurn, Said, opened, request_turn, spoken_turn, stored
+from .turns_text import awaited_by
+
+CLIENT_CLOSED = 499
+"""The status that logs show for a request whose client has gone; nobody receives it."""
+
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAiRoute)
+
+IdempotencyKey = Annotated[
+    Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None,
+    Header(description="The same as `metadata.message_id`: a durable completion is carried out once under it."),
+]
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The completion; with `stream`, chunks of it as Server-Sent Events.",
+        "content": {"text/event-stream": {}},
+    }
+}
+
+
+@router.post(
+    "/chat/completions",
+    operation_id="createChatCompletion",
+    response_model=Completion,
+    responses={**_STREAM, **refusals(400, 401, 403, 404, 408, 409, 413, 415, 429, 502, 503)},
+)
+async def create_chat_completion(
+    body: CompletionBody,
+    request: Request,
+    engine: CurrentEngine,
+    caller: CurrentCaller,
+    host: CurrentHost,
+    idempotency_key: IdempotencyKey = None,
+) -> Completion | Response:
+    """Answer the last message.
+
+    With `metadata.conversation_id` the conversation is kept: it is created from the messages before the last one, and
+    later only the last message is read. Without it the conversation is gone when this request ends.
+    """
+    check_supported(body)
+    _check_model(engine, body.model)
+    read = read_messages(body.messages)
+    async with AsyncExitStack() as stack:
+        message_id = (body.metadata.message_id if body.metadata else None) or idempotency_key
+        conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
+        await apply_settings(caller, conversation, body.settings)
+        requested = await _request(caller, conversation, body, read, message_id if is_durable else None)
+        shown_id = caller.shown_id(conversation.id) if is_durable else None
+        asked = Asked(requested, body.model, int(engine.now().timestamp()), shown_id)
+        if body.stream:
+            usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+            kept = stack.pop_all()
+            return _ClosingStream(chunks_of(asked, usage=usage, at_end=kept.aclose), host.limits, kept)
+        try:
+            return await unless_disconnected(request, completion_of(asked))
+        except ClientDisconnect:
+            return Response(status_code=CLIENT_CLOSED)
+
+
+@router.get("/models", operation_id="listChatModels", responses=refusals(401, 403, 429, 503))
+async def list_chat_models(engine: CurrentEngine) -> ModelList:
+    """List the models that the engine was opened with."""
+    return ModelList(data=[ModelEntry(id=name) for name in engine.model_names])
+
+
+@router.get("/models/{model:path}", operation_id="getChatModel", responses=refusals(401, 403, 404, 429, 503))
+async def get_chat_model(model: str, engine: CurrentEngine) -> ModelEntry:
+    """Show one of them."""
+    _check_model(engine, model)
+    return ModelEntry(id=model)
+
+
+def _check_model(engine: Engine, model: str) -> None:
+    if model not in engine.model_names:
+        names = ", ".join(engine.model_names)
+        raise OpenAiRefusal("model_not_found", f"There is no such model; there are: {names}.", "model", status=404)
+
+
+async def _conversation(
+    engine: Engine,
+    caller: Caller,
+    body: CompletionBody,
+    read: ReadMessages,
+    message_id: str | None,
+    stack: AsyncExitStack,
+) -> tuple[Conversation, bool]:
+    """Return the conversation, and whether it is kept."""
+    conversation_id = body.metadata.conversation_id if body.metadata is not None else None
+    if conversation_id is not None:
+        return await durable(engine, caller, conversation_id, body, read, message_id or str(uuid.uuid4())), True
+    if body.turnwise is not None:
+        sentence = "Only a conversation that is kept, by metadata.conversation_id, can wait for a person."
+        raise OpenAiRefusal("unsupported_parameter", sentence, "turnwise")
+    return await stateless(engine, caller, body, read, stack), False
+
+
+async def _request(
+    caller: Caller, conversation: Conversation, body: CompletionBody, read: ReadMessages, message_id: str | None
+) -> RequestedTurn:
+    if body.turnwise is None:
+        return await request_turn(caller, conversation, read.said, message_id, read.shown)
+    return await stored(ActTurn(caller, conversation, message_id or str(uuid.uuid4()), body.turnwise.act))
+
+
+class _ClosingStream(EventStream):
+    """A stream after which a stack is closed, also if the client disconnects before the stream begins."""
+
+    def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits, stack: AsyncExitStack) -> None:
+        super().__init__(events, limits)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            await super().__call__(scope, receive, send)
+
+
+logger = logging.getLogger("turnwise.http")
+
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A completion that a client asked for: the turn, the model that it named, when it asked, in seconds since 1970,
+    and what it calls the conversation, None if that is not kept."""
+
+    requested: RequestedTurn
+    model: str
+    created: int
+    conversation_id: str | None
+
+    @property
+    def completion_id(self) -> str:
+        """The id of the completion: the same if the request is repeated."""
+        return f"chatcmpl-{self.requested.request_id}"
+
+    def report(self, turn: Turn) -> TurnReport:
+        """Return what is told of the turn besides its text."""
+        return TurnReport(conversation_id=self.conversation_id, turn=turn.data)
+
+
+async def completion_of(asked: Asked) -> Completion:
+    """Wait for the turn, and return it as a completion. Raises `OpenAiRefusal` if it failed, and what the engine
+    raises."""
+    texts: list[str] = []
+    turn: Turn | None = None
+    async with aclosing(spoken_turn(asked.requested, live=False)) as spoken:
+        async for piece in spoken:
+            if isinstance(piece, str):
+                texts.append(piece)
+            else:
+                turn = piece
+    assert turn is not None, "a spoken turn ends with the turn"
+    if isinstance(turn, FailedTurn):
+        raise _failed(turn)
+    choice = Choice(message=AnswerMessage(content="".join(texts)), finish_reason=finish_reason_of(turn))
+    return Completion(
+        id=asked.completion_id,
+        created=asked.created,
+        model=asked.model,
+        choices=[choice],
+        usage=counts_of(turn.usage),
+        turnwise=asked.report(turn),
+    )
+
+
+async def chunks_of(asked: Asked, *, usage: bool, at_end: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
+    """Yield a completion as Server-Sent Events. `at_end` is awaited before the last one. An error in the middle is the
+    last event, in the shape of the OpenAI API."""
+    last = DONE
+    try:
+        async with aclosing(_chunks(asked, usage=usage)) as chunks:
+            async for chunk in chunks:
+                yield _event(chunk)
+    except OpenAiRefusal as refusal:
+        last = _event(error_answer(refusal.status, refusal.code, refusal.message))
+    except TurnwiseError as error:
+        last = _event(error_of(problem_of(error))[1])
+    except Exception:
+        logger.exception("A completion failed in the middle of its stream.")
+        last = _event(error_of(http_problem("internal_error"))[1])
+    await at_end()
+    yield last
+
+
+async def _chunks(asked: Asked, *, usage: bool) -> AsyncGenerator[CompletionChunk, None]:
+    def chunk(delta: Delta) -> CompletionChunk:
+        return _chunk(asked, [ChunkChoice(index=0, delta=delta, logprobs=None, finish_reason=None)])
+
+    yield chunk(Delta(role="assistant", content=""))
+    async with aclosing(spoken_turn(asked.requested, live=True)) as spoken:
+        async for piece in spoken:
+            if isinstance(piece, str):
+                if piece:
+                    yield chunk(Delta(content=piece))
+                continue
+            if isinstance(piece, FailedTurn):
+                raise _failed(piece)
+            choice = ChunkChoice(index=0, delta=Delta(), logprobs=None, finish_reason=finish_reason_of(piece))
+            yield _chunk(asked, [choice]).model_copy(update={"turnwise": asked.report(piece)})
+            if usage:
+                yield _chunk(asked, []).model_copy(update={"usage": counts_of(piece.usage)})
+
+
+def _chunk(asked: Asked, choices: list[ChunkChoice]) -> CompletionChunk:
+    return CompletionChunk(
+        id=asked.completion_id,
+        object="chat.completion.chunk",
+        created=asked.created,
+        model=asked.model,
+        choices=choices,
+    )
+
+
+def _failed(turn: FailedTurn) -> OpenAiRefusal:
+    return OpenAiRefusal("turn_failed", turn.failure, status=502)
+
+
+def _event(data: BaseModel) -> bytes:
+    return data_line(data.model_dump(exclude_unset=True)) + b"\n"
+
+
+_STATELESS = {"completion": "stateless"}
+"""The mark by which conversations are found that a process left behind. Nobody can set it from outside."""
+
+_PROCESS = uuid.uuid4().hex
+"""Tells the conversations of this process from those of one that has ended."""
+
+_PROFILE = "chat_completions"
+"""The name of the profile that holds the parameters of requests, in a conversation that has no profiles."""
+
+_tidied: WeakSet[Engine] = WeakSet()
+
+
+async def durable(
+    engine: Engine, caller: Caller, conversation_id: str, body: CompletionBody, read: ReadMessages, message_id: str
+) -> Conversation:
+    """Return the conversation with this id, created from the messages before the last one if there is none. Only one
+    that exists can wait for a person. Raises `OpenAiRefusal` if it uses another model, `UnknownConversation`, and what
+    `Engine.create` raises."""
+    if body.turnwise is not None:
+        conversation = await caller.open(engine, conversation_id)
+    else:
+        noted = body.metadata.model_extra if body.metadata is not None else None
+        conversation = await opened(
+            engine,
+            caller,
+            conversation_id,
+            read.said,
+            message_id,
+            messages=read.history,
+            model=body.model,
+            metadata=noted,
+        )
+    models = {model.name for model in conversation.policy.models}
+    if body.model not in models:
+        sentence = f"The conversation uses the model {conversation.policy.models[0].name}."
+        raise OpenAiRefusal("model_mismatch", sentence, "model")
+    return conversation
+
+
+async def stateless(
+    engine: Engine, caller: Caller, body: CompletionBody, read: ReadMessages, stack: AsyncExitStack
+) -> Conversation:
+    """Return a new conversation that the stack deletes, with whatever runs in it, when it is closed."""
+    if engine not in _tidied:
+        await delete_abandoned(engine)
+    marks = {**_STATELESS, "process": _PROCESS}
+    conversation = await caller.create(engine, model=body.model, messages=read.history, marks=marks)
+    stack.push_async_callback(_delete, engine, conversation.id)
+    return conversation
+
+
+async def delete_abandoned(engine: Engine) -> None:
+    """Delete the stateless conversations that a process left behind when it was killed. One process uses a store, as
+    with SQLite; a store that several share keeps what they have under way."""
+    _tidied.add(engine)
+    for summary in await engine.list(metadata={f"{MARK}{name}": value for name, value in _STATELESS.items()}):
+        if summary.metadata.get(f"{MARK}process") != _PROCESS:
+            await _delete(engine, summary.id)
+
+
+async def _delete(engine: Engine, conversation_id: str) -> None:
+    """Delete a conversation. If that fails now, the next process does it."""
+    with suppress(TurnwiseError):
+        await engine.delete(conversation_id)
+
+
+async def apply_settings(caller: Caller, conversation: Conversation, settings: dict[str, Any]) -> None:
+    """Let the model of the conversation be asked with these parameters from the next turn on; a turn that waits for a
+    person keeps its own. Raises `Refused` with `busy` during a turn if they differ from those that hold."""
+    if not settings or awaited_by(conversation.state) is not None:
+        return
+    policy = conversation.policy
+    profiles = policy.profiles or (Profile(name=_PROFILE, settings=DEFAULT_SETTINGS),)
+    changed = tuple(one.replace(settings=one.settings.replace(**settings)) for one in profiles)
+    if changed != policy.profiles:
+        await caller.set_policy(conversation, policy.replace(profiles=changed))
+
+
+T = TypeVar("T")
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns. If the client disconnects before, `work` is cancelled and `ClientDisconnect` raised.
+    The body of the request must have been read."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+_PARTS = {
+    "user": ("text", "image_url"),
+    "tool": ("text", "image_url"),
+    "assistant": ("text", "refusal"),
+}
+"""The types of part that a message of each role may have; of all other roles, text alone."""
+
+
+@dataclass(frozen=True)
+class ReadMessages:
+    """`history` is what came before, as `Engine.create` takes it; `said` the message to answer; `shown` the text of
+    the assistant's last message before that, None if there is none."""
+
+    history: list[dict[str, Any]]
+    said: Said
+    shown: str | None
+
+
+def read_messages(messages: Sequence[ChatMessage]) -> ReadMessages:
+    """Return the messages of a request, read. Raises `OpenAiRefusal` if the last one is not a user's, and for a part
+    that cannot be sent to a model, such as audio. `Pure.`"""
+    for place, message in enumerate(messages):
+        _check_parts(place, message)
+    *before, last = messages
+    if last.role != "user":
+        sentence = "The last message must be one of the user: the server runs tools itself and continues no text."
+        raise OpenAiRefusal("unsupported_messages", sentence, f"messages.{len(before)}.role")
+    answers = [_text(message) for message in before if message.role == "assistant"]
+    return ReadMessages(
+        history=[message.model_dump(exclude_unset=True) for message in before],
+        said=Said(_text(last), tuple(_images(last, len(before)))),
+        shown=answers[-1] if answers else None,
+    )
+
+
+def _check_parts(place: int, message: ChatMessage) -> None:
+    if not isinstance(message.content, list):
+        return
+    allowed = _PARTS.get(message.role, ("text",))
+    for number, part in enumerate(message.content):
+        kind = part.get("type")
+        if kind not in allowed:
+            sentence = f"A message of the role {message.role} can have parts of the type {' or '.join(allowed)} only."
+            raise OpenAiRefusal("unsupported_content", sentence, f"messages.{place}.content.{number}.type")
+
+
+def _text(message: ChatMessage) -> str:
+    if not isinstance(message.content, list):
+        return message.content or ""
+    texts = (part.get(part["type"]) for part in message.content if part["type"] != "image_url")
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def _images(message: ChatMessage, place: int) -> Iterator[str]:
+    for number, part in enumerate(message.content if isinstance(message.content, list) else ()):
+        if part["type"] != "image_url":
+            continue
+        address = part.get("image_url")
+        url = address.get("url") if isinstance(address, dict) else None
+        if not isinstance(url, str):
+            where = f"messages.{place}.content.{number}.image_url.url"
+            raise OpenAiRefusal("invalid_input", "An image needs a URL.", where)
+        yield url

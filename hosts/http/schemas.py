@@ -1,0 +1,159 @@
+"""The bases of the bodies that clients send and receive.
+
+The rules of a conversation, as a client chooses them: the name of a preset, or a policy.
+
+Values that are JSON already, described in OpenAPI by the models that the engine makes of its own data classes.
+
+An update, a state or a turn knows its JSON form (`.data`), and the schema of that form is made from the same class. So
+an endpoint sends `.data` as it is; validating it again would only cost time.
+
+States, turns, steps and messages, whose JSON form and schema the engine makes from its own data classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from ...engine.inspection import StepView
+from ...engine.requests import LONGEST_ID
+from ...engine.update_schema import complete_model, message_model, state_model, turn_model
+from ...states import presets
+from ...states.errors import faults_of, has_many_faults, sentence_of_many
+from ...states.policy import Policy
+from ...states.values.value import DEEPEST, is_nested_deeper
+
+BODY_REFUSALS = (400, 408, 413, 415, 422)
+"""The statuses with which a body is refused: not JSON, too slow, too large, of another type, not as declared."""
+
+LARGEST_NUMBER = 2**53 - 1
+"""The largest number that every JSON reader takes exactly."""
+
+Shown: TypeAlias = Callable[[Any], Any]
+"""Returns JSON in which ids of conversations stand as the caller calls them."""
+
+RequestId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=LONGEST_ID,
+        description="An id that the client chooses. A request that is sent again under it is carried out once.",
+    ),
+]
+
+
+class Body(BaseModel):
+    """A body that a client sends. It has no other keys, and a text is not taken for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse what could be stored and then not be shown any more. Only the first fault of a body is told, but
+        FastAPI describes all of them: a body with very many has one fault, their number."""
+        if is_nested_deeper(given, DEEPEST):
+            raise PydanticCustomError("nested_too_deeply", "Input may be nested at most 100 levels deep")
+        try:
+            return validate(given)
+        except ValidationError as error:
+            if not has_many_faults(error):
+                raise
+            raise PydanticCustomError("faults_many", "{sentence}", {"sentence": sentence_of_many(error)}) from None
+
+
+class Repeatable(Body):
+    """A request that may be sent again: it has the same result, and is carried out once."""
+
+    request_id: RequestId | None = None
+
+
+class Answer(BaseModel):
+    """A body that a client receives. A later version may add keys."""
+
+
+Preset: TypeAlias = Literal[
+    "assistant", "reply_flow", "explicit_response", "talk", "foreground", "background", "sub_agent"
+]
+"""The name of a ready-made policy."""
+
+PRESETS: Mapping[Preset, Callable[[], Policy]] = {
+    "assistant": presets.assistant,
+    "reply_flow": presets.reply_flow,
+    "explicit_response": presets.explicit_response,
+    "talk": presets.talk,
+    "foreground": presets.foreground,
+    "background": presets.background,
+    "sub_agent": presets.sub_agent,
+}
+"""The function that makes each of them."""
+
+
+def policy_of(given: Any) -> Policy:
+    """Return the policy that is given as JSON, in which a text is not taken for a number. Raises
+    `PydanticCustomError`, which names the first invalid field. `Pure.`"""
+    try:
+        return Policy.model_validate_json(json.dumps(given), strict=True)
+    except ValidationError as error:
+        fault = faults_of(error)[0]
+        place = ".".join(map(str, fault["loc"]))
+        where = f"{place}: " if place else ""
+        raise PydanticCustomError("policy", "{where}{fault}", {"where": where, "fault": fault["msg"]}) from None
+
+
+GivenPolicy = Annotated[Policy, PlainValidator(policy_of, json_schema_input_type=Policy)]
+"""A policy in a body."""
+
+
+class DescribedBy:
+    """Metadata of an `Annotated` type: its schema is that of a model, and its values are not validated."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        described = handler.generate_schema(self._model)
+        return core_schema.no_info_plain_validator_function(_unchanged, json_schema_input_schema=described)
+
+
+class EventsOf(DescribedBy):
+    """Metadata of a type that stands for a stream of Server-Sent Events: its schema is that of one event, whose `data`
+    is a model as JSON."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": handler(schema)}
+        text = {"type": "string"}
+        properties = {"data": data, "event": text, "id": text, "retry": {"type": "integer", "minimum": 0}}
+        return {"type": "object", "properties": properties}
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+StateJson = Annotated[dict[str, Any], DescribedBy(state_model())]
+"""A state: its type, and what it tells."""
+
+TurnJson = Annotated[dict[str, Any], DescribedBy(turn_model())]
+"""A turn."""
+
+StepJson = Annotated[dict[str, Any], DescribedBy(complete_model(StepView))]
+"""A step of the log."""
+
+MessageJson = Annotated[dict[str, Any], DescribedBy(message_model())]
+"""A message of the transcript."""

@@ -1,0 +1,170 @@
+"""Updates as they happen, as Server-Sent Events.
+
+The events of the two streams: updates of one conversation, and updates of all conversations of an owner.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Union, get_args
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import AwareDatetime, BaseModel, Field, RootModel, create_model
+
+from ...engine.update_schema import data_model, update_model
+from ...engine.updates import Update
+from ...states.roles import Role
+from .dependencies import CONVERSATION, CurrentCaller, CurrentEngine, CurrentHost, TheConversation
+from .problems import problems
+from .schemas import Answer, EventsOf
+from .sse import EndReason, EventStream, tree_stream, update_stream
+
+
+class TreeConversation(Answer):
+    """A conversation of a tree of agents. `state` is the type of its state, and `seq` the number of its newest step."""
+
+    id: str
+    role: Role
+    parent: str | None
+    works_for: str | None
+    title: str
+    owner: str | None
+    state: str
+    busy: bool
+    updated_at: AwareDatetime
+    wakes_at: AwareDatetime | None
+    seq: int
+
+
+class TreeSnapshotData(Answer):
+    """The conversations as they are now, the one that changed last first. It replaces everything before it."""
+
+    conversations: list[TreeConversation]
+
+
+class ConversationOpenedData(Answer):
+    """A new conversation has begun."""
+
+    conversation: TreeConversation
+
+
+class NoData(Answer):
+    """An empty object."""
+
+
+class TreeSnapshot(Answer):
+    """The first event of the stream of a tree, and again where its reader has fallen far behind."""
+
+    conversation_id: None
+    type: Literal["tree_snapshot"]
+    data: TreeSnapshotData
+
+
+class ConversationOpened(Answer):
+    """A new conversation has begun."""
+
+    conversation_id: str
+    type: Literal["conversation_opened"]
+    data: ConversationOpenedData
+
+
+class ConversationDeleted(Answer):
+    """The conversation was deleted; it has no more updates."""
+
+    conversation_id: str
+    type: Literal["conversation_deleted"]
+    data: NoData
+
+
+def _in_tree(kind: Any) -> type[BaseModel]:
+    """An update of one conversation, as the stream of a tree has it."""
+    fields: dict[str, Any] = {
+        "conversation_id": (str, ...),
+        "type": (Literal[kind.type], ...),
+        "data": (data_model(kind), ...),
+    }
+    return create_model(f"{kind.__name__}OfTree", __doc__=f"The update `{kind.type}` of a conversation.", **fields)
+
+
+_TREE: tuple[Any, ...] = (TreeSnapshot, ConversationOpened, ConversationDeleted, *map(_in_tree, get_args(Update)))
+_TREE_UPDATE: Any = Annotated[Union[_TREE], Field(discriminator="type")]  # noqa: UP007
+
+
+def _named(name: str, union: Any, description: str) -> Any:
+    """A union under a name of its own in OpenAPI."""
+    base: Any = RootModel.__class_getitem__(union)
+    return create_model(name, __base__=base, __doc__=description)
+
+
+UPDATE = _named("Update", update_model(), "An update of a conversation; `type` tells what it is.")
+TREE_UPDATE = _named("TreeUpdate", _TREE_UPDATE, "An update of a conversation of a tree of agents.")
+
+
+class EndData(Answer):
+    """Why the stream ended. Unless the conversation is closed or deleted, a client follows it again."""
+
+    reason: EndReason
+
+
+class End(Answer):
+    """The last event of a stream, where it can still be sent."""
+
+    type: Literal["end"]
+    id: None
+    data: EndData
+
+
+UpdateEvents = Annotated[str, EventsOf(UPDATE | End)]
+"""A stream of updates of one conversation."""
+
+TreeEvents = Annotated[str, EventsOf(TREE_UPDATE | End)]
+"""A stream of updates of many conversations."""
+
+
+router = APIRouter(tags=["updates"])
+
+LastEventId = Annotated[
+    str | None,
+    Header(alias="last-event-id", description="The id of the last event that was received: what follows it is sent."),
+]
+LastEventIdOfQuery = Annotated[
+    str | None,
+    Query(alias="last_event_id", description="The same, for clients that cannot send the header, which wins."),
+]
+
+
+@router.get(
+    f"{CONVERSATION}/events",
+    operation_id="followConversation",
+    status_code=200,
+    response_class=EventStream,
+    responses={200: {"model": UpdateEvents, "description": "Events, until the server stops."}, **problems(404, 422)},
+)
+async def follow_conversation(
+    conversation: TheConversation,
+    engine: CurrentEngine,
+    caller: CurrentCaller,
+    host: CurrentHost,
+    from_header: LastEventId = None,
+    from_query: LastEventIdOfQuery = None,
+) -> Response:
+    """Follow the updates of a conversation.
+
+    First comes a `snapshot`, or, after the id of an update, everything since then. Updates that are stored have an id.
+    The event `end` is the last one, where it can still be sent; its `data` has the reason.
+    """
+    last_event_id = from_header or from_query or None  # a browser that reconnects repeats the query of the first time
+    return await update_stream(engine, conversation, last_event_id, host.limits, caller.shown, caller.seen)
+
+
+@router.get(
+    "/events",
+    operation_id="followConversations",
+    status_code=200,
+    response_class=EventStream,
+    responses={200: {"model": TreeEvents, "description": "Events, until the server stops."}, **problems(422)},
+)
+async def follow_conversations(
+    engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost, owner: str | None = None
+) -> Response:
+    """Follow the updates of all conversations of an owner, or of all that the caller may see."""
+    return tree_stream(engine, caller.chosen_owner(owner), host.limits, caller.shown)

@@ -1,0 +1,299 @@
+"""Turns whatever ends a command into an exit code and one sentence for the user, never a traceback.
+
+The errors of turnwise carry their sentence. Of any other error only its type is shown, because its text may quote the
+conversation; `--debug` shows the rest.
+
+Notices on stderr, beside the results of a command on stdout.
+
+Makes text from models, tools and files fit to be displayed: on one line, with a label for images.
+
+Prints the result of a command as one JSON document, for programs.
+
+Only ASCII is written: it reads the same under every encoding, and a terminal finds nothing in it to execute.
+
+Where log records go: all of them to stderr with `--debug`, otherwise only those that concern the user.
+
+The steps of a turn around its reply: a profile is chosen, older conversations are searched, requests are planned,
+the reply is spoken.
+
+Each step is a record of one of four loggers, which name and count things and never quote the conversation. A user who
+looks into what happens reads them on stderr, each with its label; otherwise each is a short line on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from ....effects.printable import printable
+
+if TYPE_CHECKING:
+    from typer import TyperException
+
+REFUSED = 2
+"""The exit code when a command cannot do what it was asked: a wrong option, an unknown id, a foreign database."""
+
+UNEXPECTED = 70
+"""The exit code for an error in turnwise itself: EX_SOFTWARE of sysexits.h."""
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as in a shell."""
+
+CLOSED_PIPE = 1
+"""The exit code when the program that read the output has ended."""
+
+logger = logging.getLogger("turnwise.terminal")
+
+
+def exit_code(command: Callable[[], object]) -> int:
+    """Run the command, print the sentence of the error that it raises, if any, and return the exit code.
+
+    The command returns its exit code, or None for 0.
+    """
+    try:
+        return _run(command)
+    except BaseException as error:
+        cause = _cause(error)
+        logger.debug("The command ended with an error.", exc_info=cause)
+        code, sentence = _explain(cause)
+        if sentence:
+            _print(sentence)
+        return code
+
+
+def _run(command: Callable[[], object]) -> int:
+    code = 0
+    try:
+        result = command()
+        code = result if isinstance(result, int) else 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    # Flush while an error can still be reported. Python has no stdout if it was closed before the start.
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the error itself, without the groups that task groups wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    from typer import TyperException
+
+    from ....states.errors import TurnwiseError  # importing its package takes a fifth of a second, which --help saves
+
+    match error:
+        case TurnwiseError():
+            return REFUSED, error.sentence
+        case TyperException():
+            return REFUSED, _usage_sentence(error)
+        case KeyboardInterrupt():
+            return INTERRUPTED, ""
+        case BrokenPipeError():
+            _discard_output()
+            return CLOSED_PIPE, ""
+        case OSError(strerror=str(reason)):
+            _discard_output()
+            return REFUSED, f"The operating system reports an error: {reason}."
+        case _:
+            kind = type(error).__name__
+            return UNEXPECTED, f"An unexpected error occurred ({kind}); run with --debug to see where."
+
+
+def _usage_sentence(error: TyperException) -> str:
+    """Return what is wrong with the options or arguments, and where the help is; empty if the help was shown."""
+    said = error.format_message().rstrip(".")
+    command = getattr(getattr(error, "ctx", None), "command_path", "turnwise")
+    if said.endswith("?"):
+        return f"{said} See {command} --help."
+    return f"{said}; see {command} --help." if said else ""
+
+
+def _discard_output() -> None:
+    """Redirect stdout to nowhere: Python flushes it at exit, and would fail and complain a second time."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _print(sentence: str) -> None:
+    try:
+        print_notice(one_line(sentence))
+    except OSError:
+        logger.debug("The error message could not be written to stderr.")
+
+
+def print_notice(text: str, *, copyable: bool = False) -> None:
+    """Write `text` to stderr, after flushing stdout: both may end in one file.
+
+    On a terminal, lines break between words, unless the text is `copyable`: a command has to stay on one line.
+    Raises OSError if stderr cannot be written to.
+    """
+    with suppress(OSError):  # whoever writes to stdout notices that it is closed or full
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    print(text if copyable else _wrapped(text), file=sys.stderr)
+
+
+def _wrapped(text: str) -> str:
+    from .drawing import LineWrapper
+
+    wrapper = LineWrapper(_width())
+    return wrapper.feed(text) + wrapper.finish()
+
+
+def _width() -> int | None:
+    """The number of cells in a line of stderr, or None if it is not a terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+_DATA_URL = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Return the text on one line, shortened with an ellipsis to `width` characters if it is given. `Pure.`"""
+    line = " ".join(printable(text).split())
+    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
+
+def with_images(text: str, count: int) -> str:
+    """Return the text below a label for the `count` images that came with it. `Pure.`"""
+    if not count:
+        return text
+    label = "[image]" if count == 1 else f"[{count} images]"
+    return f"{label}\n{text}" if text.strip() else label
+
+
+def without_payloads(text: str) -> str:
+    """Return the text with the content of each image in a `data:` URL replaced by an ellipsis. `Pure.`"""
+    return _DATA_URL.sub(r"\1…", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: "1 turn", "2 turns". `Pure.`"""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write the document to stdout, indented, with its keys in the order given."""
+    print(json.dumps(document, indent=2))
+
+
+LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def configure_logging(debug: bool, voice_debug: bool = False) -> None:
+    """Attach the handlers of this process. Call it once, before anything is logged. With `voice_debug` the steps of
+    each turn are written to stderr, each with its label."""
+    if voice_debug:
+        handler = StderrHandler()
+        handler.setFormatter(LabelledStep())
+        log_steps_to(handler)
+    if debug:
+        logging.basicConfig(level=logging.INFO, format=LAYOUT, handlers=[StderrHandler()])
+        logging.getLogger("turnwise").setLevel(logging.DEBUG)
+        return
+    warnings.simplefilter("ignore")
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    # The mailbox warns while the database cannot be written to. Nothing else tells the user why they have to wait.
+    logging.getLogger("turnwise.mailbox").addHandler(NoticeHandler(logging.WARNING))
+
+
+class StderrHandler(logging.StreamHandler[Any]):
+    """Writes records to stderr. On a terminal it looks `sys.stderr` up for each record, because a spinner and the
+    prompt replace it while they are shown."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._on_a_terminal = sys.stderr is not None and sys.stderr.isatty()
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._on_a_terminal:
+            self.setStream(sys.stderr)
+        super().emit(record)
+
+
+class NoticeHandler(logging.Handler):
+    """Prints the message of a record as a notice, without a traceback or the name of the logger."""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        print_notice(one_line(record.getMessage()))
+
+
+STEPS = ("profile", "memory", "planning", "voice")
+"""The steps. The logger of each is called `turnwise.` and its name."""
+
+
+def step_of(record: logging.LogRecord) -> str:
+    """Return the step that a record belongs to. `Pure.`"""
+    return record.name.rpartition(".")[2]
+
+
+def log_steps_to(handler: logging.Handler) -> None:
+    """Have this handler handle the records of the steps, and no other one."""
+    for step in STEPS:
+        logger = logging.getLogger(f"turnwise.{step}")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        logger.propagate = False
+
+
+class LabelledStep(logging.Formatter):
+    """Formats a record as the name of its step in brackets and its message, on one line."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        return one_line(f"[{step_of(record)}] {record.getMessage()}")
+
+
+@contextmanager
+def steps_shown_by(show: Callable[[str], None]) -> Iterator[None]:
+    """Call `show` with a short line for each step while the body runs, in the thread and the event loop of the body."""
+    handler = _StepHandler(show)
+    levels = {step: logging.getLogger(f"turnwise.{step}").level for step in STEPS}
+    for step in STEPS:
+        logger = logging.getLogger(f"turnwise.{step}")
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for step, level in levels.items():
+            logger = logging.getLogger(f"turnwise.{step}")
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+class _StepHandler(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        line = one_line(f"· {step_of(record)}: {record.getMessage()}")
+        if get_ident() == self._thread:
+            self._show(line)
+        else:
+            self._loop.call_soon_threadsafe(self._show, line)
