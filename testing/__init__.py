@@ -18,24 +18,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .channel import RecordingChannel
-    from .clock import ManualClock
     from .crashes import crash_at_every_boundary
+    from .doubles import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, calls, failure, reply, verdict
     from .fixture import TraceDiverged, load_trace, replay_trace, rerecord_trace, save_trace, trace_of
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
-    from .machine import ConversationMachine, conversation_settings
-    from .program import as_program, event_of
-    from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply, verdict
-    from .shrink import shrink_trace
+    from .machine import ConversationMachine, call_of, calls_of, conversation_settings
+    from .shrinking import as_program, event_of, shrink_trace
     from .simulation import AgentsSimulation, Simulation, SimulationFailed, simulate, simulate_agents
     from .strategies import effects, events, events_for, policies, states, traces
-    from .tool_calls import call_of, calls_of
 
 _HOMES = {
-    "channel": ("RecordingChannel",),
-    "clock": ("ManualClock",),
     "crashes": ("crash_at_every_boundary",),
+    "doubles": (
+        "call",
+        "calls",
+        "failure",
+        "FunctionLlm",
+        "ManualClock",
+        "RecordingChannel",
+        "reply",
+        "ScriptedLlm",
+        "verdict",
+    ),
     "fixture": (
         "load_trace",
         "replay_trace",
@@ -57,23 +62,16 @@ _HOMES = {
         "LAWS",
     ),
     "machine": (
+        "call_of",
+        "calls_of",
         "conversation_settings",
         "ConversationMachine",
     ),
-    "program": (
+    "shrinking": (
         "as_program",
         "event_of",
+        "shrink_trace",
     ),
-    "scripted": (
-        "call",
-        "calls",
-        "failure",
-        "FunctionLlm",
-        "reply",
-        "ScriptedLlm",
-        "verdict",
-    ),
-    "shrink": ("shrink_trace",),
     "simulation": (
         "AgentsSimulation",
         "simulate",
@@ -88,10 +86,6 @@ _HOMES = {
         "policies",
         "states",
         "traces",
-    ),
-    "tool_calls": (
-        "call_of",
-        "calls_of",
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

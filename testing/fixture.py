@@ -24,7 +24,7 @@ from ..states.events import AnyEvent, Event
 from ..states.values.value import MAX_QUOTED, Value, shortened
 from .history import History, Trace
 from .laws import Law, check_newest, is_replayed_by_its_log
-from .program import Known, became, claim, event_of
+from .shrinking import Known, became, claim, event_of
 
 AnyPath = str | PathLike[str]
 

@@ -2,16 +2,28 @@
 
 A generator that is written against `Chance` serves both. Hypothesis can shrink what it draws; a seed gives the same
 values in every process, and loads nothing.
+
+The smallest parts of generated values: texts, moments, durations, costs.
+
+Beside the ordinary ones stand the extremes that break programs: an empty text, quotes and line breaks, the last moment
+of the calendar, the largest amount of money that a float can hold.
+
+Values of any type, generated from what the type declares: for types that have no generator of their own.
 """
 
 from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from .values import TRICKY_TEXTS
+from pydantic import AwareDatetime, BaseModel, JsonValue, ValidationError
+
+from ...states.values.messages import HistoryMessage, Image, Usage
+from ...states.values.value import TRANSIENT, FailureKind, Value
 
 T = TypeVar("T")
 
@@ -101,3 +113,125 @@ class Seeded(Chance):
     def text(self) -> str:
         """One of the texts that break programs."""
         return self.pick(TRICKY_TEXTS)
+
+
+AnyValue = TypeVar("AnyValue", bound=Value)
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+"""The moment around which most generated events happen."""
+
+TRICKY_TEXTS = (
+    "a",
+    "b",
+    "",
+    " ",
+    "{0} {x} %s",
+    'say "yes"',
+    "one\ntwo\r\n\tthree",
+    "back\\slash",
+    "日本語 مرحبا 👩‍👩‍👧",
+    "\u2028\u0000",
+)
+"""Texts that break programs, the plain ones first."""
+
+_NEAR = (0, 0, 0.000_001, 1, 1, 60, 3_600, -1, -86_400)
+
+INSTANTS = (
+    *(NOON + timedelta(seconds=seconds) for seconds in _NEAR),
+    datetime.min.replace(tzinfo=UTC),
+    datetime.max.replace(tzinfo=UTC),
+)
+"""Moments around `NOON`, some of them the same, and the ends of the calendar."""
+
+SECONDS = (1.0, 5.0, 600.0, 0.0, 0.25, 1e12, 1e308)
+"""Durations, from none to longer than the calendar."""
+
+USAGES = (
+    *(
+        Usage(input_tokens=sent, output_tokens=made, cost=cost)
+        for cost in (None, None, 0.0, 0.004, 2.5, 1e308)
+        for sent, made in ((0, 0), (1, 0), (40, 60), (4_000, 1))
+    ),
+    Usage(input_tokens=40, output_tokens=60, cached_tokens=40, reasoning_tokens=50),
+    Usage(cached_tokens=1),
+)
+"""What requests cost, from nothing to the largest float."""
+
+FAILURE_KINDS: tuple[FailureKind, ...] = (*sorted(TRANSIENT), *sorted(set(get_args(FailureKind)) - TRANSIENT))
+"""Why something fails: first what is transient."""
+
+
+def changed(value: AnyValue, **changes: object) -> AnyValue:
+    """A copy of the value with these fields changed; nothing is validated. `Pure.`"""
+    return value.model_copy(update=changes)
+
+
+V = TypeVar("V", bound=BaseModel)
+
+ATTEMPTS = 50
+"""How often a value is generated anew that breaks a rule of its own type."""
+
+OPTIONAL = 0.3
+"""How often a field is given that has a default."""
+
+LEAVES: dict[Any, Callable[[Chance], Any]] = {
+    str: lambda chance: chance.text(),
+    int: lambda chance: chance.pick((1, 2, 0)),
+    float: lambda chance: chance.pick(SECONDS),
+    bool: lambda chance: chance.often(),
+    datetime: lambda chance: chance.pick(INSTANTS),
+    AwareDatetime: lambda chance: chance.pick(INSTANTS),
+    NoneType: lambda chance: None,
+    Any: lambda chance: "anything",
+    JsonValue: lambda chance: chance.pick(("anything", 1, None)),
+    Image: lambda chance: Image(url="https://example.com/menu.png"),
+    HistoryMessage: lambda chance: HistoryMessage(role="user", content=chance.text()),
+}
+"""Generators of types that are not made of others, and of those whose rules no random value would meet."""
+
+
+class CannotBeGenerated(TypeError):
+    """There is no way to generate a value of this type."""
+
+
+def from_type(kind: type[V], chance: Chance, **given: object) -> V:
+    """A value of this type: the fields given as they are, the others generated. Raises `CannotBeGenerated`."""
+    fault: ValidationError | None = None
+    for _ in range(ATTEMPTS):
+        fields = {
+            name: _value(field.annotation, chance)
+            for name, field in kind.model_fields.items()
+            if name not in (*given, "type") and (field.is_required() or chance.probably(OPTIONAL))
+        }
+        try:
+            return kind.model_validate({**fields, **given})
+        except ValidationError as error:
+            fault = error
+    raise CannotBeGenerated(f"a {kind.__name__} cannot be generated: {fault}")
+
+
+def _value(annotation: Any, chance: Chance) -> Any:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _value(inner[0], chance)
+    if origin in (Union, UnionType):
+        return _value(chance.pick(inner), chance)
+    if origin is not None:
+        return _collection(annotation, origin, inner, chance)
+    if annotation in LEAVES:
+        return LEAVES[annotation](chance)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return from_type(annotation, chance)
+    raise CannotBeGenerated(f"there is no generator for the type {annotation}")
+
+
+def _collection(annotation: Any, origin: Any, inner: tuple[Any, ...], chance: Chance) -> Any:
+    if origin is Literal:
+        return chance.pick(inner)
+    if origin in (list, set, frozenset) or (origin is tuple and inner[1:] == (...,)):
+        return tuple(_value(inner[0], chance) for _ in range(chance.below(4)))
+    if origin is tuple:
+        return tuple(_value(each, chance) for each in inner)
+    if origin is dict:
+        return {_value(inner[0], chance): _value(inner[1], chance) for _ in range(chance.below(2))}
+    raise CannotBeGenerated(f"there is no generator for the type {annotation}")

@@ -2,12 +2,19 @@
 
 A message under a stale id, an answer of the wrong type, a click on the turn before: an event that misses by little
 finds more faults than one that misses by far.
+
+Generated answers of each type: what models, tools, timers, sub-agents and checks may answer to an effect.
+
+Generated requests of each type: what people, hosts and other agents may want.
+
+With a state, a request fits it as far as one of its type can: it answers what is asked, withdraws a message that waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from ...states.events import (
     ANSWERS,
@@ -24,11 +31,16 @@ from ...states.events import (
     DoubtResolved,
     EffectFailed,
     Event,
+    HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    MemoryRecalled,
     MessageWithdrawn,
+    Opened,
     PolicyChanged,
+    ProfileSelected,
     ProfileTransferred,
+    RecentText,
     Report,
     Request,
     Resumed,
@@ -41,21 +53,306 @@ from ...states.events import (
     ToolInterrupted,
     ToolReconciled,
     ToolsChanged,
+    TurnSummarized,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
     WakeUp,
+    WorkVerified,
 )
-from ...states.states import AwaitingSubAgents, Busy, State
-from ...states.values.messages import CrashContract
-from ...states.values.questions import OpenQuestion
+from ...states.guards import ORDER
+from ...states.states import AwaitingPerson, AwaitingSubAgents, Busy, InDoubt, State
+from ...states.values.messages import CrashContract, Suspect
+from ...states.values.questions import Annotation, OpenQuestion
 from ...states.values.round import Round, RoundCall
-from .answers import answer
-from .chance import Chance
-from .from_types import from_type
-from .requests import ANOTHER, person_request, request
-from .values import NOON, changed
+from ...states.values.turn import Waiting
+from ...states.values.value import later
+from .chance import INSTANTS, NOON, Chance, changed, from_type
+from .states import result_of, some_calls
 from .vocabulary import Vocabulary
+
+A = TypeVar("A", bound=Answer)
+
+Fields: TypeAlias = dict[str, Any]
+
+AnswerGenerator: TypeAlias = Callable[[Chance, Vocabulary, int, RoundCall | None], Fields]
+"""Makes the fields of an answer to the effect of this id, which runs this call if it runs one."""
+
+
+def answer(
+    chance: Chance,
+    vocabulary: Vocabulary,
+    kind: type[A],
+    effect_id: int,
+    at: datetime,
+    call: RoundCall | None = None,
+) -> A:
+    """An answer of this type to this effect; `call` is the one that the effect runs or asks about, if it does.
+
+    A type that `GENERATORS` does not hold is generated from what it declares.
+    """
+    generator = ANSWER_GENERATORS.get(kind)
+    if generator is None:
+        return from_type(kind, chance, effect_id=effect_id, at=at)
+    return kind(effect_id=effect_id, at=at, **generator(chance, vocabulary, effect_id, call))
+
+
+def _model_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    said = vocabulary.response(chance)
+    usage = vocabulary.usage(chance)
+    makes_calls = said.calls == 1.0 or (said.calls > 0.0 and chance.probably(said.calls))
+    return {
+        "content": said.content,
+        "thinking": said.thinking,
+        "opaque": said.opaque,
+        "finish_reason": said.finish_reason,
+        "usage": usage,
+        "tool_calls": some_calls(chance, vocabulary, f"call-{effect_id}") if makes_calls else (),
+        "model": vocabulary.model(chance),
+        "speaks": effect_id % 2 == 1,
+    }
+
+
+_HELD: tuple[tuple[Suspect, ...], ...] = (
+    get_args(Suspect),
+    ("words",),
+    ("sight", "new_images", "images", "additions", "words"),
+    ("answers", "memory", "earlier", "words"),
+    ("earlier", "instructions"),
+    (),
+)
+"""What a request may hold that is refused for its content: the last is what events say that older versions stored."""
+
+
+def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    kind = vocabulary.model_failure(chance)
+    return {
+        "kind": kind,
+        "sentence": vocabulary.text(chance, "It failed."),
+        "retry_after": vocabulary.retry_after(chance),
+        "held": _HELD[effect_id % len(_HELD)] if kind in ORDER else (),
+    }
+
+
+def _failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    return {"kind": vocabulary.failure(chance), "sentence": vocabulary.text(chance, "It broke.")}
+
+
+def _reconciliation(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    verdict = chance.pick(("ran", "did_not_run", "unknown"))
+    knows = (verdict == "ran") != vocabulary.odd(chance)
+    return {"verdict": verdict, "result": result_of(chance, vocabulary, call) if knows else None}
+
+
+def _memory(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    recent = tuple(
+        RecentText(role=chance.pick(("user", "assistant")), text=vocabulary.text(chance, "Hello"))
+        for _ in range(vocabulary.recent_texts(chance))
+    )
+    block, documents = vocabulary.text(chance, "Once upon a time"), vocabulary.text(chance, "")
+    left_out = ("Recalled without documents: no answer within 30 s.",) if effect_id % 5 == 0 else ()
+    return {
+        "block": block,
+        "recent": recent,
+        "documents": documents,
+        "usage": vocabulary.cost(chance),
+        "left_out": left_out,
+    }
+
+
+def _verification(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    passed = chance.probably(0.5)
+    missing = tuple(vocabulary.text(chance, "This.") for _ in range(vocabulary.missing(chance)))
+    reason = vocabulary.text(chance, "Look again.")
+    return {"passed": passed, "reason": reason, "missing": missing, "usage": vocabulary.cost(chance)}
+
+
+def _question(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    """A question. A call that is not exclusive may not wait for the answer, and seldom tries to."""
+    may_wait = call is None or call.exclusive
+    suspends = chance.often() and may_wait != vocabulary.odd(chance)
+    return {"questions": vocabulary.questions(chance), "suspends": suspends}
+
+
+def _outcome(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    outcome, status = vocabulary.text(chance, "Found it."), vocabulary.status(chance)
+    return {"outcome": outcome, "status": status, "usage": vocabulary.cost(chance)}
+
+
+ANSWER_GENERATORS: dict[type[Answer], AnswerGenerator] = {
+    LlmResponse: _model_response,
+    LlmFailed: _model_failure,
+    EffectFailed: _failure,
+    ToolComplete: lambda chance, words, effect_id, call: {"result": result_of(chance, words, call)},
+    ToolReconciled: _reconciliation,
+    WorkVerified: _verification,
+    MemoryRecalled: _memory,
+    SubAgentFinished: _outcome,
+    ProfileSelected: lambda chance, words, *_: {"profile": words.profile(chance), "usage": words.cost(chance)},
+    AskUserQuestionPending: _question,
+    TurnSummarized: lambda chance, words, *_: {
+        "summary": words.text(chance, "In short."),
+        "usage": words.cost(chance),
+    },
+    HistoryCompacted: lambda chance, words, *_: {
+        "summary": words.words(chance, "So far."),
+        "usage": words.cost(chance),
+    },
+}
+"""How an answer of each type is generated that is more than its id and its moment."""
+
+
+R = TypeVar("R", bound=Request)
+
+RequestGenerator: TypeAlias = Callable[[Chance, Vocabulary, State | None], Fields]
+"""Makes the fields of a request that meets this state, or any."""
+
+ANOTHER = "another"
+"""The id of a call or a message that no conversation has."""
+
+
+def request(
+    chance: Chance, vocabulary: Vocabulary, kind: type[R], event_id: str, at: datetime, state: State | None = None
+) -> R:
+    """A request of this type, which fits the state if one is given.
+
+    A type that `GENERATORS` does not hold is generated from what it declares.
+    """
+    generator = REQUEST_GENERATORS.get(kind)
+    if generator is None:
+        return from_type(kind, chance, event_id=event_id, at=at)
+    return kind(event_id=event_id, at=at, **generator(chance, vocabulary, state))
+
+
+def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    role = vocabulary.role(chance)
+    schedule: Fields = {} if role == "sub_agent" else _schedule(chance, vocabulary, state)
+    return {
+        "role": role,
+        "policy": vocabulary.policy(chance),
+        "system": vocabulary.text(chance, ""),
+        "works_for": "foreground" if role == "background" else None,
+        "parent": "parent" if role == "sub_agent" else None,
+        "chose_models": vocabulary.odd(chance),
+        "chose_profiles": vocabulary.odd(chance),
+        "owner": vocabulary.title(chance),
+        "tools": vocabulary.tools(chance),
+        "title": vocabulary.title(chance),
+        "metadata": vocabulary.metadata(chance) or {},
+        "messages": vocabulary.history(chance),
+        "revision": vocabulary.revision(chance),
+        **schedule,
+    }
+
+
+def _said_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    return {"text": vocabulary.words(chance, "Hello"), "when_busy": vocabulary.when_busy(chance)}
+
+
+def _agent_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    audience, silent = chance.pick(("user", "agent")), chance.probably(0.4)
+    text, origin = vocabulary.words(chance, "News"), vocabulary.words(chance, "other")
+    return {"origin": origin, "text": text, "audience": audience, "silent": silent}
+
+
+def _withdrawal(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    inbox: tuple[Waiting, ...] = getattr(state, "inbox", ())
+    waiting = [] if vocabulary.odd(chance) else [message.event_id for message in inbox]
+    return {"message_id": chance.pick(waiting or ["request-0"])}
+
+
+def _response(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    asked = None if state is None else state.open_question
+    if asked is not None:
+        answers = {question.question: vocabulary.answer(chance, question) for question in asked.questions}
+        return {"answers": answers, "call_id": vocabulary.named(chance, (asked.call_id,))}
+    annotations = {}
+    if vocabulary.odd(chance):
+        annotations[vocabulary.text(chance, "Which?")] = Annotation(notes=vocabulary.text(chance, "Soon."))
+    call_id = vocabulary.named(chance, (ANOTHER,))
+    return {"answers": vocabulary.any_answers(chance), "annotations": annotations, "call_id": call_id}
+
+
+def _approval(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    return {
+        "call_id": state.call.call_id if isinstance(state, AwaitingPerson) else ANOTHER,
+        "allowed": chance.probably(0.7),
+        "note": vocabulary.text(chance, ""),
+        "arguments": vocabulary.arguments(chance),
+        "by": vocabulary.title(chance),
+    }
+
+
+def _resolution(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    verdict = chance.pick(("ran", "did_not_run", "again"))
+    if not isinstance(state, InDoubt):
+        return {"call_id": ANOTHER, "verdict": verdict}
+    odd = vocabulary.odd(chance)
+    return {"call_id": chance.pick(state.round.doubtful) if odd else state.call.call_id, "verdict": verdict}
+
+
+def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    turn = 1 if state is None else state.book.turn
+    call_id = None if state is None else state.waiting_call_id
+    names_call = isinstance(state, AwaitingSubAgents) and call_id is not None and chance.often()
+    return {
+        "turn": vocabulary.named(chance, (turn, turn, turn - 1)),
+        "call_id": call_id if names_call else vocabulary.named(chance, (call_id or ANOTHER,)),
+    }
+
+
+def _tools(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    newest = 0 if state is None else state.book.turn
+    from_turn = 1 + newest + (chance.below(2) if vocabulary.odd(chance) else 0)
+    tools = vocabulary.tools(chance)
+    return {"tools": tools, "from_turn": from_turn, "narrows": bool(tools) and vocabulary.odd(chance)}
+
+
+def _details(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    return {"title": vocabulary.title(chance), "metadata": vocabulary.metadata(chance)}
+
+
+def _schedule(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    schedule = vocabulary.schedule(chance)
+    is_over = schedule is None or vocabulary.odd(chance)
+    return {"schedule": schedule, "next_wake": None if is_over else later(NOON, vocabulary.wait(chance))}
+
+
+def _wake_up(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    wake = None if state is None or vocabulary.odd(chance) else state.book.wake
+    due = wake or chance.pick(INSTANTS)
+    following = later(due, vocabulary.wait(chance))
+    is_last = vocabulary.odd(chance) or following <= due
+    return {"due": due, "next_wake": None if is_last else following, "text": vocabulary.words(chance, "Look around.")}
+
+
+REQUEST_GENERATORS: dict[type[Request], RequestGenerator] = {
+    Opened: _opening,
+    UserMessage: _said_message,
+    AgentMessage: _agent_message,
+    MessageWithdrawn: _withdrawal,
+    UserQuestionResponse: _response,
+    ToolApproval: _approval,
+    UserCancel: _cancel,
+    PolicyChanged: lambda chance, vocabulary, state: {"policy": vocabulary.policy(chance)},
+    ToolsChanged: _tools,
+    DetailsChanged: _details,
+    ScheduleChanged: _schedule,
+    WakeUp: _wake_up,
+    ProfileTransferred: lambda chance, vocabulary, state: {"profile": vocabulary.profile(chance)},
+    DoubtResolved: _resolution,
+}
+"""How a request of each type is generated that is more than its id and its moment."""
+
+
+def person_request(state: State) -> type[Request] | None:
+    """What this state waits for a person to do; None if it waits for no person. `Pure.`"""
+    if state.open_question is not None:
+        return UserQuestionResponse
+    if isinstance(state, AwaitingPerson):
+        return ToolApproval
+    return DoubtResolved if isinstance(state, InDoubt) else None
+
 
 EVENT_ID = "request-0"
 """The id of a generated request. Change it where ids must differ."""

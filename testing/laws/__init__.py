@@ -3,34 +3,49 @@
 A law looks at a `History`, that is, at the newest event and everything that is known from outside by then, and raises
 `LawBroken` with a sentence. `check_laws` checks all of them along a trace. Law 15 is about the table of the machine,
 and is checked by the tests of the table.
+
+Laws of the events that change settings of a conversation: its tools, details, schedule and profile.
+
+Laws 12 and 14 for sub-agents: what they may use up, what becomes of them, and what they ask.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
-from ..history import History, histories
-from ..law import Law, LawBroken
-from ..observation import Observation
-from ..report import tell
-from .refusals import withholds_what_was_refused
-from .rounds import (
-    hands_on_answers_exactly,
-    pairs_calls_with_results,
-    runs_no_more_than_allowed,
-    unpaired,
-    waits_for_something,
+from ...states.context import are_among
+from ...states.effects import RequestLlm, SpawnSubAgent
+from ...states.events import (
+    DetailsChanged,
+    EffectFailed,
+    LlmFailed,
+    Opened,
+    ProfileTransferred,
+    Resumed,
+    ScheduleChanged,
+    ToolsChanged,
 )
-from .settings import changes_settings_alone, keeps_tools_of_turns, stays_with_its_profile, wakes_by_its_schedule
-from .steps import (
+from ...states.states import AwaitingSubAgents, Closed, LlmRequesting, RetryWaiting
+from ...states.values.messages import Heard, Joined, Made, Outcomes
+from ...states.values.value import AGENTS
+from ..history import History, Law, LawBroken, Observation, histories, require
+from ..shrinking import tell
+from .rounds import (
     changes_nothing_unless_taken,
+    hands_on_answers_exactly,
     is_deterministic,
     is_replayed_by_its_log,
     is_taken_or_refused,
+    pairs_calls_with_results,
+    runs_no_more_than_allowed,
     takes_answers_by_their_effect,
+    unpaired,
+    waits_for_something,
 )
-from .sub_agents import loses_no_sub_agent, passes_questions_of_sub_agents_on, shares_limits_with_sub_agents
 from .turns import (
+    can_be_left,
+    can_be_stopped,
     checks_what_is_delivered,
     delivers_no_blank_text,
     delivers_what_was_chosen,
@@ -39,8 +54,156 @@ from .turns import (
     keeps_within_limits,
     loses_no_message,
     names_limits_truly,
+    stays_closed,
+    withholds_what_was_refused,
 )
-from .ways_out import can_be_left, can_be_stopped, stays_closed
+
+SETTINGS = (ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred)
+
+
+def changes_settings_alone(history: History) -> None:
+    """A change of a setting counts one step, and changes nothing else of the state but this setting."""
+    newest = history.newest
+    if newest.step is None or not isinstance(newest.event, SETTINGS):
+        return
+    book = newest.before.book.replace(seq=newest.before.book.seq + 1)
+    if isinstance(newest.event, ScheduleChanged):
+        book = book.replace(wake=newest.event.next_wake)
+    if isinstance(newest.event, ProfileTransferred):
+        book = book.replace(profile=newest.event.profile)
+    require(newest.after == newest.before.replace(book=book), "a change of a setting changed the state", history)
+    done = newest.effects or newest.step.ended or newest.step.withdrawn
+    require(not done, "a change of a setting did something", history)
+
+
+def keeps_tools_of_turns(history: History) -> None:
+    """No event changes the tools of the newest turn, so a turn has the same tools from its beginning to its end."""
+    newest = history.newest
+    if newest.step is None or isinstance(newest.event, Opened):
+        return
+    turn = newest.before.book.turn
+    before, after = newest.context.tools_in(turn), history.context.tools_in(turn)
+    require(before == after, "the tools of the newest turn changed", history)
+    had, has = newest.context.tools_in(turn + 1), history.context.tools_in(turn + 1)
+    if not isinstance(newest.event, ToolsChanged):
+        require(had == has, "the tools of the next turn changed without being asked to", history)
+    elif newest.event.narrows:
+        require(are_among(has, had), "a change that narrows brought in a tool", history)
+
+
+def wakes_by_its_schedule(history: History) -> None:
+    """Only a conversation with a schedule waits for a wake-up, and a closed one waits for none. At most one wake-up
+    waits in the inbox."""
+    wake, schedule = history.state.book.wake, history.context.schedule
+    require(wake is None or schedule is not None, "a wake-up is awaited without a schedule", history)
+    require(wake is None or not isinstance(history.state, Closed), "a closed conversation waits for a wake-up", history)
+    waiting = [one for one in getattr(history.state, "inbox", ()) if one.scheduled]
+    require(len(waiting) <= 1, "several wake-ups wait", history)
+
+
+def stays_with_its_profile(history: History) -> None:
+    """Once a conversation was handed over, each new model request has that profile. A request that is sent again is the
+    same request, and keeps its own."""
+    newest, profile = history.newest, history.state.book.profile
+    if newest.step is None or not profile or isinstance(newest.before, RetryWaiting):
+        return
+    fails_over = isinstance(newest.before, LlmRequesting) and isinstance(newest.event, LlmFailed | EffectFailed)
+    for effect in newest.effects:
+        if isinstance(effect, RequestLlm) and not fails_over and not isinstance(newest.event, Resumed):
+            require(effect.profile == profile, "a model is asked under another profile than it was handed to", history)
+
+
+# --- 12: what they may use up
+
+
+def shares_limits_with_sub_agents(history: History) -> None:
+    """Law 12: sub-agents together may use no more than their parent has left, each no more than the rules say, and no
+    more of them are started in a turn, and no deeper, than the rules allow."""
+    newest, policy = history.newest, history.newest.context.policy
+    started = [effect for effect in newest.effects if isinstance(effect, SpawnSubAgent)]
+    if not started or isinstance(newest.event, Resumed) or newest.context.revision < AGENTS:
+        return
+    spent, limits = history.spending.spent.usage, policy.limits
+    tokens, costs = [one.limits.tokens for one in started], [one.limits.cost for one in started]
+    left = None if limits.tokens is None else limits.tokens - spent.tokens
+    given = sum(left or 0 if one is None else one for one in tokens)
+    require(left is None or given <= left, "sub-agents may use too many tokens", history)
+    money = None if limits.cost is None else limits.cost - (spent.cost or 0.0)
+    total = sum(money or 0.0 if one is None else one for one in costs)
+    require(money is None or total <= money * (1 + 1e-9), "sub-agents may spend too much", history)
+    most = max(one.limits.requests for one in started)
+    require(most <= policy.sub_agents.requests, "a sub-agent may send too many requests", history)
+    require(history.spending.children <= policy.sub_agents.number, "a turn starts too many sub-agents", history)
+    depth = max(newest.context.depth, int(newest.context.role == "sub_agent"))
+    require(depth < policy.sub_agents.depth, "sub-agents are nested too deep", history)
+
+
+# --- 14: what becomes of them
+
+
+def loses_no_sub_agent(history: History) -> None:
+    """Law 14: every sub-agent that was started works or has ended, and its outcome becomes part of the result of the
+    call that started it, once, in the order of the tasks, and reads back equal from its JSON."""
+    sub_agents, working = history.sub_agents, history.in_flight
+    for effect_id, child in sub_agents.children.items():
+        result = sub_agents.results.get(child.call_id)
+        places = (effect_id in working) + (child.outcome is not None) + (result is not None and child.outcome is None)
+        require(places == 1, f"the sub-agent {effect_id} is in {places} places", history)
+        reports = 0 if child.outcome is None else sub_agents.reported[child.outcome]
+        require(reports == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
+    for call_id in sub_agents.results:
+        require(
+            _tells_of_all(history, call_id),
+            f"the result of {call_id} does not hold the outcome of each sub-agent",
+            history,
+        )
+    if any(isinstance(effect, RequestLlm) for effect in history.newest.effects):
+        open_calls = {child.call_id for child in sub_agents.children.values()} - sub_agents.results.keys()
+        require(not open_calls, "the model is asked before it has the results of sub-agents", history)
+
+
+def _tells_of_all(history: History, call_id: str) -> bool:
+    """Whether the result of a call holds the outcome of each of its sub-agents in order. In logs of earlier revisions a
+    heading stands in front of each."""
+    said = history.sub_agents.results[call_id].said
+    children = history.sub_agents.of(call_id).values()
+    if history.context.revision >= AGENTS:
+        return isinstance(said, Outcomes) and _reads_back(history, said, call_id)
+    parts = said.parts if isinstance(said, Joined) else ()
+    outcomes = [part if isinstance(part, Heard) else None for part in parts[1::2]]
+    headed = all(isinstance(part, Made) for part in parts[::2])
+    return headed and outcomes == [child.outcome for child in children]
+
+
+def _reads_back(history: History, said: Outcomes, call_id: str) -> bool:
+    children = history.sub_agents.of(call_id).values()
+    if len(said.parts) != len(children):
+        return False
+    agents = json.loads(history.said.words(said))["agents"]
+    told = zip(said.parts, children, strict=True)
+    texts = [part.text if isinstance(part, Made) else child.text for part, child in told]
+    wanted = [{"status": child.status, "result": text} for child, text in zip(children, texts, strict=True)]
+    outcomes = [part if isinstance(part, Heard) else None for part in said.parts]
+    return agents == wanted and outcomes == [child.outcome for child in children]
+
+
+# --- 14: what they ask
+
+
+def passes_questions_of_sub_agents_on(history: History) -> None:
+    """Law 14: a question of a sub-agent waits until a person answers or declines it, and the sub-agent gets that once;
+    or until the sub-agent no longer asks. The user is asked only if there is one and the policy allows it."""
+    sub_agents, state, context = history.sub_agents, history.state, history.context
+    require(sub_agents.faults == [], "; ".join(sub_agents.faults), history)
+    if not isinstance(state, AwaitingSubAgents):
+        return
+    known = [(effect_id, asked.call_id, asked.settled) for effect_id, asked in sub_agents.asked.items()]
+    kept = [(asked.effect_id, asked.call_id, asked.settled) for asked in state.asked]
+    require(kept == known, "the state does not know what the sub-agents ask", history)
+    has_user = context.role != "background" or context.revision < AGENTS
+    may_ask = has_user and context.policy.sub_agents.questions == "ask_user"
+    require(may_ask or state.question is None, "the user is asked although the policy does not allow it", history)
+
 
 __all__ = [
     "LAWS",

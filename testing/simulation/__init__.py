@@ -24,8 +24,8 @@ A new effect, answer or request needs nothing here: it is generated from what it
 is cancelled, unless `users.user_actions.RESPONSES` says what users do about it.
 """
 
-from .agents.simulation import AgentsSimulation, simulate_agents
+from .agents_simulation import AgentsSimulation, simulate_agents
+from .runs import Report, SimulationFailed
 from .simulation import Simulation, simulate
-from .virtual_run import Report, SimulationFailed
 
 __all__ = ["AgentsSimulation", "Report", "Simulation", "SimulationFailed", "simulate", "simulate_agents"]

@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from .agents.simulation import simulate_agents
+from .agents_simulation import simulate_agents
+from .runs import Report, SimulationFailed
 from .simulation import simulate
-from .virtual_run import Report, SimulationFailed
 
 BATCH = 500
 """Seeds between two lines of output."""

@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...states.states import Closed, Failed, Idle, pending
 from .checks import CHECKS, Ending
-from .engine_host import EngineHost
-from .environment.clock import HostClock
-from .environment.event_loop import place_of
-from .trouble import make_trouble
-from .users.behaviour import end_wait, use
-from .users.call_recorder import CallRecorder
-from .users.simulated_user import SimulatedUser
-from .users.user_actions import waits_for_person
-from .virtual_run import PATIENCE, Report, VirtualRun
-from .world.channels import SimulatedChannel
-from .world.performed_effects import PerformedEffects
-from .world.performers import OpenEngine, World
-from .world.vocabulary import simulated_models, simulated_policy
+from .environment import HostClock, place_of
+from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
+from .users import CallRecorder, SimulatedUser, end_wait, use, waits_for_person
+from .world import OpenEngine, PerformedEffects, SimulatedChannel, World, simulated_models, simulated_policy
 
 if TYPE_CHECKING:
-    from .file_storage.other_conversations import OtherConversation
+    from .file_storage import OtherConversation
 
 
 class Simulation:
@@ -86,8 +77,7 @@ class Simulation:
         return tuple(channels)
 
     def _other_conversations(self) -> list[OtherConversation]:
-        from .file_storage.other_conversations import OtherConversation
-        from .file_storage.storage import FileStorage
+        from .file_storage import FileStorage, OtherConversation
 
         assert isinstance(self._run.storage, FileStorage)
         ids = ("left", "right", "above", "above")[: self._chance.below(5)]

@@ -18,18 +18,17 @@ The tests are the docstrings of `turnwise.persistence.Store`, `Log` and `Searcha
 be tested from outside: that a stored step survives a power cut, and that damage of the storage is found.
 """
 
-from .agents import AgentContract
-from .appending import AppendingContract
-from .conflicts import ConflictContract
-from .conversations import ConversationContract
-from .details import DetailsContract
-from .failures import FailureContract
-from .lists import ListContract
-from .outbox import OutboxContract
-from .records import RecordContract
+from .lists import AgentContract, DetailsContract, ListContract
+from .log import (
+    AppendingContract,
+    ConflictContract,
+    ConversationContract,
+    FailureContract,
+    OutboxContract,
+    RecordContract,
+)
 from .story import NOON, SOON, Story, deliveries_of, plain
-from .texts import TextContract
-from .vectors import VectorContract
+from .texts import TextContract, VectorContract
 
 
 class StoreContract(

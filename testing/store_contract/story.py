@@ -1,11 +1,24 @@
-"""A conversation that tests store step by step."""
+"""A conversation that tests store step by step.
+
+How the tests open the store under test.
+
+How the tests of texts that are found again store dialogues, and search them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
+import pytest
+
+from ...persistence.codec import GENESIS, encode
+from ...persistence.ports import SearchableStore
+from ...persistence.records import ConversationRecord, EventRow, HeadRow
 from ...states.context import Context
 from ...states.effects import DeliverToUser
 from ...states.events import Answer, Event, LlmResponse, Opened, Request, ToolComplete, UserMessage
@@ -13,6 +26,7 @@ from ...states.machine import begin, transition
 from ...states.policy import Policy
 from ...states.states import State, pending
 from ...states.step import LogEntry, Step
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from ...states.values.messages import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -116,3 +130,96 @@ async def found_request(log: Log, event_id: str) -> LogEntry | None:
 async def undelivered_in(store: Store) -> list[tuple[str, str, int]]:
     """Return all deliveries that are not acknowledged: conversation, target and effect."""
     return [(one.conversation_id, one.target, one.effect_id) for one in await store.outbox(await store.ids())]
+
+
+AnyOpened = TypeVar("AnyOpened", bound="OpenedStore")
+
+
+class OpenedStore:
+    """What a subclass says about its store."""
+
+    lasting: ClassVar[bool] = True
+    """Whether a store that is opened again at the same place finds what was stored. Set it to False for memory."""
+
+    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
+        """Return a context manager that opens the store and closes it at the end. Its data is below the folder `place`.
+
+        Opened a second time at the same place, it is the same store again.
+        """
+        raise NotImplementedError
+
+    def in_trouble(self, store: Store, place: Path) -> AbstractAsyncContextManager[None]:
+        """Return a context manager while which the storage takes nothing: every `append` must fail with
+        `StorageFailed`. Optional; without it that test is skipped."""
+        pytest.skip("this store does not say how its storage fails")
+
+
+def on_a_store(test: Callable[[AnyOpened, Store], Awaitable[None]]) -> Callable[[AnyOpened, Path], None]:
+    """Turn a test of an open store into one that pytest runs without a plugin."""
+
+    def run(self: AnyOpened, tmp_path: Path) -> None:
+        async def on_one() -> None:
+            async with self.opened(tmp_path) as store:
+                await test(self, store)
+
+        asyncio.run(on_one())
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return run
+
+
+if TYPE_CHECKING:
+    from ...persistence.ports import Store
+
+    class SearchedStore(Store, SearchableStore, Protocol):
+        """What these tests need: a store that is searchable, too."""
+
+
+LATER = NOON + timedelta(days=1)
+ANNA = MemoryScope("elsewhere", "anna", 0)
+"""All conversations of this owner."""
+
+T = TypeVar("T", bound=OpenedStore)
+
+
+def on_a_searchable_store(test: Callable[[T, SearchedStore], Awaitable[None]]) -> Callable[[T, Path], None]:
+    """Turn a test of a store that can be searched into one that pytest runs; it is skipped for any other store."""
+
+    async def run(self: T, store: Store) -> None:
+        if not isinstance(store, SearchableStore):
+            pytest.skip("this store cannot be searched")
+        await test(self, cast("SearchedStore", store))
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return on_a_store(run)
+
+
+async def found(
+    store: SearchableStore,
+    *keywords: str,
+    scope: MemoryScope = ANNA,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 100,
+) -> list[str]:
+    """Search, and return the texts."""
+    return texts_of(await store.search(MemoryQuery(scope, keywords, since, until, limit)))
+
+
+def texts_of(found: tuple[FoundText, ...]) -> list[str]:
+    """Return the texts alone."""
+    return [one.text for one in found]
+
+
+async def dialogue(store: Store, name: str, *texts: str, at: datetime = NOON, **opened_with: Any) -> Story:
+    """Store a conversation of turns with these messages, each of which is answered by a number; in one transaction,
+    since they may be many."""
+    story = Story(at=at, **{"owner": "anna", **opened_with})
+    for number, text in enumerate(texts, start=1):
+        story.say(text).answer(f"{number}.")
+    encoded: list[tuple[EventRow, HeadRow]] = []
+    for event, step in story.steps:
+        encoded.append(encode(event, step, encoded[-1][0].chain if encoded else GENESIS))
+    rows, head = tuple(row for row, _ in encoded), encoded[-1][1]
+    await store.write_records([ConversationRecord(name, rows[0].at, head, rows, opened_with.get("owner", "anna"))])
+    return story

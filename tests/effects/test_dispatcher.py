@@ -15,7 +15,7 @@ from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Abortable, InProcessDispatcher, Performer, with_abort_of
 from turnwise.states import Answer, DeliverToUser, Effect, Heard, Made, RequestLlm, SpawnSubAgent, SubAgentFinished
 from turnwise.testing import ManualClock
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ..support.effect_contexts import effect_context
 

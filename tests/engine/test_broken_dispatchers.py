@@ -16,7 +16,7 @@ from turnwise.engine.ports import Dispatcher
 from turnwise.states import Answer, Effect, LlmResponse, StoreError, ToolComplete, ToolResult, UserMessage
 from turnwise.states.effects import AwaitedEffect
 from turnwise.testing import FunctionLlm, reply
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 Started = Callable[["HostDispatcher", AwaitedEffect, EffectContext], None]
 

@@ -19,7 +19,7 @@ from turnwise.effects.clock import SystemClock
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.states.policy import Questions, Retry
 from turnwise.testing import ScriptedLlm, call, reply
-from turnwise.testing.scripted import failure
+from turnwise.testing.doubles import failure
 
 from ..support.engine_scenarios import QUESTION, until
 

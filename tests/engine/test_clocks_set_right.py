@@ -19,7 +19,7 @@ from turnwise.persistence.maintenance.doctor import examine
 from turnwise.states import AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Idle, RetryWaiting
 from turnwise.states.policy import Questions, Retry
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, reply
-from turnwise.testing.scripted import failure
+from turnwise.testing.doubles import failure
 
 from ..support.engine_scenarios import QUESTION, Gate, until
 from ..support.families import GO, FamilyLlm, spawn

@@ -18,7 +18,7 @@ from turnwise import (
 )
 from turnwise.effects.tools.tool import AnyTool
 from turnwise.engine.registry import RECENT
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, reply
 
 from ..support.engine_scenarios import Gate, Watcher, answers_after, until
 

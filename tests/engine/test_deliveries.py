@@ -21,7 +21,7 @@ from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
-from turnwise.testing.scripted import FunctionLlm
+from turnwise.testing.doubles import FunctionLlm
 
 from ..persistence.maintenance.test_doctor import change
 from ..support.engine_scenarios import Gate, Watcher, talk, until

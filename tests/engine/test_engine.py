@@ -25,7 +25,7 @@ from turnwise import (
 from turnwise.persistence.codec import EncodedStep
 from turnwise.persistence.errors import Damaged
 from turnwise.states import UserCancel, UserMessage
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, full_disk, until
 

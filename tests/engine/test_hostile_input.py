@@ -20,7 +20,7 @@ from turnwise import Conversation, Engine, Policy, TurnwiseError, tool
 from turnwise.states import AgentMessage, LlmResponse, PolicyChanged, UserCancel, UserMessage
 from turnwise.states.values.messages import Image
 from turnwise.testing import ScriptedLlm, call, reply
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ..support.engine_scenarios import QUESTION
 

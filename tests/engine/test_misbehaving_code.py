@@ -32,7 +32,7 @@ from turnwise.effects.tools import performers
 from turnwise.states import ToolResult, UserMessage
 from turnwise.states.values.messages import write_message_for_user
 from turnwise.testing import RecordingChannel
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, full_disk, results, until
 
@@ -159,7 +159,7 @@ class TestModels:
 
     async def test_a_page_of_traceback_as_a_reason_stays_one_sentence(self, database: Path) -> None:
         """P33: the failure of an application's model is shortened to a line."""
-        from turnwise.testing.scripted import failure
+        from turnwise.testing.doubles import failure
 
         llm = ScriptedLlm([failure("authentication", "Traceback\n" * 10_000)])
 
@@ -588,7 +588,7 @@ class TestBlocking:
         """Calls raise EngineClosed, and open iterators print nothing."""
         program = f"""
 import turnwise
-from turnwise.testing.scripted import ScriptedLlm
+from turnwise.testing.doubles import ScriptedLlm
 with turnwise.Engine.open_blocking({str(database)!r}, model=ScriptedLlm([])) as engine:
     conversation = engine.create()
     updates = conversation.updates()

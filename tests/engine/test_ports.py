@@ -26,7 +26,7 @@ from turnwise.states import (
     ToolResult,
 )
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ..support.engine_scenarios import Gate, answers_after, until
 from ..support.planted.stores import WrappedLog, WrappedStore

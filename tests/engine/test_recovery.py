@@ -35,7 +35,7 @@ from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
 from ..support.planted.stores import WrappedStore

@@ -11,7 +11,7 @@ import pytest
 
 from turnwise import Engine, Policy, Texts, ToolContext, tool
 from turnwise.states import CrashContract
-from turnwise.testing.scripted import ScriptedLlm, call, calls, reply
+from turnwise.testing.doubles import ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import QUESTION, results, until
 from ..support.servers.mcp_programs import Program

@@ -6,13 +6,19 @@ import pytest
 
 from turnwise.states import Context, WorkVerified
 from turnwise.testing import Trace, check_laws, observe
+from turnwise.testing.history import NOTHING
 from turnwise.testing.laws import checks_what_is_delivered
-from turnwise.testing.observation import NOTHING
-from turnwise.testing.walking import Coverage, RecordedChoices, possible_pairs, read_walks, walk
-from turnwise.testing.walking.__main__ import needed
-from turnwise.testing.walking.opening import opening_of
-from turnwise.testing.walking.pairs import rows
-from turnwise.testing.walking.walk import WalkStep
+from turnwise.testing.walking import (
+    Coverage,
+    RecordedChoices,
+    WalkStep,
+    needed,
+    opening_of,
+    possible_pairs,
+    read_walks,
+    rows,
+    walk,
+)
 
 from ..conftest import SUMMARY_LINES
 from ..support.kept_walks import WALKS, survey

@@ -20,11 +20,17 @@ from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.events import candidates, every_request
 from turnwise.testing.generation.vocabulary import Vocabulary
 from turnwise.testing.strategies import NOON
-from turnwise.testing.walking import Coverage, Pair, RecordedChoices, read_walks, walk
-from turnwise.testing.walking.corpus import Kept
-from turnwise.testing.walking.opening import generator_of
-from turnwise.testing.walking.pairs import place_of
-from turnwise.testing.walking.walk import WalkStep
+from turnwise.testing.walking import (
+    Coverage,
+    Kept,
+    Pair,
+    RecordedChoices,
+    WalkStep,
+    generator_of,
+    place_of,
+    read_walks,
+    walk,
+)
 
 WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
 

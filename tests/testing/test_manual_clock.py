@@ -12,7 +12,7 @@ import pytest
 from turnwise import ConfigurationError, Engine, Policy, Questions, Retry
 from turnwise.effects.clock import Clock
 from turnwise.testing import ManualClock
-from turnwise.testing.scripted import ScriptedLlm, call, failure, reply
+from turnwise.testing.doubles import ScriptedLlm, call, failure, reply
 
 from ..support.engine_scenarios import QUESTION, results, until
 

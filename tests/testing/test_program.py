@@ -30,7 +30,7 @@ from turnwise.testing import (
     traces,
 )
 from turnwise.testing.laws import is_taken_or_refused, pairs_calls_with_results, runs_no_more_than_allowed
-from turnwise.testing.report import MAX_SHOWN, tell
+from turnwise.testing.shrinking import MAX_SHOWN, tell
 from turnwise.testing.strategies import NOON, events
 
 from ..support.conversation import Conversation, call

@@ -15,17 +15,19 @@ from turnwise.states.context import Context
 from turnwise.states.effects import SendToAgent
 from turnwise.states.events import AgentMessage, CloseRequested
 from turnwise.states.values.messages import Heard
-from turnwise.testing.clock import NOON
-from turnwise.testing.simulation.agents.checks import TreeCheck, TreeEnding
-from turnwise.testing.simulation.agents.checks.children import no_sub_agent_is_orphaned
-from turnwise.testing.simulation.agents.checks.mail import mail_arrives_once, nothing_arrives_that_nobody_sent
-from turnwise.testing.simulation.agents.tree import Tree
-from turnwise.testing.simulation.environment.event_loop import VirtualLoop
-from turnwise.testing.simulation.environment.event_trace import EventTrace
-from turnwise.testing.simulation.environment.random_source import RandomSource
-from turnwise.testing.simulation.storage.disk import Disk, Row
-from turnwise.testing.simulation.users.call_recorder import Call, CallRecorder
-from turnwise.testing.simulation.world.performed_effects import PerformedEffects
+from turnwise.testing.doubles import NOON
+from turnwise.testing.simulation.agents import Tree
+from turnwise.testing.simulation.agents_checks import (
+    TreeCheck,
+    TreeEnding,
+    mail_arrives_once,
+    no_sub_agent_is_orphaned,
+    nothing_arrives_that_nobody_sent,
+)
+from turnwise.testing.simulation.environment import EventTrace, RandomSource, VirtualLoop
+from turnwise.testing.simulation.memory_storage import Disk, Row
+from turnwise.testing.simulation.users import Call, CallRecorder
+from turnwise.testing.simulation.world import PerformedEffects
 
 from ..support.effect_contexts import effect_context
 

@@ -7,12 +7,9 @@ import pytest
 from turnwise.persistence.errors import StoreConflict
 from turnwise.states import Opened, UnknownConversation, UserMessage, begin, transition
 from turnwise.states.context import Context
-from turnwise.testing.clock import NOON
-from turnwise.testing.simulation.environment.event_loop import VirtualLoop
-from turnwise.testing.simulation.environment.event_trace import EventTrace
-from turnwise.testing.simulation.environment.random_source import RandomSource
-from turnwise.testing.simulation.storage.disk import Disk
-from turnwise.testing.simulation.storage.memory_store import MemoryStorage
+from turnwise.testing.doubles import NOON
+from turnwise.testing.simulation.environment import EventTrace, RandomSource, VirtualLoop
+from turnwise.testing.simulation.memory_storage import Disk, MemoryStorage
 
 OPENED = Opened(event_id="opened", at=NOON)
 MESSAGE = UserMessage(event_id="task", at=NOON, text="Hi")

@@ -19,13 +19,10 @@ import pytest
 from turnwise.states import Answer, Request
 from turnwise.states.events import ANSWERS, REQUESTS
 from turnwise.testing import simulate
-from turnwise.testing.generation import answers
-from turnwise.testing.generation.chance import Seeded
-from turnwise.testing.generation.from_types import from_type
-from turnwise.testing.generation.values import NOON
-from turnwise.testing.simulation.environment.event_loop import Hangs, VirtualLoop
-from turnwise.testing.simulation.environment.random_source import RandomSource
-from turnwise.testing.simulation.users import user_actions
+from turnwise.testing.generation import events
+from turnwise.testing.generation.chance import NOON, Seeded, from_type
+from turnwise.testing.simulation import users
+from turnwise.testing.simulation.environment import Hangs, RandomSource, VirtualLoop
 
 from ..support.cases import holds_for
 from ..support.fault_profile import portions
@@ -141,14 +138,14 @@ class TestNewTypes:
 
     def test_answers_without_a_generator_keep_every_invariant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Only the model has a generator of its own."""
-        monkeypatch.setattr(answers, "GENERATORS", {answers.LlmResponse: answers.GENERATORS[answers.LlmResponse]})
+        monkeypatch.setattr(events, "GENERATORS", {events.LlmResponse: events.ANSWER_GENERATORS[events.LlmResponse]})
 
         for seed in range(START, START + 20):
             simulate(seed)
 
     def test_waits_that_users_do_not_know_are_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a line in `RESPONSES` they come to rest by a cancel."""
-        monkeypatch.setattr(user_actions, "RESPONSES", {})
+        monkeypatch.setattr(users, "RESPONSES", {})
 
         for seed in range(START, START + 20):
             simulate(seed)

@@ -14,10 +14,8 @@ from itertools import pairwise
 import pytest
 
 from turnwise.testing import simulate
-from turnwise.testing.generation.values import NOON
-from turnwise.testing.simulation.environment.clock import HostClock, VirtualClock
-from turnwise.testing.simulation.environment.event_loop import VirtualLoop
-from turnwise.testing.simulation.environment.random_source import RandomSource
+from turnwise.testing.generation.chance import NOON
+from turnwise.testing.simulation.environment import HostClock, RandomSource, VirtualClock, VirtualLoop
 
 from ..support.fault_profile import LONG, portions
 from ..support.planted.engines import CONFLICT_FAULTS, Fault

@@ -24,9 +24,8 @@ from turnwise.states import (
     UserMessage,
 )
 from turnwise.testing import ConversationMachine, History, call_of, calls_of
-from turnwise.testing.strategies import NOON
-from turnwise.testing.strategies.arguments import values_of
-from turnwise.testing.tool_runs import ToolRuns
+from turnwise.testing.machine import ToolRuns
+from turnwise.testing.strategies import NOON, values_of
 
 from ..effects.tools.test_declaration import ZOO
 from ..support.cases import holds_for

@@ -12,7 +12,7 @@ from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.states import Failed
 from turnwise.states.values.value import TRANSIENT, FailureKind
 from turnwise.testing import ScriptedLlm
-from turnwise.testing.scripted import FunctionLlm, call, failure, reply, verdict
+from turnwise.testing.doubles import FunctionLlm, call, failure, reply, verdict
 
 from ...support.cases import holds_for
 

@@ -31,7 +31,7 @@ from turnwise.states import (
     transition,
 )
 from turnwise.testing import ManualClock, call
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ...support.agents.teams import MAIL_TOOLS, received, tells_agent
 from ...support.engine_scenarios import Gate, until

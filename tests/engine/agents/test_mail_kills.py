@@ -11,8 +11,7 @@ import pytest
 from turnwise import Conversation, Engine, presets
 from turnwise.states.events import LlmResponse
 from turnwise.testing import FunctionLlm, RecordingChannel, calls, crash_at_every_boundary, reply
-from turnwise.testing.crashes import Process, check_after_crashes
-from turnwise.testing.crashes.journal import Seen
+from turnwise.testing.crashes import Process, Seen, check_after_crashes
 
 from ...support.agents.teams import MAIL_TOOLS, received, tells_agent, tells_user
 from ...support.fault_profile import LONG

@@ -11,8 +11,7 @@ from tests.support.effect_ids import unmarked
 from turnwise import Conversation, Engine, SubAgentRules, presets
 from turnwise.states import UserMessage
 from turnwise.testing import FunctionLlm, call, calls, crash_at_every_boundary, reply
-from turnwise.testing.crashes import Process, check_after_crashes
-from turnwise.testing.crashes.journal import Seen
+from turnwise.testing.crashes import Process, Seen, check_after_crashes
 
 from ...support.engine_scenarios import QUESTION
 from ...support.families import GO, finished, first_text, outcomes_in, spawn, spawned

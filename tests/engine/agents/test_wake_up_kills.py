@@ -13,7 +13,7 @@ import pytest
 from turnwise import Engine
 from turnwise.states import Idle
 from turnwise.testing import FunctionLlm, ManualClock, crash_at_every_boundary
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ...support.fault_profile import LONG
 

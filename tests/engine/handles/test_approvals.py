@@ -9,7 +9,7 @@ import pytest
 
 from turnwise import ConfigurationError, Conversation, Engine, InvalidInput, Policy, Refused, Turn, tool, tools_of
 from turnwise.states import ToolApproval
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Watcher, assert_paired, results, until
 

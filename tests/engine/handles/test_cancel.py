@@ -14,7 +14,7 @@ from turnwise import (
     Policy,
     tool,
 )
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ...support.agents.teams import held, team, tells_agent, tells_user
 from ...support.engine_scenarios import Gate, answers_after, assert_paired, results

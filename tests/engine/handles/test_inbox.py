@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, Policy, Refused, StateChangeUpdate, tool
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, until
 

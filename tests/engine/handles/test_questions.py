@@ -22,7 +22,7 @@ from turnwise import (
     tool,
 )
 from turnwise.states import pending
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after, results, until
 

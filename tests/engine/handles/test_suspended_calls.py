@@ -29,7 +29,7 @@ from turnwise import (
 )
 from turnwise.states import AskUserQuestionPending, ExecuteTool, ResumeTool, Texts, ToolInterrupted
 from turnwise.testing import ManualClock
-from turnwise.testing.scripted import ScriptedLlm, call, reply
+from turnwise.testing.doubles import ScriptedLlm, call, reply
 
 from ...support.engine_scenarios import results, until
 

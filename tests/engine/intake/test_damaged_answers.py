@@ -32,7 +32,7 @@ from turnwise.states.events import exact
 from turnwise.states.values.messages import MAX_IMAGES, Image
 from turnwise.states.values.questions import MAX_HEADER, UserQuestion
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ...support.engine_scenarios import until
 

@@ -12,7 +12,7 @@ from turnwise.engine.mailbox import BURST, ImmediateStart, Mailbox
 from turnwise.engine.requests import Filled, Outcome
 from turnwise.persistence import StorageFailed
 from turnwise.states import Event, Idle, LlmFailed, Refused, Step, UserMessage
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 MESSAGE = UserMessage(event_id="m", at=NOON, text="Hi")
 NOTHING = Outcome(Step(Idle(), ignored=True))

@@ -22,9 +22,8 @@ from turnwise.states.effects import RequestLlm
 from turnwise.states.states import Book
 from turnwise.states.transcript import Transcript
 from turnwise.testing import strategies
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON, FunctionLlm, ScriptedLlm, reply
 from turnwise.testing.history import Trace
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, reply
 
 from ...persistence.maintenance.test_doctor import change
 

@@ -19,7 +19,7 @@ from turnwise import (
     ToolContext,
     tool,
 )
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ...support.engine_scenarios import Gate, Watcher, answers_after, assert_paired, results
 

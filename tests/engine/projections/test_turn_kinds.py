@@ -33,7 +33,7 @@ from turnwise import (
 from turnwise.engine.turns import BaseTurn, TurnStatus
 from turnwise.engine.update_schema import turn_model
 from turnwise.states import ToolCall
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.cases import holds_for
 from ...support.engine_scenarios import QUESTION, Gate, answers_after

@@ -13,8 +13,7 @@ from turnwise import Engine, InvalidInput, SnapshotUpdate, TokenUpdate, Update
 from turnwise.engine.projection import ConversationProjection
 from turnwise.engine.watching import Feed, Watcher
 from turnwise.states import Context, LogEntry, Opened, UserMessage, begin, pending, transition
-from turnwise.testing.clock import NOON
-from turnwise.testing.scripted import ScriptedLlm, reply
+from turnwise.testing.doubles import NOON, ScriptedLlm, reply
 
 
 class UnderWay:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from turnwise.effects.context import EffectContext
 from turnwise.engine.loop import dispatch_in_order
 from turnwise.states import Abort, CancelSubAgent, Effect, Heard, SpawnSubAgent, StartTimer
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ...support.effect_contexts import effect_context
 

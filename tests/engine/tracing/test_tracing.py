@@ -19,7 +19,7 @@ from turnwise.effects.context import key_of
 from turnwise.persistence.opening import open_store
 from turnwise.states.effects import AwaitedEffect
 from turnwise.testing import ManualClock, RecordingChannel
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after, until
 
@@ -503,7 +503,7 @@ class TestWhatItCosts:
         program = """
             import asyncio, sys
             from turnwise import Engine
-            from turnwise.testing.scripted import ScriptedLlm, reply
+            from turnwise.testing.doubles import ScriptedLlm, reply
             async def main():
                 async with Engine.open("one.db", model=ScriptedLlm([reply("Hello.")])) as engine:
                     print((await (await engine.create()).send("Hi")).reply)

@@ -27,8 +27,7 @@ from turnwise.states import (
 )
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
-from turnwise.testing.walking import RecordedChoices, read_walks, walk
-from turnwise.testing.walking.opening import opening_of
+from turnwise.testing.walking import RecordedChoices, opening_of, read_walks, walk
 
 from ...support.cases import holds_for
 from ...support.walks import NOON, Walk

@@ -18,7 +18,7 @@ from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Abort, CloseRequested, DeliverToUser, DetailsChanged, LlmResponse, StoreError, TurnwiseError
-from turnwise.testing.scripted import FunctionLlm, call, reply
+from turnwise.testing.doubles import FunctionLlm, call, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
 from ...support.walks import NOON, Walk

@@ -47,8 +47,8 @@ from turnwise.states import (
     UnknownConversation,
 )
 from turnwise.testing import strategies
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.history import Trace
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
 from ...support.cases import holds_for
 from ...support.engine_scenarios import QUESTION, Gate, answers_after

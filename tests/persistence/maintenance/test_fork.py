@@ -20,8 +20,7 @@ from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError, transcript
-from turnwise.testing.channel import RecordingChannel
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
+from turnwise.testing.doubles import FunctionLlm, RecordingChannel, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after, until
 from ...support.store_internals import take_back

@@ -22,7 +22,7 @@ from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.states.transcript import Transcript
 from turnwise.testing import ScriptedLlm, call, reply
-from turnwise.testing.scripted import FunctionLlm
+from turnwise.testing.doubles import FunctionLlm
 
 from ...support.engine_scenarios import Gate, answers_after, results, until
 from ...support.store_internals import query

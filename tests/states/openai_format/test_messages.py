@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from turnwise.states import Image, LogEntry, Request, ToolComplete, ToolResult, begin
 from turnwise.states.openai_writing import NO_RESULT, openai_messages
 from turnwise.testing.generation.events import event_in
-from turnwise.testing.generation.extremes import EXTREME
+from turnwise.testing.generation.states import EXTREME
 from turnwise.testing.history import History
 from turnwise.testing.laws import check_newest
-from turnwise.testing.strategies import NOON, changed, policies
-from turnwise.testing.strategies.drawn import Drawn
+from turnwise.testing.strategies import NOON, Drawn, changed, policies
 
 from ...support.conversation import Conversation, asking, call
 from ...support.pictures import PNG, data_url

@@ -23,7 +23,7 @@ from turnwise.states import (
     ToolExecuting,
     transition,
 )
-from turnwise.testing import observation
+from turnwise.testing import history
 
 Transition = Callable[[State, Event, Context], Step]
 
@@ -63,4 +63,4 @@ def crashes(state: State, event: Event, context: Context) -> Step:
 
 def plant(monkeypatch: pytest.MonkeyPatch, fault: Transition) -> None:
     """Let all conversations of the kit go by this machine, for the length of a test."""
-    monkeypatch.setattr(observation, "transition", fault)
+    monkeypatch.setattr(history, "transition", fault)

@@ -14,8 +14,7 @@ from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Log, Store
 from turnwise.states import Event, Step
 from turnwise.testing import ScriptedLlm, reply
-from turnwise.testing.crashes.boundaries import observed
-from turnwise.testing.crashes.journal import Journal, Seen
+from turnwise.testing.crashes import Journal, Seen, observed
 
 from ...support.planted.stores import WrappedLog, WrappedStore
 

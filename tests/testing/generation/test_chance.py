@@ -8,7 +8,7 @@ from hypothesis import find
 from hypothesis import strategies as st
 
 from turnwise.testing.generation.chance import Seeded
-from turnwise.testing.strategies.drawn import Drawn, strategy_of
+from turnwise.testing.strategies import Drawn, strategy_of
 
 
 class TestBySeed:

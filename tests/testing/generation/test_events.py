@@ -10,12 +10,16 @@ from turnwise.states.effects import EFFECTS, AnyEffect, Effect
 from turnwise.states.events import EVENTS, AnyEvent, Opened
 from turnwise.states.states import STATES, AnyState
 from turnwise.testing.generation import states
-from turnwise.testing.generation.chance import Seeded
-from turnwise.testing.generation.events import any_event, awaited_answer, candidates, late_answer
-from turnwise.testing.generation.extremes import EXTREME
-from turnwise.testing.generation.from_types import CannotBeGenerated, from_type
-from turnwise.testing.generation.requests import person_request, request
-from turnwise.testing.generation.values import NOON
+from turnwise.testing.generation.chance import NOON, CannotBeGenerated, Seeded, from_type
+from turnwise.testing.generation.events import (
+    any_event,
+    awaited_answer,
+    candidates,
+    late_answer,
+    person_request,
+    request,
+)
+from turnwise.testing.generation.states import EXTREME
 from turnwise.testing.generation.vocabulary import PLAIN
 
 from ...support.cases import holds_for

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.testing.walking import read_walks, write_walks
-from turnwise.testing.walking.__main__ import main, take
+from turnwise.testing.walking import main, read_walks, take, write_walks
 
 pytestmark = pytest.mark.slow
 

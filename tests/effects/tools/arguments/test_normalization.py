@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from turnwise import tool
 from turnwise.effects.tools.normalization import MAX_ARGUMENTS, InvalidArguments, normalized, read_object
-from turnwise.testing.strategies.arguments import values_of
+from turnwise.testing.strategies import values_of
 
 from ....support.cases import holds_for
 from ....support.tools import resolve_call

@@ -16,9 +16,8 @@ from turnwise.states import Context, LogEntry, State
 from turnwise.states.states import STATES, pending
 from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, observe, strategies
-from turnwise.testing.observation import NOTHING
-from turnwise.testing.walking import RecordedChoices, read_walks, walk
-from turnwise.testing.walking.opening import opening_of
+from turnwise.testing.history import NOTHING
+from turnwise.testing.walking import RecordedChoices, opening_of, read_walks, walk
 
 from ....support.kept_walks import WALKS
 

@@ -15,7 +15,7 @@ from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Context, LogEntry, Opened, UserMessage, begin, transition
 from turnwise.states.transcript import Transcript
 from turnwise.testing import FunctionLlm, Trace, call, strategies
-from turnwise.testing.clock import NOON
+from turnwise.testing.doubles import NOON
 
 from ....support.engine_scenarios import Watcher, until
 from ....support.planted.stores import WrappedStore

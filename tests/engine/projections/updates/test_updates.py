@@ -26,7 +26,7 @@ from turnwise import (
 from turnwise.engine.turns import question_data
 from turnwise.engine.updates import live_update
 from turnwise.states import Idle
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ....support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turnwise import Conversation, Engine, EngineClosed, InvalidInput, tool
 from turnwise.hosts.http.security import HttpLimits
 from turnwise.hosts.http.sse import PIECE, PiecewiseSend, tree_stream, update_stream
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, reply
 
 from ....support.engine_scenarios import QUESTION, Gate, answers_after
 from ....support.http.event_stream import EventStreamParser, ServerSentEvent
