@@ -1,11 +1,16 @@
-"""Effects that are tried until their target has taken them, in order."""
+"""Effects that are tried until their target has taken them, in order.
+
+How long to wait before something that has failed is tried again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from turnwise.effects.retry_queues import PendingEffect, RetryQueues
+import pytest
+
+from turnwise.effects.retry_queues import PendingEffect, RetryQueues, wait_after
 from turnwise.testing import ManualClock
 
 from ..support.effect_contexts import NoReceipts
@@ -119,3 +124,9 @@ async def test_what_another_engine_has_left_goes_before_what_was_asked_for_later
     await clock.advance(1)
 
     assert target.taken == [1, 2]
+
+
+@pytest.mark.parametrize(("failures", "wait"), [(1, 1.0), (2, 2.0), (6, 32.0), (7, 60.0), (10**9, 60.0)])
+def test_the_wait_is_doubled_up_to_the_longest_one(failures: int, wait: float) -> None:
+    """Also after more failures than a power of two can hold."""
+    assert wait_after(failures, 1.0, 60.0) == wait

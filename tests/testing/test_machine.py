@@ -1,17 +1,42 @@
-"""A failing test of generated conversations ends within seconds, and shows the conversation, wherever it fails."""
+"""A failing test of generated conversations ends within seconds, and shows the conversation, wherever it fails.
+
+The kit runs the application's own tools.
+"""
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
+import jsonschema
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
+from pydantic import BaseModel, Field
 
-from turnwise.states import Event, Opened, ToolComplete
-from turnwise.testing import ConversationMachine, History, conversation_settings
+from turnwise import ConfigurationError, Policy, Question, ToolContext, ToolError, UserQuestion, tool, tools_of
+from turnwise.states import (
+    Event,
+    ExecuteTool,
+    LlmResponse,
+    Opened,
+    ToolAborted,
+    ToolCall,
+    ToolComplete,
+    ToolResult,
+    UserMessage,
+)
+from turnwise.testing import ConversationMachine, History, call_of, calls_of, conversation_settings
+from turnwise.testing.machine import ToolRuns
+from turnwise.testing.strategies import NOON, values_of
 
 from ..conftest import PROFILE
+from ..effects.tools.test_declaration import ZOO
+from ..support.cases import holds_for
+from ..support.tools import find_table
 
 
 def completed(history: History) -> int:
@@ -109,3 +134,201 @@ def test_a_profile_that_chooses_phases_keeps_them() -> None:
         assert set(conversation_settings().phases) == {Phase.generate, Phase.shrink}
     finally:
         settings.load_profile(PROFILE)
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "from": {"type": "string", "format": "date"},
+        "count": {"type": ["integer", "null"], "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2},
+        "share": {"type": "number", "minimum": 0, "maximum": 1},
+        "word": {"type": "string", "pattern": "^[a-z]{3}$"},
+        "kind": {"enum": ["a", 1, None]},
+        "exactly": {"const": {"x": 1}},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/item"}, "minItems": 1, "uniqueItems": True},
+        "pair": {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False},
+        "either": {"anyOf": [{"type": "string", "minLength": 2}, {"type": "boolean"}]},
+        "all": {"allOf": [{"type": "integer"}, {"minimum": 5}]},
+        "tree": {"$ref": "#/$defs/tree"},
+    },
+    "required": ["from", "list", "other"],
+    "$defs": {
+        "item": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+        "tree": {"type": "object", "properties": {"branches": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}},
+    },
+}
+
+
+class TestCalls:
+    """A call as the engine records it when a model makes it."""
+
+    def test_a_call_has_the_declarations_of_its_tool(self) -> None:
+        """Of a tool, a function, or a built-in tool by its name."""
+        pay = tool(lambda amount: amount, name="pay", parameters={"type": "object", "properties": {"amount": {}}},
+                   approval=lambda amount: amount > 5, crash="pure")  # fmt: skip
+
+        calls = [call_of(pay, amount=3), call_of(pay, amount=7), call_of("talk", message="Hi"), call_of(plain, n=3)]
+
+        assert [call.approval for call in calls] == [False, True, False, False]
+        assert [call.crash for call in calls] == ["pure", "pure", "pure", "at_most_once"]
+        assert calls[0].arguments == {"amount": 3}
+        assert (calls[2].name, calls[2].acts, calls[2].exclusive) == ("talk", ("speech",), True)
+        assert [call.fault for call in calls] == [None] * 4
+
+    def test_arguments_that_do_not_fit_are_a_fault(self) -> None:
+        """As for a model."""
+        assert call_of(find_table, cuisine="x").fault == "Invalid input: party: Field required"
+
+    def test_what_cannot_be_a_tool_is_refused(self) -> None:
+        """As by an engine."""
+        with pytest.raises(ConfigurationError):
+            call_of(len)
+
+    @given(st.data())
+    def test_calls_are_made_of_the_schema_of_a_tool(self, data: Any) -> None:
+        """Most of them fit; they are numbered by who uses them."""
+        calls = data.draw(calls_of([find_table, "talk"]))
+
+        for call in calls:
+            assert call.name in {"find_table", "talk"}
+            assert (call.fault is None) or call.raw_arguments in {"{}", "null", '{"unknown": 1}'}
+
+    @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=100)
+    @given(values_of(SCHEMA))
+    def test_values_fit_their_schema(self, value: Any) -> None:
+        """With every keyword that tools use."""
+        jsonschema.Draft202012Validator(SCHEMA).validate(value)
+        assert json.loads(json.dumps(value)) == value
+
+    @holds_for("function", [row[0] for row in ZOO])
+    def test_every_kind_of_tool_can_be_called(self, function: Any) -> None:
+        """Whatever its types are."""
+
+        @settings(max_examples=3, phases=[Phase.generate], database=None)
+        @given(calls_of([function]))
+        def check(calls: tuple[ToolCall, ...]) -> None:
+            assert all(isinstance(call, ToolCall) for call in calls)
+
+        check()
+
+
+def plain(n: int) -> int:
+    """Count."""
+    return n
+
+
+class Order(BaseModel):
+    """An order."""
+
+    item: Literal["tea", "rice"]
+    number: Annotated[int, Field(ge=1, le=9)]
+    day: datetime.date | None = None
+
+
+class Shop:
+    """Tools that keep a state."""
+
+    def __init__(self) -> None:
+        self.ordered: list[Order] = []
+        self.keys: list[str] = []
+
+    @tool(approval=lambda order: order.number > 5)
+    async def buy(self, order: Order, context: ToolContext) -> str:
+        """Buy."""
+        if order.item == "rice":
+            raise ToolError("Rice is sold out.")
+        self.ordered.append(order)
+        self.keys.append(context.key)
+        return f"bought {order.number}"
+
+    @tool(crash="pure")
+    def look(self) -> list[Order]:
+        """Look."""
+        return self.ordered
+
+    @tool(exclusive=True, acts=["question"], crash="pure")
+    def ask(self) -> Question:
+        """Ask."""
+        return Question((UserQuestion(question="What else?"),))
+
+
+def only_known_tools_run(history: History) -> None:
+    """The model calls the tools of the shop, and nothing else."""
+    running = [effect for effect in history.in_flight.values() if isinstance(effect, ExecuteTool)]
+    assert all(effect.call.name in {"buy", "look", "ask"} for effect in running)
+
+
+class ShopMachine(ConversationMachine):
+    """Conversations about shops, one for each."""
+
+    policies = st.just(Policy(parallel=2))
+    laws = (only_known_tools_run,)
+    seen: ClassVar[set[str]] = set()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shop = Shop()
+        self.tools = tools_of(self.shop)
+
+    def teardown(self) -> None:
+        """What was bought is what the conversation says was bought."""
+        super().teardown()
+        told = [seen for seen in self.history.observations if isinstance(seen.event, ToolComplete)]
+        assert {f"bought {order.number}" for order in self.shop.ordered} <= {seen.event.result.text for seen in told}
+        self.seen.update(seen.event.result.text for seen in told if seen.step is not None)
+        assert all(key.startswith("conversation/") for key in self.shop.keys)
+
+
+def test_the_tools_are_really_executed() -> None:
+    """In a search by Hypothesis: results, errors that tools tell, and questions of theirs come from the tools."""
+    search = ShopMachine.TestCase("runTest")
+    search.settings = settings(
+        max_examples=100, stateful_step_count=25, deadline=None, phases=[Phase.generate], derandomize=True
+    )
+    search.runTest()
+
+    real = {"Rice is sold out.", "[]", *(f"bought {number}" for number in range(10))}
+    assert ShopMachine.seen & real, "no tool ran"
+    others = [text for text in ShopMachine.seen - real if " is not available here." not in text]
+    assert [text for text in others if not text.startswith('[{"item":')] == []
+
+
+class TestRuns:
+    """One effect, without a search."""
+
+    def history(self, call: ToolCall) -> History:
+        """A conversation whose model has made this call."""
+        history = History()
+        history.take(Opened(event_id="opened", at=NOON, metadata={"tenant": "a"}))
+        history.take(UserMessage(event_id="m", at=NOON, text="Go"))
+        history.take(LlmResponse(effect_id=1, at=NOON, tool_calls=(call.replace(call_id="call_1_0"),)))
+        return history
+
+    def test_a_tool_gets_its_arguments_and_its_context(self) -> None:
+        """As in an engine."""
+        got: list[ToolContext] = []
+
+        def note(text: str, context: ToolContext) -> str:
+            got.append(context)
+            return f"noted {text}"
+
+        history = self.history(call_of(note, text="x"))
+        drawn = ToolComplete(effect_id=2, at=NOON, result=ToolResult(text="made up"))
+
+        answer = ToolRuns([note]).replace(drawn, history, NOON)
+
+        assert answer == ToolComplete(effect_id=2, at=NOON, result=ToolResult(text="noted x"))
+        assert (got[0].key, got[0].call_id, got[0].metadata) == ("conversation/2", "call_1_0", {"tenant": "a"})
+
+    def test_other_answers_stay_as_they_are(self) -> None:
+        """Those of other tools and of models, and that a tool was stopped."""
+        history = self.history(call_of(plain, n=3))
+        answers = [
+            ToolComplete(effect_id=7, at=NOON, result=ToolResult(text="late")),
+            ToolAborted(effect_id=2, at=NOON),
+            LlmResponse(effect_id=2, at=NOON),
+        ]
+
+        assert [ToolRuns([plain]).replace(answer, history, NOON) for answer in answers] == answers
+        result = ToolComplete(effect_id=2, at=NOON, result=ToolResult(text="made up"))
+        assert ToolRuns([find_table]).replace(result, history, NOON) is result

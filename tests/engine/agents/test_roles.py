@@ -15,7 +15,7 @@ from turnwise.states import LlmResponse, Texts
 from turnwise.states.policy import SubAgentRules
 from turnwise.testing import ScriptedLlm, call, reply
 
-from ...states.policy.test_roles import ALLOWED
+from ...states.test_roles import ALLOWED
 from ...support.engine_scenarios import results
 from ...support.servers.openai_server import Body, OpenAiServer, Reply, calls, says
 

@@ -1,13 +1,36 @@
-"""What an answer costs is asked of litellm, once for a model of which it has no price."""
+"""What an answer costs is asked of litellm, once for a model of which it has no price.
+
+Context windows and prices of models: read from litellm's list without litellm, or given by the application.
+
+How many tokens a request took is read from whatever a provider says of it.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from turnwise.effects.model.litellm.costs import Costs, Tokens
+from turnwise import ConfigurationError, Engine, LiteLlm, ModelRequest, ModelSpec
+from turnwise.effects.model.litellm.costs import (
+    UNLISTED,
+    Costs,
+    ModelList,
+    Tokens,
+    estimated_tokens,
+    listed_model,
+    tokens_in,
+)
+from turnwise.effects.model.litellm.loading import load_litellm
+from turnwise.states.values.messages import Usage
+from turnwise.testing import FunctionLlm, ScriptedLlm
+
+from ....support.cases import holds_for
+from ....support.servers.model_server import ModelServer, answers
 
 
 class PriceList:
@@ -80,3 +103,319 @@ def test_own_prices_win(prices: dict[str, float], cost: float) -> None:
 
     assert found == pytest.approx(cost)
     assert known.searches == 0
+
+
+LISTED = [
+    "gpt-4.1-mini",
+    "openai/gpt-4.1-mini",
+    "openai/GPT-4.1-mini",
+    "claude-sonnet-4-5",
+    "anthropic/claude-sonnet-4-5",
+    "gemini/gemini-2.5-flash",
+    "vertex_ai/gemini-2.5-flash",
+    "mistral/mistral-large-latest",
+    "groq/llama-3.3-70b-versatile",
+    "azure/gpt-4o",
+    "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "openrouter/anthropic/claude-sonnet-4.5",
+]
+NEWER_THAN_THE_LIST = ["anthropic/claude-someday-77", "claude-someday-77-1"]
+UNKNOWN = ["openai/test", "azure/my-deployment", "nobody/gpt-4.1-mini", "rehearsal", "no such model", "/", ""]
+
+
+async def specs(**options: Any) -> tuple[ModelSpec, ...]:
+    """The models that a policy gets from an engine with these options."""
+    async with Engine.open("sqlite://", **options) as engine:
+        await engine.create()
+        (summary,) = await engine.list()
+        (opened,) = await (await engine.get(summary.id)).events()
+        return tuple(opened.event.policy.models)  # type: ignore[attr-defined]
+
+
+class TestTheList:
+    """litellm's own list, read without litellm."""
+
+    @holds_for("name", [*LISTED, *NEWER_THAN_THE_LIST])
+    def test_it_says_what_litellm_says(self, name: str) -> None:
+        """With and without the provider, in upper and lower case, by one of several names of a provider, and for a new
+        model of a known family."""
+        expected = load_litellm().get_model_info(name)["max_input_tokens"]
+
+        assert listed_model(name).window == expected
+        assert expected > 1000
+
+    def test_a_local_model_needs_no_server(self) -> None:
+        """litellm itself would ask ollama's server; the list has the usual models."""
+        assert listed_model("ollama/llama3").window == 8192
+
+    @pytest.mark.parametrize("name", UNKNOWN)
+    def test_a_model_that_is_not_listed_has_no_window(self, name: str) -> None:
+        """Nor has a model that is listed for another provider: the same model may have a smaller window elsewhere."""
+        assert listed_model(name).window is None
+
+    @pytest.mark.slow
+    def test_litellm_is_not_imported(self) -> None:
+        """Its import takes seconds; reading its list does not."""
+        program = (
+            "import sys\n"
+            "from turnwise.effects.model.litellm.costs import listed_model\n"
+            "assert listed_model('openai/gpt-4.1-mini').is_priced\n"
+            "assert not [name for name in sys.modules if name.startswith('litellm')]\n"
+        )
+
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+        assert (done.returncode, done.stderr) == (0, "")
+
+    @pytest.mark.parametrize(
+        "content", [None, "", "[]", '{"gpt-4.1-mini": 1}', '{"fallback_generalizations": {"rules": [1]}}']
+    )
+    def test_a_list_that_cannot_be_read_has_no_windows(self, content: str | None, tmp_path: Path) -> None:
+        """A file that is missing, broken or of another shape leaves windows unknown, and nothing fails."""
+        path = tmp_path / "list.json"
+        if content is not None:
+            path.write_text(content)
+
+        assert ModelList.read(path).find("gpt-4.1-mini") == UNLISTED
+
+
+class TestPrices:
+    """Whether it is known what a request costs."""
+
+    @holds_for("name", [*LISTED, "dashscope/qwen-flash"])
+    def test_a_listed_model_has_the_price_that_litellm_computes(self, name: str) -> None:
+        """Whatever the number is."""
+        litellm = load_litellm()
+        response = litellm.ModelResponse(model=name, usage=litellm.Usage(prompt_tokens=1000, completion_tokens=1000))
+
+        assert listed_model(name).is_priced
+        assert litellm.completion_cost(completion_response=response, model=name) > 0
+
+    def test_a_local_model_is_free(self) -> None:
+        """Zero is a price: a limit on the cost is never reached."""
+        assert listed_model("ollama/llama3").is_priced
+
+    @holds_for("name", [*NEWER_THAN_THE_LIST, *UNKNOWN])
+    def test_another_model_has_none(self, name: str) -> None:
+        """Also a new model of a known family, whose window is known."""
+        assert not listed_model(name).is_priced
+
+    def test_a_price_may_be_given_as_an_option(self) -> None:
+        """litellm computes the cost of an answer with it."""
+        assert not LiteLlm("openai/local").is_priced
+        assert LiteLlm("openai/local", input_cost_per_token=1e-6, output_cost_per_token=1e-6).is_priced
+
+
+class TestTheEngine:
+    """The windows that stand in the policy of a conversation."""
+
+    async def test_a_listed_name_has_its_window(self) -> None:
+        """The model and the fallback models; a model that is not listed has none."""
+        known = await specs(model="openai/gpt-4.1-mini", fallback_models=["openai/test"])
+
+        assert known == (
+            ModelSpec(name="openai/gpt-4.1-mini", window=listed_model("gpt-4.1-mini").window),
+            ModelSpec(name="openai/test", window=None),
+        )
+
+    async def test_a_given_window_replaces_that_of_the_list(self) -> None:
+        """In a `ModelSpec` or a `LiteLlm`; a `ModelSpec` without a window keeps that of the list."""
+        smaller = ModelSpec(name="openai/gpt-4.1-mini", window=8_000)
+        local = LiteLlm("openai/local", window=32_000, api_base="http://127.0.0.1:1")
+        as_listed = ModelSpec(name="gpt-4o")
+
+        known = await specs(model=smaller, fallback_models=[local, as_listed])
+
+        assert [spec.window for spec in known] == [8_000, 32_000, listed_model("gpt-4o").window]
+
+    async def test_an_object_of_the_port_may_have_a_window(self) -> None:
+        """Or none."""
+        model = ScriptedLlm([])
+        model.window = 1_000  # type: ignore[attr-defined]
+
+        known = await specs(model=model, fallback_models=[FunctionLlm(lambda request: "")])
+
+        assert [spec.window for spec in known] == [1_000, None]
+
+    @pytest.mark.parametrize("window", [0, -1, True, 1.5, "many"])
+    def test_a_window_is_a_number_of_tokens(self, window: object) -> None:
+        """Anything else is refused when the engine is opened."""
+        model = ScriptedLlm([])
+        model.window = window  # type: ignore[attr-defined]
+
+        with pytest.raises(ConfigurationError, match="The window of the model scripted is a whole number of tokens"):
+            Engine.open("sqlite://", model=model)
+
+
+@holds_for(
+    ("told", "expected"),
+    [
+        (None, Tokens()),
+        ({}, Tokens()),
+        ({"prompt_tokens": None, "completion_tokens": "7"}, Tokens()),
+        ({"prompt_tokens": -5, "completion_tokens": 3}, Tokens(output=3)),
+        ({"prompt_tokens": True, "completion_tokens": float("nan")}, Tokens()),
+        ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}, Tokens(5, cached=4)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, Tokens(5, cached=5)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": None}, Tokens(5)),
+        ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 9}}, Tokens(0, 5, reasoning=5)),
+    ],
+)
+def test_what_is_missing_or_no_number_counts_as_nothing(told: Any, expected: Tokens) -> None:
+    """And no part is more than the tokens that it is a part of."""
+    assert tokens_in(told) == expected
+
+
+NAMES: dict[str, tuple[dict[str, Any], Tokens]] = {
+    "OpenAI": (
+        {
+            "prompt_tokens": 1000,
+            "completion_tokens": 100,
+            "total_tokens": 1100,
+            "prompt_tokens_details": {"cached_tokens": 800},
+            "completion_tokens_details": {"reasoning_tokens": 60},
+        },
+        Tokens(1000, 100, 800, 0, 60),
+    ),
+    "OpenAI's responses": (
+        {
+            "input_tokens": 1000,
+            "output_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 800},
+            "output_tokens_details": {"reasoning_tokens": 60},
+        },
+        Tokens(1000, 100, 800, 0, 60),
+    ),
+    "Anthropic": (
+        {
+            "input_tokens": 100,
+            "cache_read_input_tokens": 800,
+            "cache_creation_input_tokens": 300,
+            "output_tokens": 50,
+        },
+        Tokens(1200, 50, 800, 300),
+    ),
+    "Anthropic, of which litellm has counted all": (
+        {
+            "prompt_tokens": 1200,
+            "completion_tokens": 50,
+            "cache_read_input_tokens": 800,
+            "cache_creation_input_tokens": 300,
+        },
+        Tokens(1200, 50, 800, 300),
+    ),
+    "Anthropic, renamed by a proxy": (
+        {"prompt_tokens": 4, "completion_tokens": 50, "cache_read_input_tokens": 800},
+        Tokens(804, 50, 800),
+    ),
+    "Bedrock": (
+        {"inputTokens": 100, "outputTokens": 50, "totalTokens": 1250, "cacheReadInputTokens": 800},
+        Tokens(900, 50, 800),
+    ),
+    "Gemini": (
+        {
+            "promptTokenCount": 1000,
+            "candidatesTokenCount": 40,
+            "thoughtsTokenCount": 60,
+            "cachedContentTokenCount": 800,
+            "totalTokenCount": 1100,
+        },
+        Tokens(1000, 100, 800, 0, 60),
+    ),
+    "Cohere, what was used and what was billed": (
+        {
+            "billed_units": {"input_tokens": 100, "output_tokens": 20},
+            "tokens": {"input_tokens": 171, "output_tokens": 22},
+        },
+        Tokens(100, 20),
+    ),
+    "clients in other languages": (
+        {"promptTokens": 100, "completionTokens": 20, "promptTokensDetails": {"cachedTokens": 30}},
+        Tokens(100, 20, 30),
+    ),
+    "Bedrock, as its metrics": ({"InputTokenCount": 100, "OutputTokenCount": 20}, Tokens(100, 20)),
+    "Anthropic, written for a time": (
+        {
+            "input_tokens": 50,
+            "output_tokens": 20,
+            "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20},
+        },
+        Tokens(100, 20, 0, 50),
+    ),
+    "only the input and the total": ({"prompt_tokens": 100, "total_tokens": 120}, Tokens(100, 20)),
+    "in a field of its own": ({"usage": {"total_input_tokens": 100, "total_output_tokens": 20}}, Tokens(100, 20)),
+    "Ollama": ({"prompt_eval_count": 26, "eval_count": 298}, Tokens(26, 298)),
+    "DeepSeek": (
+        {
+            "prompt_tokens": 1000,
+            "completion_tokens": 100,
+            "prompt_cache_hit_tokens": 700,
+            "prompt_cache_miss_tokens": 300,
+        },
+        Tokens(1000, 100, 700),
+    ),
+    "Moonshot": ({"prompt_tokens": 1000, "completion_tokens": 100, "cached_tokens": 700}, Tokens(1000, 100, 700)),
+    "OpenRouter, written": (
+        {"prompt_tokens": 1000, "completion_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 300}},
+        Tokens(1000, 9, 0, 300),
+    ),
+    "xAI, whose thinking stands apart": (
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "total_tokens": 75,
+            "completion_tokens_details": {"reasoning_tokens": 60},
+        },
+        Tokens(10, 65, reasoning=60),
+    ),
+    "floats": ({"prompt_tokens": 10.0, "completion_tokens": 5.0}, Tokens(10, 5)),
+    "only the total": ({"total_tokens": 15}, Tokens(15)),
+    "the total and the output": ({"total_tokens": 15, "completion_tokens": 5}, Tokens(10, 5)),
+}
+
+
+@holds_for("provider", NAMES)
+def test_every_provider_is_understood(provider: str) -> None:
+    """Whatever it calls its tokens, and whatever it includes in them, in a mapping or in an object."""
+    told, expected = NAMES[provider]
+
+    assert tokens_in(told) == expected
+    assert tokens_in(SimpleNamespace(**told)) == expected
+
+
+def test_the_usage_has_the_cost() -> None:
+    """It comes from a price list."""
+    assert Tokens(1).usage(0.5) == Usage(input_tokens=1, cost=0.5)
+
+
+def test_an_estimate_is_made_of_characters() -> None:
+    """Four of them are about a token, in the texts and in the arguments of calls."""
+    call = {"function": {"name": "look", "arguments": '{"at":1}'}}
+    messages = (
+        {"role": "user", "content": "12345678"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "1234"}, {"type": "image_url", "image_url": {"url": "…"}}],
+        },
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+    )
+
+    assert estimated_tokens(ModelRequest("m", messages), 5) == Tokens(5, 2)
+
+
+def test_a_sum_is_estimated_if_a_part_of_it_is() -> None:
+    """Whoever is billed by it knows."""
+    assert (Usage(input_tokens=1) + Usage(input_tokens=1, estimated=True)).estimated
+    assert not (Usage(input_tokens=1) + Usage(input_tokens=1)).estimated
+
+
+HELLO = ModelRequest("m", ({"role": "user", "content": "Hello"},))
+
+
+async def test_own_prices_are_those_of_one_model() -> None:
+    """Another model of the same name in the process has none of them."""
+    async with ModelServer([answers("Hi")]) as server:
+        priced = await server.llm(input_cost_per_token=1e-6).complete(HELLO, lambda token: None)
+        other = await server.llm().complete(HELLO, lambda token: None)
+
+    assert (priced.usage.cost, other.usage.cost) == (pytest.approx(1e-5), None)

@@ -1,4 +1,9 @@
-"""Models are asked through litellm, over a real socket, and every error becomes one typed failure."""
+"""Models are asked through litellm, over a real socket, and every error becomes one typed failure.
+
+What refusals teach of whether a model takes images.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import copy
@@ -15,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine
+from turnwise import Engine, LlmFailure, ModelRequest
 from turnwise.effects.model.answers import SENTENCES
-from turnwise.effects.model.litellm.llm import LiteLlm
+from turnwise.effects.model.litellm.llm import LiteLlm, Sight
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
+from turnwise.effects.model.port import Llm, ModelAnswer, Token
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import Usage
 from turnwise.states.values.value import FailureKind
@@ -547,3 +552,41 @@ class TestNames:
                     assert turn.reply == "Hello."
 
         assert [(body["model"], body["temperature"]) for body in server.requests] == [("test", 0), ("test", 1)]
+
+
+LOOK = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+SEEING = ModelRequest("openai/m", ({"role": "user", "content": [LOOK]},), (), "auto")
+READING = ModelRequest("openai/m", ({"role": "user", "content": "Hi"},), (), "auto")
+REFUSED = LlmFailure("unsupported_content", "No images.")
+
+
+def test_one_refusal_teaches_nothing() -> None:
+    """It may have been about one image, or may have been misread."""
+    sight = Sight("openai/m", None)
+    sight.note_failure(SEEING, REFUSED)
+    sight.note_failure(READING, REFUSED)
+    sight.note_answer(READING)
+
+    assert sight.takes_images is None
+
+
+def test_two_in_a_row_teach_that_there_is_no_sight() -> None:
+    """Requests without images in between say nothing."""
+    sight = Sight("openai/m", None)
+    sight.note_failure(SEEING, REFUSED)
+    sight.note_answer(READING)
+    sight.note_failure(SEEING, REFUSED)
+
+    assert sight.takes_images is False
+
+
+def test_an_image_that_is_taken_shows_that_there_is_sight() -> None:
+    """Also where a request that was under way is answered after refusals."""
+    sight = Sight("openai/m", None)
+    for _ in range(2):
+        sight.note_failure(SEEING, REFUSED)
+    sight.note_answer(SEEING)
+    for _ in range(2):
+        sight.note_failure(SEEING, REFUSED)
+
+    assert sight.takes_images is True

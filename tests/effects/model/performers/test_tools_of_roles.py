@@ -18,7 +18,7 @@ from turnwise.states.policy import SubAgentRules
 from turnwise.states.roles import Role
 from turnwise.testing import ScriptedLlm, call, calls, reply
 
-from ....states.policy.test_roles import ALLOWED
+from ....states.test_roles import ALLOWED
 from ....support.cases import holds_for
 from ....support.engine_scenarios import results
 from ....support.servers.openai_server import OpenAiServer

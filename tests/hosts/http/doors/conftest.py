@@ -1,10 +1,14 @@
-"""One server for each module, with a model that does what it is told."""
+"""One server for each module, with a model that does what it is told.
+
+A client of the server, from the package `openai`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+import openai
 import pytest
 
 from turnwise import Engine, Policy, Retry
@@ -35,3 +39,10 @@ def server(engine: Engine) -> Iterator[LiveServer]:
     """The server."""
     with serving(engine) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: LiveServer) -> Iterator[openai.OpenAI]:
+    """A client with the settings that people have, but that a test need not wait for repeated requests."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client

@@ -1,17 +1,30 @@
-"""What a chat shows of a conversation."""
+"""What a chat shows of a conversation.
+
+What a resumed conversation shows of its past.
+
+The answer under way, and answers that begin again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
+from collections.abc import Callable
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from turnwise import Engine, presets
+from turnwise import Engine, TokenUpdate, presets
+from turnwise.hosts.terminal.chat.screen import RECALLED, ShownText, call_line, recalled
+from turnwise.hosts.terminal.output.writer import TerminalWriter
+from turnwise.states.values.messages import Message, ToolCall
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing import calls as call_several
 
+from ....support.screens import FakeScreen
 from ....support.servers.openai_server import OpenAiServer, calls, fails, says
 from ....support.terminal import LOOK_TOOL, output_after_hint, run, run_beside, shown_on_resume
 
@@ -216,3 +229,220 @@ async def test_escape_codes_of_a_model_are_removed(tmp_path: Path) -> None:
         )
 
     assert done.stdout.endswith("Hm, colours.\nred plain\n")
+
+
+QUESTIONS = '{"questions": [{"question": "When?", "options": []}]}'
+
+
+def said(role: Any, text: str, **fields: Any) -> Message:
+    """Return a message."""
+    return Message(role=role, text=text, **fields)
+
+
+def calling(name: str, arguments: str = "{}", text: str = "") -> Message:
+    """Return a message of the model with one call."""
+    return said("assistant", text, tool_calls=(ToolCall(call_id="call_1_0", name=name, raw_arguments=arguments),))
+
+
+def result(text: str = "", **fields: Any) -> Message:
+    """Return the result of that call."""
+    return said("tool", text, tool_call_id="call_1_0", **fields)
+
+
+def lines(*messages: Message, by_tool: bool = False, thoughts: bool = False) -> list[tuple[str, str]]:
+    """Return what is shown of these messages."""
+    return [(line.kind, line.text) for line in recalled(messages, by_tool=by_tool, thoughts=thoughts)[1]]
+
+
+class TestRecalled:
+    """The past looks as it did when it was present."""
+
+    def test_tools_have_their_lines(self) -> None:
+        """With a mark for what became of each."""
+        call = calling("pay", '{"amount": 5}', text="I pay.")
+
+        assert lines(said("user", "Pay"), call, result("paid")) == [
+            ("user", "Pay"),
+            ("assistant", "I pay."),
+            ("note", "  ✓ pay(amount=5)"),
+        ]
+        assert lines(call, result(error=True, stopped="denied"))[-1] == ("note", "  ✗ pay(amount=5) denied")
+        assert lines(call, result(error=True))[-1] == ("note", "  ✗ pay(amount=5) failed")
+
+    def test_messages_of_other_agents_are_not_the_users_words(self) -> None:
+        """What the model made of them is shown, as it was."""
+        told = said("user", "Three files.", origin="builder", audience="user")
+
+        assert lines(told, said("assistant", "Your files are ready.")) == [("assistant", "Your files are ready.")]
+
+    def test_a_tool_that_failed_says_why(self) -> None:
+        """On the same line, shortened."""
+        call = calling("pay", '{"amount": 5}')
+
+        assert lines(call, result("The bank\nis closed.", error=True))[-1] == (
+            "note",
+            "  ✗ pay(amount=5) failed: The bank is closed.",
+        )
+        assert len(lines(call, result("x" * 10_000, error=True))[-1][1]) < 250
+        assert lines(call, result("No.", error=True, stopped="denied"))[-1] == ("note", "  ✗ pay(amount=5) denied")
+
+    def test_questions_are_shown_with_their_answers(self) -> None:
+        """Instead of a line for the tool that asked."""
+        asked = calling("ask_user_question", QUESTIONS)
+
+        assert lines(asked, result('{"answers": {"When?": "Today"}}')) == [("question", "When?"), ("note", "  Today")]
+        assert lines(asked, result('{"answers": {"When?": ["Today", "Later"]}}'))[-1] == ("note", "  Today, Later")
+        assert lines(asked, result("Question: When?")) == [("question", "When?")]
+        assert lines(asked, result('{"answers": 5}')) == [("question", "When?")]
+
+    def test_a_cancelled_question_is_shown(self) -> None:
+        """And that it was cancelled."""
+        shown = lines(calling("ask_user_question", QUESTIONS), result(error=True, stopped="cancelled"))
+
+        assert shown == [("question", "When?"), ("note", "Cancelled; the conversation goes on.")]
+
+    def test_an_open_question_is_not(self) -> None:
+        """It is asked again."""
+        assert lines(calling("ask_user_question", QUESTIONS)) == []
+
+    def test_where_the_user_is_reached_by_tool_tools_are_shown_with_the_thoughts(self) -> None:
+        """And what was delivered is what was said."""
+        spoken = [calling("talk", '{"message": "Hi"}', text="hm"), result("", deliveries=("Hi",))]
+
+        assert lines(*spoken, by_tool=True) == [("assistant", "Hi")]
+        assert lines(*spoken, by_tool=True, thoughts=True)[0] == ("note", '  ✓ talk(message="Hi")')
+
+    def test_where_something_was_said_by_tool_the_text_is_not_shown(self) -> None:
+        """As it looked when the turn was held: the user received the speech, and a text only if it was delivered."""
+        spoken = [calling("say", text="hm"), result("", deliveries=("Hi",)), said("assistant", "Done.")]
+
+        assert lines(*spoken) == [("assistant", "Hi")]
+        assert lines(*spoken[:2], spoken[2].replace(deliveries=("Done.",)))[-1] == ("assistant", "Done.")
+
+    def test_only_the_last_messages_are_shown(self) -> None:
+        """With the tools between them; the others are counted."""
+        messages = [
+            message for _ in range(5) for message in (said("user", "u"), calling("t"), result(), said("assistant", "a"))
+        ]
+
+        earlier, shown = recalled(messages, by_tool=False, thoughts=False)
+
+        assert earlier == 10 - RECALLED
+        assert [line.kind for line in shown] == ["user", "note", "assistant"] * (RECALLED // 2)
+
+
+def test_a_call_is_one_short_line() -> None:
+    """Whatever its arguments hold."""
+    line = call_line("t", {"a": "x\n\x1b[31m" * 300})
+
+    assert "\n" not in line and "\x1b" not in line
+    assert len(line) <= 160
+
+
+def token(text: str, *, attempt: int = 1, request: int = 1, from_start: bool = False) -> TokenUpdate:
+    """Return a piece of an answer."""
+    return TokenUpdate(text=text, kind="text", turn=1, request=request, attempt=attempt, from_start=from_start)
+
+
+class FakeTerminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+OpenWriter = Callable[[], tuple[TerminalWriter, FakeTerminal]]
+
+
+@pytest.fixture
+def open_writer(monkeypatch: pytest.MonkeyPatch) -> OpenWriter:
+    """Return a function that opens a writer on a terminal, to be called within the test: pytest has its own stdout."""
+
+    def open_() -> tuple[TerminalWriter, FakeTerminal]:
+        output = FakeTerminal()
+        for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "60"), ("LINES", "12")):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.stdout", output)
+        return TerminalWriter(interactive=True, markdown=True), output
+
+    return open_
+
+
+def on_screen(output: io.StringIO) -> str:
+    """Return what a user sees of the output."""
+    screen = FakeScreen(60, 12)
+    screen.write(output.getvalue())
+    return screen.text
+
+
+class TestOnATerminal:
+    """What an attempt wrote disappears when another one begins."""
+
+    def test_another_attempt_replaces_what_was_shown(self, open_writer: OpenWriter) -> None:
+        """The same request, asked again."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        for piece in ("# Half\n\n- an ", "answer"):
+            shown.add(token(piece))
+
+        shown.add(token("All ", attempt=2))
+        shown.add(token("of it.", attempt=2))
+        shown.end_answer("All of it.")
+
+        assert on_screen(output) == "All of it."
+
+    def test_a_broken_answer_that_left_the_screen_stays_with_a_note(self, open_writer: OpenWriter) -> None:
+        """It cannot be reached any more, and must not be taken for the answer."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        shown.add(token("\n\n".join(f"paragraph {number}" for number in range(30))))
+
+        assert shown.take_back()
+        shown.add(token("Again.", attempt=2))
+        shown.end_answer("Again.")
+
+        assert on_screen(output).endswith("This answer broke off.\nAgain.")
+
+    def test_a_token_with_everything_from_the_start_replaces_what_is_shown(self, open_writer: OpenWriter) -> None:
+        """The screen was too slow for some tokens."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        shown.add(token("One "))
+        shown.add(token("One two ", from_start=True))
+        shown.add(token("Three", from_start=True))
+        shown.end_answer("Three four")
+
+        assert on_screen(output) == "Three four"
+
+    async def test_pieces_that_come_fast_are_all_shown(self, open_writer: OpenWriter) -> None:
+        """They are drawn together a moment later, also if no other piece comes."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        for piece in ["a", "b", "c", "d", "e", "f"]:
+            shown.add(token(f"{piece} "))
+        while on_screen(output) != "a b c d e f":
+            await asyncio.sleep(0.01)
+
+        writer.finish()
+        assert on_screen(output) == "a b c d e f"
+
+
+def test_through_a_pipe_a_broken_answer_is_followed_by_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing can be taken back there; the answer is written as the model wrote it."""
+    shown = ShownText(TerminalWriter(interactive=False, markdown=True), thoughts=False, by_tool=False)
+    shown.add(token("**Half"))
+    shown.add(token("**All**", attempt=2))
+    shown.end_answer("**All**")
+
+    assert capsys.readouterr().out == "**Half\n  This answer broke off.\n**All**\n"
+
+
+def test_no_colour_is_honoured(open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR keeps bold and the like, and takes the colours."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    writer, output = open_writer()
+    writer.answer("# A `code`\n\n```python\nx = 1\n```")
+
+    assert "\x1b[1" in output.getvalue()
+    assert "\x1b[3" not in output.getvalue().replace("\x1b[39", "")

@@ -1,4 +1,7 @@
-"""`turnwise replay`."""
+"""`turnwise replay`.
+
+The JUnit report of a replay.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 from turnwise import Engine, ModelRequest, Profile, presets
+from turnwise.hosts.terminal.commands.replay import ReplayResult, junit_report
 from turnwise.states import MemoryRecalled, ProfileSelected
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 
@@ -193,3 +197,16 @@ class TestReplayOfReplyFlows:
 
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.count("no divergence") == 2
+
+
+def test_the_report_is_xml_whatever_was_said() -> None:
+    """Characters that XML cannot contain are replaced, and its markup characters are escaped."""
+    text = "".join(map(chr, range(0x20))) + "<&>\"']]>\x7f\ud800\uffff\U0001f363"
+
+    root = ElementTree.fromstring(junit_report([ReplayResult(text, 0.5, unreadable=text)]))
+
+    (suite,) = root
+    ((failure,),) = suite
+    assert failure.text is not None
+    assert failure.text.endswith("<&>\"']]>\x7f\ufffd\ufffd\U0001f363")
+    assert failure.get("message", "").endswith("<&>\"']]>\x7f\ufffd\ufffd\U0001f363")

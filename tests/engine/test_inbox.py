@@ -1,0 +1,237 @@
+"""Messages said while a turn is under way: they queue, they steer, or they are taken back; none is lost or doubled."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Engine, Policy, Refused, StateChangeUpdate, tool
+from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
+
+from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, until
+
+QUEUE = Policy(when_busy="queue")
+
+
+def one_after_the_other(*answers: Callable[[Any], Any]) -> FunctionLlm:
+    """Return a model that answers each request by the next of these functions."""
+    left = list(answers)
+    return FunctionLlm(lambda request: left.pop(0)(request))
+
+
+def waiting_in(conversation: Any) -> list[str]:
+    """Return the ids of the messages that wait."""
+    return [waiting.event_id for waiting in getattr(conversation.state, "inbox", ())]
+
+
+class TestQueueing:
+    """A queued message begins the next turn."""
+
+    async def test_two_messages_while_busy_become_one_turn(self, database: Path) -> None:
+        """D10: messages that waited together are taken in order by one turn, which both callers get."""
+        gate = Gate()
+        llm = one_after_the_other(answers_after(gate, "One."), lambda request: "Both.")
+
+        async with Engine.open(database, model=llm, policy=QUEUE) as engine:
+            conversation = await engine.create()
+            first = asyncio.ensure_future(conversation.send("a"))
+            await gate.arrived.wait()
+            queued = [asyncio.ensure_future(conversation.send(text)) for text in ("b", "c")]
+            await until(lambda: len(waiting_in(conversation)) == 2)
+            gate.opened.set()
+            turns = await asyncio.gather(first, *queued)
+
+            assert [turn.reply for turn in turns] == ["One.", "Both.", "Both."]
+            assert [m.text for m in await conversation.transcript()] == ["a", "One.", "b", "c", "Both."]
+            assert [m.turn for m in await conversation.transcript()] == [1, 1, 2, 2, 2]
+            assert (await conversation.replay()).divergence is None
+
+    async def test_a_message_says_for_itself_what_becomes_of_it(self, database: Path) -> None:
+        """`when_busy` of the message overrides that of the policy."""
+        gate = Gate()
+        llm = one_after_the_other(answers_after(gate, "One."), lambda request: "Two.")
+
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create()
+            first = asyncio.ensure_future(conversation.send("a"))
+            await gate.arrived.wait()
+            queued = await conversation.send("b", when_busy="queue", wait=False, message_id="m2")
+            with pytest.raises(Refused) as refused:
+                await conversation.send("c")
+            gate.opened.set()
+            await first
+            taken = await conversation.send("b", when_busy="queue", message_id="m2")
+
+            assert (queued.status, queued.number) == ("queued", 0)
+            assert refused.value.code == "busy"
+            assert (taken.reply, taken.number) == ("Two.", 2)
+
+    async def test_a_message_waits_behind_a_question(self, database: Path) -> None:
+        """P19: while a question is open, a message may be queued by policy; it begins the turn after."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked."), reply("Umbrella.")])
+
+        async with Engine.open(database, model=llm, tools=["ask_user_question"], policy=QUEUE) as engine:
+            conversation = await engine.create()
+            await conversation.send("A table")
+            queued = asyncio.ensure_future(conversation.send("And rain?"))
+            await until(lambda: bool(waiting_in(conversation)))
+            answered = await conversation.answer({"When?": "6:30 PM"})
+
+            assert (answered.reply, (await queued).reply) == ("Booked.", "Umbrella.")
+            assert_paired(await conversation.transcript())
+
+    async def test_cancelling_a_question_begins_the_turn_that_waits(self, database: Path) -> None:
+        """P17: if a message waits, its turn begins in the step that ends the turn before, and the update says so."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("No rain.")])
+
+        async with Engine.open(database, model=llm, tools=["ask_user_question"], policy=QUEUE) as engine:
+            conversation = await engine.create()
+            await conversation.send("A table")
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            queued = asyncio.ensure_future(conversation.send("Only rain?"))
+            await until(lambda: bool(waiting_in(conversation)))
+            await conversation.cancel()
+            turn = await queued
+            await watcher.until("turn_ended", 2)
+            await watcher.stop()
+
+            assert turn.reply == "No rain."
+            held, begun = [update.state for update in watcher.updates if isinstance(update, StateChangeUpdate)][:2]
+            assert (held.type, len(held.inbox)) == ("awaiting_user_response", 1)
+            assert (begun.type, begun.turn, begun.attempt, begun.inbox) == ("llm_requesting", 2, 1, ())
+            assert_paired(await conversation.transcript())
+
+    async def test_a_queue_survives_its_process(self, database: Path) -> None:
+        """A waiting message is stored, and taken after the engine was closed and opened again."""
+        asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
+        async with Engine.open(database, model=asking, tools=["ask_user_question"], policy=QUEUE) as engine:
+            conversation = await engine.create()
+            await conversation.send("A table")
+            await conversation.send("And rain?", wait=False, message_id="m2")
+
+        answering = ScriptedLlm([reply("Booked."), reply("Umbrella.")])
+        async with Engine.open(database, model=answering, tools=["ask_user_question"]) as engine:
+            again = await engine.get(conversation.id)
+            await again.answer({"When?": "6:30 PM"})
+            turn = await again.send("And rain?", message_id="m2")
+
+        assert turn.reply == "Umbrella."
+
+
+class TestSteering:
+    """A steered message enters the current turn."""
+
+    async def test_it_enters_before_the_next_request(self, database: Path) -> None:
+        """P37: sent while a tool runs, it follows the results in the next request of this turn."""
+        gate = Gate()
+
+        @tool
+        async def look() -> str:
+            """Look."""
+            await gate()
+            return "seen"
+
+        llm = ScriptedLlm([call("look"), reply("Blue, then.")])
+
+        async with Engine.open(database, model=llm, tools=[look]) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            first = asyncio.ensure_future(conversation.send("Find it"))
+            await gate.arrived.wait()
+            steered = asyncio.ensure_future(conversation.send("The blue one", when_busy="steer"))
+            await until(lambda: bool(waiting_in(conversation)))
+            gate.opened.set()
+            turns = await asyncio.gather(first, steered)
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+            assert turns[0] == turns[1]
+            assert [m["role"] for m in llm.requests[1].messages] == ["user", "assistant", "tool", "user"]
+            said = [u.data["text"] for u in watcher.updates if u.type == "message"]
+            assert said == ["Find it", "The blue one", "Blue, then."]
+            assert_paired(await conversation.transcript())
+
+    async def test_it_begins_the_next_turn_if_this_one_ends_first(self, database: Path) -> None:
+        """P37: if the turn makes no further request, the message begins the next turn."""
+        gate = Gate()
+        llm = one_after_the_other(answers_after(gate, "Done."), lambda request: "Blue, too.")
+
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create()
+            first = asyncio.ensure_future(conversation.send("Find it"))
+            await gate.arrived.wait()
+            steered = asyncio.ensure_future(conversation.send("The blue one", when_busy="steer"))
+            await until(lambda: bool(waiting_in(conversation)))
+            gate.opened.set()
+
+            assert ((await first).number, (await steered).number) == (1, 2)
+            assert (await steered).reply == "Blue, too."
+
+
+class TestTakingBack:
+    """A message leaves the inbox by entering or by being withdrawn."""
+
+    async def test_a_withdrawn_message_never_enters(self, database: Path) -> None:
+        """P37: a withdrawn message never enters, and its sender is refused; so is a withdrawal that comes too late."""
+        gate = Gate()
+
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "One.")), policy=QUEUE) as engine:
+            conversation = await engine.create()
+            first = asyncio.ensure_future(conversation.send("a", message_id="m1"))
+            await gate.arrived.wait()
+            queued = asyncio.ensure_future(conversation.send("b", message_id="m2"))
+            await until(lambda: waiting_in(conversation) == ["m2"])
+            await conversation.withdraw("m2")
+            with pytest.raises(Refused) as withdrawn:
+                await queued
+            with pytest.raises(Refused) as too_late:
+                await conversation.withdraw("m1")
+            gate.opened.set()
+            await first
+
+            assert (withdrawn.value.code, too_late.value.code) == ("withdrawn", "not_waiting")
+            assert [m.text for m in await conversation.transcript()] == ["a", "One."]
+
+    async def test_closing_takes_back_what_waits(self, database: Path) -> None:
+        """Closing withdraws the messages of the inbox and refuses their senders as closed."""
+        gate = Gate()
+
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "One.")), policy=QUEUE) as engine:
+            conversation = await engine.create()
+            first = asyncio.ensure_future(conversation.send("a"))
+            await gate.arrived.wait()
+            queued = asyncio.ensure_future(conversation.send("b"))
+            await until(lambda: bool(waiting_in(conversation)))
+            await conversation.close()
+            with pytest.raises(Refused) as refused:
+                await queued
+
+            assert refused.value.code == "closed"
+            assert (await first).status == "cancelled"
+
+    async def test_what_waited_for_a_turn_that_failed_begins_the_next(self, database: Path) -> None:
+        """If the turn fails, a message that waits begins the next one, as one that comes a moment later does."""
+        gate = Gate()
+
+        async def fail(request: Any) -> Any:
+            await gate()
+            return failure("authentication")
+
+        llm = one_after_the_other(fail, lambda request: "Both.")
+
+        async with Engine.open(database, model=llm, policy=QUEUE) as engine:
+            conversation = await engine.create()
+            first = asyncio.ensure_future(conversation.send("a"))
+            await gate.arrived.wait()
+            queued = asyncio.ensure_future(conversation.send("b", message_id="m2"))
+            await until(lambda: bool(waiting_in(conversation)))
+            gate.opened.set()
+            turn = await queued
+
+            assert (await first).status == "failed"
+            assert [m.text for m in await conversation.transcript()] == ["a", "b", "Both."]
+            assert (turn.number, turn.reply) == (2, "Both.")

@@ -1,0 +1,133 @@
+"""Type checkers know what a turn and an update hold, once a program has asked for the class, the status or the type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_lines
+
+pytestmark = pytest.mark.slow
+
+TURNS = """
+from typing import assert_never, assert_type
+
+from turnwise import (
+    CancelledTurn, CompletedTurn, FailedTurn, IncompleteTurn, QueuedTurn, RunningTurn, Turn, UserQuestion,
+    WaitsForAnswer, WaitsForApproval, WaitsForResolution,
+)
+
+
+def by_status(turn: Turn) -> None:
+    assert_type(turn.call_id, str | None)
+    assert_type(turn.questions, tuple[UserQuestion, ...])
+    if turn.status == "awaiting_user":
+        assert_type(turn, WaitsForAnswer)
+        assert_type(turn.call_id, str)
+    elif turn.status == "failed":
+        assert_type(turn.failure, str)
+    else:
+        turn.call.name  # error
+
+
+def by_match_on_the_status(turn: Turn) -> str:
+    match turn.status:
+        case "awaiting_approval" | "in_doubt":
+            return turn.call.name + turn.call_id
+        case "awaiting_user":
+            return turn.questions[0].question
+        case _:
+            return turn.failure  # error
+
+
+def by_class(turn: Turn) -> str:
+    if isinstance(turn, WaitsForApproval | WaitsForResolution):
+        return turn.call_id + str(turn.call.arguments["amount"])
+    return turn.reply
+
+
+def every_class(turn: Turn) -> str:
+    match turn:
+        case WaitsForAnswer(questions=questions, call_id=call_id):
+            return questions[0].question + call_id
+        case WaitsForApproval(call=call) | WaitsForResolution(call=call):
+            return call.name
+        case FailedTurn(failure=sentence):
+            return sentence
+        case CompletedTurn(reply=reply) | IncompleteTurn(reply=reply) | CancelledTurn(reply=reply):
+            return reply
+        case RunningTurn() | QueuedTurn():
+            return ""
+        case _:
+            assert_never(turn)
+
+
+def any_object(value: object) -> str:
+    return value.reply if isinstance(value, Turn) else ""
+
+
+WaitsForAnswer(number=1)  # error
+"""
+
+UPDATES = """
+from typing import Literal, assert_never, assert_type
+
+from turnwise import (
+    Conversation, DeliveredUpdate, DeliveryFailedUpdate, DeliveryUpdate, MessageUpdate, SnapshotUpdate,
+    StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, TurnEndedUpdate, Update,
+    update_schema,
+)
+
+
+async def watch(conversation: Conversation) -> None:
+    async for update in conversation.updates(after="0.0"):
+        assert_type(update, Update)
+
+
+def by_type(update: Update) -> None:
+    assert_type(update.id, str | None)
+    assert_type(update.position, tuple[int, int] | None)
+    if update.type == "token":
+        assert_type(update, TokenUpdate)
+        assert_type(update.kind, Literal["text", "thinking"])
+        assert_type(update.id, None)
+    elif update.type == "tool":
+        assert_type(update.error, str | None)
+        assert_type(update.id, str)
+    elif update.type == "snapshot":
+        assert_type(update.streaming.text if update.streaming else "", str)
+    else:
+        update.kind  # error
+
+
+def by_class(update: Update) -> int:
+    return update.position[0] if isinstance(update, SnapshotUpdate | StateChangeUpdate) else 0
+
+
+def every_class(update: Update) -> object:
+    match update:
+        case SnapshotUpdate(state=state) | StateChangeUpdate(state=state):
+            return state.questions if state.type == "awaiting_user_response" else state.request
+        case MessageUpdate(text=text) | ThoughtUpdate(text=text) | DeliveryUpdate(text=text) | TokenUpdate(text=text):
+            return text
+        case ToolUpdate(arguments=arguments) | ToolProgressUpdate(call_id=arguments):
+            return arguments
+        case TurnEndedUpdate(status=status):
+            return status
+        case DeliveredUpdate(key=key) | DeliveryFailedUpdate(key=key):
+            return key
+        case _:
+            assert_never(update)
+
+
+def any_object(value: object) -> object:
+    return value.data if isinstance(value, Update) else update_schema()["oneOf"]
+"""
+
+
+@pytest.mark.parametrize("program", [TURNS, UPDATES], ids=["turns", "updates"])
+@BY_EACH_CHECKER
+def test_they_narrow(checker: str, program: str, tmp_path: Path) -> None:
+    """The checker finds the marked errors, and no other."""
+    assert lines_with_errors(checker, program, tmp_path) == marked_lines(program)

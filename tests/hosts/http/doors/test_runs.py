@@ -1,0 +1,372 @@
+"""Runs of AG-UI, event by event."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from ag_ui.core import Event
+from pydantic import TypeAdapter
+
+from turnwise import Engine, UserQuestion, tool
+from turnwise.effects.tools.context import ToolContext
+from turnwise.hosts.http import create_app
+from turnwise.testing import ScriptedLlm, call
+
+from ....support.doors.commanded_model import CommandedLlm
+from ....support.doors.waiting import until
+from ....support.http.event_stream import events_of
+from ....support.http.live_server import LiveServer, serving
+
+EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+
+
+class Thread:
+    """A thread of a server."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+        self.id = f"thread-{uuid.uuid4()}"
+
+    def body(self, *messages: Any, **members: Any) -> dict[str, Any]:
+        """The input of a run with these messages; a text is one of the user."""
+        written = [
+            {"id": f"m-{message}", "role": "user", "content": message} if isinstance(message, str) else message
+            for message in messages
+        ]
+        return {"threadId": self.id, "runId": str(uuid.uuid4()), "messages": written, **members}
+
+    def run(self, *messages: Any, **members: Any) -> list[dict[str, Any]]:
+        """Run the agent, and return the events, each of which the protocol's own types accept."""
+        with self.running(*messages, **members) as events:
+            return list(events)
+
+    @contextmanager
+    def running(self, *messages: Any, **members: Any) -> Iterator[Iterator[dict[str, Any]]]:
+        """Run the agent, and yield its events as they come."""
+        body = self.body(*messages, **members)
+        with self._client.stream("POST", "/agui", json=body) as response:
+            assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (
+                200,
+                "text/event-stream",
+            )
+            yield (_checked(event.data) for event in events_of(response))
+
+    def resume(self, interrupt: Any, payload: Any = None, status: str = "resolved") -> list[dict[str, Any]]:
+        """Answer an interrupt."""
+        entry = {"interruptId": interrupt["id"], "status": status}
+        return self.run(resume=[entry if payload is None else {**entry, "payload": payload}])
+
+
+def _checked(data: str) -> dict[str, Any]:
+    EVENT.validate_json(data)
+    event: dict[str, Any] = json.loads(data)
+    return event
+
+
+@pytest.fixture(scope="module")
+def client(server: LiveServer) -> Iterator[httpx.Client]:
+    """A client of the server."""
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def thread(client: httpx.Client) -> Thread:
+    """A new thread."""
+    return Thread(client)
+
+
+def interrupt_in(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The interrupt at the end of a run."""
+    (interrupt,) = events[-1]["outcome"]["interrupts"]
+    return dict(interrupt)
+
+
+def said(events: list[dict[str, Any]]) -> str:
+    """The texts of a run."""
+    return "|".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+def texts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events of the texts of a run."""
+    return [event for event in events if event["type"].startswith("TEXT")]
+
+
+def error(events: list[dict[str, Any]]) -> str:
+    """The code of the error at the end of a run."""
+    assert [event["type"] for event in events] == ["RUN_STARTED", "RUN_ERROR"]
+    return str(events[-1]["code"])
+
+
+class TestARun:
+    """One request of a client."""
+
+    def test_a_text_comes_while_it_is_written(self, thread: Thread, model: CommandedLlm) -> None:
+        """The first words arrive before the model has written the last."""
+        written = []
+        with thread.running("wait for it") as events:
+            for event in events:
+                if event["type"] == "TEXT_MESSAGE_CONTENT":
+                    written.append(event["delta"])
+                    if event["delta"] == "Wait":
+                        model.release()
+
+        assert written == ["Wait", "ed for it"]
+
+    def test_a_beginning_that_the_model_gave_up_is_removed(self, thread: Thread, model: CommandedLlm) -> None:
+        """The client is told which messages there are: those that it had, and none of the failed attempt."""
+        received = []
+        greeting = {"id": "a", "role": "assistant", "content": "Hello"}
+        with thread.running(greeting, "break off there") as events:
+            for event in events:
+                received.append(event)
+                if event.get("delta") == "Half an":
+                    model.release()
+
+        (snapshot,) = [event for event in received if event["type"] == "MESSAGES_SNAPSHOT"]
+        assert [message["id"] for message in snapshot["messages"]] == ["a", "m-break off there"]
+        assert said(received) == "Half an|Now whole: there"
+
+    def test_it_goes_on_without_its_client(self, thread: Thread, model: CommandedLlm) -> None:
+        """The turn is not cancelled; the same message shows what became of it."""
+        with thread.running("wait alone") as events:
+            next(event for event in events if event.get("delta") == "Wait")
+        model.release()
+
+        assert said(thread.run("wait alone")) == "Waited alone"
+
+    def test_a_message_that_is_sent_again_is_taken_once(
+        self, thread: Thread, server: LiveServer, engine: Engine
+    ) -> None:
+        """By its id, whichever run sends it; the events have the same ids."""
+        first, again = thread.run("say once"), thread.run("say once")
+
+        assert first[-1]["result"] == again[-1]["result"]
+        assert texts(first) == texts(again)
+        transcript = server.run(server.run(engine.get, thread.id).transcript)
+        assert [message.text for message in transcript] == ["say once", "once"]
+
+    def test_its_history_begins_a_new_thread(self, thread: Thread, model: CommandedLlm) -> None:
+        """Messages that another agent has seen are sent to the model, without reasoning and displays."""
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        history = [
+            {"id": "1", "role": "developer", "content": "Be brief."},
+            {"id": "2", "role": "user", "content": [{"type": "text", "text": "Hi"}]},
+            {"id": "3", "role": "reasoning", "content": "Hm"},
+            {"id": "4", "role": "activity", "activityType": "map", "content": {}},
+            {"id": "5", "role": "assistant", "toolCalls": [call]},
+            {"id": "6", "role": "tool", "toolCallId": "c1", "content": "found"},
+            {"id": "7", "role": "assistant", "content": "Hello"},
+        ]
+
+        roles = json.loads(said(thread.run(*history, "recall")))
+
+        assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+        assert model.requests[-1].messages[0]["content"].startswith("Be brief.")
+
+    def test_images_are_sent(self, thread: Thread, model: CommandedLlm) -> None:
+        """Inline, or by their address."""
+        sources = [
+            {"type": "data", "value": "R0lGODlhAQABAAAAACw=", "mimeType": "image/gif"},
+            {"type": "url", "value": "https://example.org/a.png"},
+        ]
+        parts = [{"type": "text", "text": "say seen"}, *({"type": "image", "source": source} for source in sources)]
+
+        thread.run({"id": "1", "role": "user", "content": parts})
+
+        sent = json.dumps(model.requests[-1].messages)
+        assert "data:image/gif;base64,R0lGODlhAQABAAAAACw=" in sent
+        assert "https://example.org/a.png" in sent
+
+    def test_a_state_that_is_no_object_is_left_alone(self, thread: Thread) -> None:
+        """There is no place in it for that of the conversation."""
+        types = {event["type"] for event in thread.run("say x", state=[1, 2])}
+
+        assert not {"STATE_SNAPSHOT", "STATE_DELTA"} & types
+
+    def test_a_conversation_ends_with_an_error_where_its_server_stops(self, tmp_path: Any) -> None:
+        """The engine closes, and the run says so."""
+        model = CommandedLlm()
+        engine = Engine.open(tmp_path / "stopped.db", model=model)
+        with serving(engine) as server, server.client() as client, Thread(client).running("wait") as events:
+            until(lambda: model.is_waiting)
+            server.run(engine.close)
+            *_, last = events
+
+        assert (last["type"], last["code"]) == ("RUN_ERROR", "engine_closed")
+
+
+class TestAnInterrupt:
+    """What a run waits for, and its answer."""
+
+    def test_the_same_answer_may_be_sent_again(self, thread: Thread) -> None:
+        """Also when the conversation has gone on since. Another answer is refused."""
+        interrupt = interrupt_in(thread.run("ask"))
+        payload = {"answers": {"Which airport?": "Narita"}}
+        first = thread.resume(interrupt, payload)
+        thread.run("ask", "say next")
+
+        again = thread.resume(interrupt, payload)
+
+        assert "Narita" in said(first)
+        assert said(first) == said(again)
+        assert error(thread.resume(interrupt, {"answers": {"Which airport?": "Haneda"}})) == "unknown_interrupt"
+
+    def test_it_may_be_answered_with_a_text(self, thread: Thread) -> None:
+        """As in a chat."""
+        assert "Narita" in said(thread.resume(interrupt_in(thread.run("ask")), "2"))
+
+    def test_it_must_be_answered_first(self, thread: Thread) -> None:
+        """A message to a thread that waits is refused, and the interrupt stays open."""
+        interrupt = interrupt_in(thread.run("ask"))
+
+        assert error(thread.run("ask", "say x")) == "awaiting_user_response"
+        assert interrupt_in(thread.run("ask"))["id"] == interrupt["id"]
+        assert "Haneda" in said(thread.resume(interrupt, "Haneda"))
+
+    @pytest.mark.parametrize(
+        ("payload", "code"),
+        [
+            (None, "invalid_input"),
+            ({}, "invalid_input"),
+            ({"answers": {"Which airport?": 3}}, "invalid_input"),
+            ({"answers": {}}, "missing_answer"),
+            ({"answers": {"Which airport?": "Narita", "And?": "x"}}, "unknown_question"),
+            ([1], "invalid_input"),
+        ],
+    )
+    def test_a_bad_payload_answers_nothing(self, thread: Thread, payload: Any, code: str) -> None:
+        """It stays open."""
+        interrupt = interrupt_in(thread.run("ask"))
+
+        assert error(thread.resume(interrupt, payload)) == code
+        assert "Narita" in said(thread.resume(interrupt, "Narita"))
+
+    def test_an_approval_is_denied_or_given_up(self, thread: Thread) -> None:
+        """Neither lets the call run."""
+        first = interrupt_in(thread.run("book Nara"))
+        assert "Too far" in said(thread.resume(first, {"approved": False, "note": "Too far"}))
+        second = interrupt_in(thread.run("book Nara again"))
+        assert "Denied" in said(thread.resume(second, status="cancelled"))
+
+    def test_arguments_that_do_not_fit_decide_nothing(self, thread: Thread) -> None:
+        """The interrupt stays open for others."""
+        interrupt = interrupt_in(thread.run("book Nara"))
+
+        assert error(thread.resume(interrupt, {"approved": True, "editedArgs": {"place": 3}})) == "invalid_input"
+        assert "Kobe" in said(thread.resume(interrupt, {"approved": True, "editedArgs": {"place": "Kobe"}}))
+
+    @pytest.mark.parametrize("number", [0, 2])
+    def test_exactly_one_is_open(self, thread: Thread, number: int) -> None:
+        """A resume of none is a run without a message, and one of several is refused."""
+        interrupt = interrupt_in(thread.run("ask"))
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": "Narita"}
+
+        assert error(thread.run(resume=[entry] * number)) == ("unknown_interrupt" if number else "no_message")
+
+    def test_a_thread_that_is_not_there_has_none(self, thread: Thread) -> None:
+        """A resume creates no conversation."""
+        assert error(thread.resume({"id": "call_1_0.4"}, "x")) == "unknown_conversation"
+
+    def test_a_tool_that_asks_twice_raises_two(self, tmp_path: Any) -> None:
+        """Both belong to one call. The answer to the first is not one to the second, although it is the same."""
+
+        @tool(exclusive=True)
+        async def count(context: ToolContext) -> str:
+            """Ask twice."""
+            assert context.asking is not None
+            answers = [await context.ask([UserQuestion(question="Again?")]) for _ in range(2)]
+            return " and ".join(str(one.answers["Again?"]) for one in answers)
+
+        model = ScriptedLlm([call("count"), "Done"])
+        engine = Engine.open(tmp_path / "twice.db", model=model, tools=[count])
+        with serving(engine) as server, server.client() as client:
+            thread = Thread(client)
+            first = interrupt_in(thread.run("count"))
+            second = interrupt_in(thread.resume(first, "Yes"))
+            assert (first["toolCallId"], first["id"] == second["id"]) == (second["toolCallId"], False)
+            assert interrupt_in(thread.resume(first, "Yes"))["id"] == second["id"]
+            last = thread.resume(second, "Yes")
+
+        assert next(event["content"] for event in last if event["type"] == "TOOL_CALL_RESULT") == "Yes and Yes"
+
+
+class TestRefusals:
+    """Runs that cannot begin."""
+
+    @pytest.mark.parametrize(
+        ("members", "code"),
+        [
+            ({"tools": [{"name": "t", "description": "d"}]}, "unsupported_tools"),
+            ({"context": [{"description": "d", "value": "v"}]}, "unsupported_context"),
+            ({"threadId": "a/b"}, "invalid_input"),
+            ({"messages": []}, "no_message"),
+            ({"messages": [{"id": "1", "role": "assistant", "content": "x"}]}, "no_message"),
+            ({"messages": [{"id": "1", "role": "user", "content": " "}]}, "invalid_input"),
+            ({"messages": [{"id": "x" * 201, "role": "user", "content": "say x"}]}, "invalid_input"),
+            (
+                {
+                    "messages": [
+                        {
+                            "id": "1",
+                            "role": "user",
+                            "content": [{"type": "image", "source": {"type": "file", "value": "f"}}],
+                        }
+                    ]
+                },
+                "unsupported_content",
+            ),
+        ],
+    )
+    def test_they_end_with_an_error(self, thread: Thread, members: Any, code: str) -> None:
+        """The protocol's own event, with a code and a sentence."""
+        assert error(thread.run("say x", **members)) == code
+
+    @pytest.mark.parametrize(
+        ("body", "status", "code"),
+        [
+            (b"{", 400, "malformed_json"),
+            (b"{}", 422, "invalid_input"),
+            (b'{"threadId": 1, "runId": "r", "messages": []}', 422, "invalid_input"),
+            (b'{"threadId": "t", "runId": "r", "messages": [{"role": "robot"}]}', 422, "invalid_input"),
+            (b'{"threadId": "t", "runId": "r", "messages": [], "resume": 3}', 422, "invalid_input"),
+            (
+                b'{"threadId": "t", "runId": "r", "messages": [], "state": ' + b"[" * 400 + b"]" * 400 + b"}",
+                422,
+                "invalid_input",
+            ),
+        ],
+    )
+    def test_what_is_no_input_is_a_problem(self, client: httpx.Client, body: bytes, status: int, code: str) -> None:
+        """As at every endpoint."""
+        answer = client.post("/agui", content=body, headers={"Content-Type": "application/json"})
+
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+    async def test_threads_of_others_are_not_found(self) -> None:
+        """A message under the same id begins a thread of its sender's own, and there is nothing to resume."""
+        async with Engine.open("sqlite://", model=ScriptedLlm(["Hello", "Hello"])) as engine:
+            app = create_app(engine, owner=lambda request: request.headers.get("x-user"))
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                codes = []
+                for user, members in (
+                    ("ann", {}),
+                    ("bob", {"resume": [{"interruptId": "i", "status": "cancelled"}]}),
+                    ("bob", {}),
+                ):
+                    message = {"id": "1", "role": "user", "content": "Hi"}
+                    body = {"threadId": "mine", "runId": "r", "messages": [message], **members}
+                    answer = await client.post("/agui", json=body, headers={"x-user": user})
+                    codes.append(json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: ")).get("code"))
+                unknown = await client.post("/agui", json=body)
+            owners = {one.owner for one in await engine.list()}
+
+        assert codes == [None, "unknown_conversation", None]
+        assert owners == {"ann", "bob"}
+        assert unknown.status_code == 401

@@ -1,0 +1,188 @@
+"""Conversation ids as users write them.
+
+Opening the database of the settings.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from turnwise import Conversation, Engine
+from turnwise.hosts.terminal.configuration import short_ids
+
+from ...support.terminal import InProcessRun, assert_one_sentence, database_with, run, run_beside
+from ...support.walks import Walk
+
+ALPHA, ALTO = "alpha-0001", "alto-0002"
+
+
+class TestTheBeginningOfAnId:
+    """Wherever an id is expected, its beginning is enough if no other id shares it."""
+
+    @pytest.fixture(autouse=True)
+    def two_conversations(self, tmp_path: Path) -> None:
+        """Store two conversations whose ids begin alike."""
+        database_with(tmp_path, Walk(ALPHA).turn("tonight"), Walk(ALTO).turn("tomorrow"))
+
+    @pytest.mark.parametrize(
+        "command",
+        [("show", "alp"), ("show", "alp", "--events"), ("replay", "alp"), ("export", "alp"), ("fork", "alp")],
+    )
+    def test_a_unique_one_names_the_conversation(self, command: tuple[str, ...], in_process: InProcessRun) -> None:
+        """Each command does what it does for the whole id."""
+        done = in_process(*command)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "tomorrow" not in done.stdout
+
+    @pytest.mark.parametrize(
+        "command", [("show",), ("replay",), ("export",), ("fork",), ("resolve",), ("resolve", "ran"), ("chat",)]
+    )
+    def test_one_that_several_share_is_refused_with_the_candidates(
+        self, command: tuple[str, ...], in_process: InProcessRun
+    ) -> None:
+        """One sentence, exit code 2."""
+        done = in_process(command[0], "al", *command[1:])
+
+        assert_one_sentence(done, f"2 conversations have an id that begins with al: {ALPHA}, {ALTO}.")
+
+    @pytest.mark.parametrize("given", ["nonsense", "", "%", "ALPHA", "alpha-0001x", "l"])
+    def test_one_that_no_id_has_is_refused(self, given: str, in_process: InProcessRun) -> None:
+        """Nothing is guessed: neither patterns nor another case nor the middle of an id."""
+        done = in_process("show", given)
+
+        assert_one_sentence(done, "There is no conversation with the id ")
+
+    @pytest.mark.slow
+    def test_a_chat_is_resumed_by_it(self, tmp_path: Path) -> None:
+        """The conversation goes on under its whole id."""
+        done = run("chat", "alto", cwd=tmp_path, lines=["/state"])
+
+        assert "idle, after 1 turn and " in done.stdout
+        assert f"chat {ALTO}" in done.stdout
+
+
+def test_a_whole_id_wins_over_longer_ones(tmp_path: Path, in_process: InProcessRun) -> None:
+    """An id may be the beginning of another one."""
+    database_with(tmp_path, Walk("walk").turn("tonight"), Walk("walk-2").turn("tomorrow"))
+
+    assert "tonight" in in_process("show", "walk").stdout
+
+
+def test_of_many_candidates_only_some_are_listed(tmp_path: Path, in_process: InProcessRun) -> None:
+    """The sentence stays one that can be read."""
+    database_with(tmp_path, *(Walk(f"walk-{number}") for number in range(9)))
+
+    assert in_process("show", "walk").stderr.endswith("walk-3, walk-4 and 4 more.\n")
+
+
+class TestShortIds:
+    """The ids of a list on a terminal."""
+
+    def test_each_is_unique_and_at_least_eight_characters_long(self) -> None:
+        """Short ids are copied for later use, when there are more conversations."""
+        ids = ["12345678-aaaa", "12345678-abbb", "87654321-aaaa", "walk"]
+
+        assert dict(short_ids(ids)) == {
+            "12345678-aaaa": "12345678-aa",
+            "12345678-abbb": "12345678-ab",
+            "87654321-aaaa": "87654321",
+            "walk": "walk",
+        }
+
+    def test_an_id_that_begins_another_one_is_shown_whole(self) -> None:
+        """And the longer one by one character more."""
+        assert dict(short_ids(["conversation", "conversation-2"])) == {
+            "conversation": "conversation",
+            "conversation-2": "conversation-",
+        }
+
+    def test_that_of_a_sub_agent_begins_with_that_of_its_conversation(self) -> None:
+        """On every level; one whose conversation is not there stands for itself."""
+        ids = ["conversation", "conversation/7", "conversation/7/12", "conversation/8/1", "deleted-one/3"]
+
+        assert dict(short_ids(ids)) == {
+            "conversation": "conversa",
+            "conversation/7": "conversa/7",
+            "conversation/7/12": "conversa/7/12",
+            "conversation/8/1": "conversa/8/1",
+            "deleted-one/3": "deleted-",
+        }
+
+
+class TestTheIdOfASubAgent:
+    """Begins with the id of the conversation that started it."""
+
+    @pytest.fixture(autouse=True)
+    def agents(self, tmp_path: Path) -> None:
+        """Store a conversation with sub-agents, one of which has one of its own."""
+        ids = ("team/main-0001", "team/main-0001/7", "team/main-0001/7/3", "team/main-0001/71")
+        database_with(tmp_path, *(Walk(each).turn(f"This is {each}.") for each in ids))
+
+    @pytest.mark.parametrize(
+        ("given", "found"),
+        [
+            ("team/m", "team/main-0001"),
+            ("team", "team/main-0001"),
+            ("team/main-0001/7", "team/main-0001/7"),
+            ("team/m/7", "team/main-0001/7"),
+            ("team/m/7/3", "team/main-0001/7/3"),
+            ("te/71", "team/main-0001/71"),
+        ],
+    )
+    def test_may_be_shortened_in_front_of_its_number(self, given: str, found: str, in_process: InProcessRun) -> None:
+        """And the beginning that all of them share names the conversation."""
+        assert f"This is {found}." in in_process("show", given).stdout
+
+    @pytest.mark.parametrize("given", ["team/m/8", "/7", "team/x/7", "/" * 50, "team/m/7/3/1"])
+    def test_is_unknown_if_there_is_none(self, given: str, in_process: InProcessRun) -> None:
+        """One sentence, exit code 2."""
+        assert_one_sentence(in_process("show", given), "There is no conversation with the id ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["import", "missing.jsonl"], "missing.jsonl cannot be read: No such file or directory."),
+        (["import", "."], ". cannot be read: Is a directory."),
+        (["export", "--all"], "There is no database to read: turnwise.db."),
+        (["doctor"], "There is no database to read: turnwise.db."),
+        (["doctor", "--fix"], "There is no database called turnwise.db."),
+        (["resolve", "nobody", "ran"], "There is no database called turnwise.db."),
+    ],
+)
+def test_a_missing_file_is_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, in_process: InProcessRun
+) -> None:
+    """P33: and no file is created."""
+    done = in_process(*arguments)
+
+    assert_one_sentence(done, sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+async def test_a_second_engine_is_refused(asking: Conversation, database: Path) -> None:
+    """P42: `chat` and `demo` write, and do not wait for the lock: one sentence, exit code 2."""
+    chat = await run_beside("chat", "--db", database, cwd=database.parent)
+    demo = await run_beside("demo", "--db", database, cwd=database.parent)
+
+    for done in (chat, demo):
+        assert_one_sentence(done, "is already open in another engine; close that one first.")
+
+
+@pytest.mark.slow
+def test_a_newer_database_is_one_sentence(tmp_path: Path) -> None:
+    """A database of a newer turnwise is not opened."""
+    with Engine.open_blocking(tmp_path / "future.db") as engine:
+        engine.create()
+    with closing(sqlite3.connect(tmp_path / "future.db", isolation_level=None)) as other:
+        other.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    done = run("list", "--db", "future.db", cwd=tmp_path)
+
+    assert_one_sentence(done, "future.db was written by a newer turnwise")

@@ -1,0 +1,568 @@
+"""A given history is checked and repaired, so that a conversation can go on from any list of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from turnwise.effects.model.request import assemble_context, build_request
+from turnwise.states import InvalidInput
+from turnwise.states.openai_reading import MAX_MESSAGES, MAX_REPAIRS, repair_history
+from turnwise.states.openai_writing import NO_RESULT, openai_messages
+from turnwise.states.values.messages import MAX_IMAGES, MAX_TOGETHER, effects_taken
+
+from ..support.cases import holds_for
+from ..support.operations import LINEAR, growth
+from ..support.pictures import PNG, data_url, padded_png
+from ..support.scenarios.openai_histories import (
+    Given,
+    any_histories,
+    as_given,
+    body_of,
+    faults_in,
+    next_request,
+    opening,
+    valid_histories,
+)
+from ..support.servers.openai_server import violations
+
+SYSTEM = ("system", "developer")
+
+
+def calling(*ids: str, name: str = "find", arguments: str = "{}", **fields: Any) -> Given:
+    """A message of the assistant with calls."""
+    calls = [{"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}} for call_id in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls, **fields}
+
+
+def result(call_id: str, text: str = "Sakura") -> Given:
+    """A result."""
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def user(content: Any = "Hello") -> Given:
+    """A message of a user."""
+    return {"role": "user", "content": content}
+
+
+def repaired(*messages: Given) -> tuple[list[Given], list[str]]:
+    """The messages after the repair, and what was repaired."""
+    history = repair_history(messages)
+    return as_given(history.messages), list(history.repairs)
+
+
+class TestAnyList:
+    """Whatever list of mappings is given, a conversation goes on from it."""
+
+    @given(
+        any_histories(), st.sampled_from(["openai/test", "mistral/mistral-small"]), st.sampled_from(["", "Be kind."])
+    )
+    def test_the_next_request_is_valid_for_every_provider(self, messages: list[Given], model: str, system: str) -> None:
+        """P35: for the strictest of all providers, whatever was handed over."""
+        opened = opening(messages, system)
+        effect, context, transcript = next_request(opened)
+        assembled = assemble_context(effect, context, transcript, turn=1)
+
+        request = build_request(effect.replace(model=model), assembled.system, assembled.messages, (), turn=1)
+
+        assert violations(body_of(model, request.messages, request.tools, request.tool_choice)) == []
+        assert "Go on." in str(request.messages[-1]["content"])
+
+    @given(any_histories())
+    def test_what_is_kept_is_in_order(self, messages: list[Given]) -> None:
+        """Every call has exactly one result directly behind its message, ids are unique, and no message is empty."""
+        opened = opening(messages)
+
+        assert faults_in(as_given(opened.messages)) == []
+        assert effects_taken(opened.messages) <= 1_000_000_000
+
+    @given(any_histories())
+    def test_a_repaired_history_needs_no_repair(self, messages: list[Given]) -> None:
+        """A conversation that begins with the messages of another one has the same messages, and no repairs."""
+        first = openai_messages_of(messages)
+
+        again = repair_history(first)
+
+        assert again.repairs == ()
+        assert openai_messages_of(first) == first
+
+    @given(any_histories())
+    def test_the_list_is_not_changed(self, messages: list[Given]) -> None:
+        """The application's own list stays as it is, and the same list gives the same history."""
+        before = [dict(message) for message in messages]
+
+        first = repair_history(messages)
+
+        assert [*map(str, before)] == [*map(str, messages)]
+        assert repair_history(messages) == first
+
+    @given(any_histories())
+    def test_nothing_is_changed_without_a_word(self, messages: list[Given]) -> None:
+        """If no repair is reported, the messages are given back equal, and otherwise they are not those given."""
+        history = repair_history(messages)
+
+        unchanged = openai_messages_of(messages) == messages
+
+        assert unchanged == (history.repairs == ())
+
+
+def openai_messages_of(messages: list[Given]) -> list[Given]:
+    """The messages of a conversation that begins with these."""
+    opened = opening(messages)
+    return openai_messages([log_entry(opened)])
+
+
+def log_entry(opened: Any) -> Any:
+    """The first entry of a log."""
+    from turnwise.states import LogEntry, begin
+
+    return LogEntry.of(opened, begin(opened))
+
+
+class TestAValidList:
+    """A history in which nothing is wrong is kept as it is."""
+
+    @given(valid_histories())
+    def test_it_is_given_back_equal(self, messages: list[Given]) -> None:
+        """Every member, the order of texts and images, names, refusals and ids; nothing is reported."""
+        assert faults_in(messages) == []
+
+        history = repair_history(messages)
+
+        assert history.repairs == ()
+        assert openai_messages_of(messages) == messages
+
+    @given(valid_histories())
+    def test_instructions_at_the_beginning_are_the_system_prompt(self, messages: list[Given]) -> None:
+        """Those behind stay where they are."""
+        effect, context, transcript = next_request(opening(messages))
+        first = next((place for place, one in enumerate(messages) if one["role"] not in SYSTEM), len(messages))
+
+        roles = [message.role for message in transcript.messages[:-1]]
+
+        assert bool(context.system) == bool(first)
+        assert roles == ["system" if one["role"] in SYSTEM else one["role"] for one in messages[first:]]
+        assert effect.effect_id == effects_taken(opening(messages).messages) + 1
+
+    def test_an_instruction_within_the_dialogue_is_sent_at_its_place(self) -> None:
+        """As a user's message between tags, because many providers take a system message at the beginning only."""
+        later = {"role": "developer", "content": "Answer in French."}
+        effect, context, transcript = next_request(opening([{"role": "system", "content": "S"}, user(), later]))
+        assembled = assemble_context(effect, context, transcript, turn=1)
+
+        request = build_request(effect, assembled.system, assembled.messages, (), turn=1)
+
+        content = "Hello\n\n<system_message>\nAnswer in French.\n</system_message>\n\nGo on."
+        assert request.messages == ({"role": "system", "content": "S"}, {"role": "user", "content": content})
+
+    def test_texts_and_images_keep_their_order_in_the_request(self) -> None:
+        """A text behind an image stays behind it."""
+        image = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG), "detail": "low"}}
+        parts = [{"type": "text", "text": "This one"}, image, {"type": "text", "text": "or that one:"}, image]
+        effect, context, transcript = next_request(opening([user(parts)]))
+        assembled = assemble_context(effect, context, transcript, turn=1)
+
+        request = build_request(effect, "", assembled.messages, (), turn=1)
+
+        sent = request.messages[0]["content"]
+        assert [part.get("text", "image") for part in sent] == ["This one", "image", "or that one:", "image", "Go on."]
+
+
+class TestCalls:
+    """Each call has one result, directly behind the message that made it."""
+
+    def test_a_call_without_a_result_gets_one(self) -> None:
+        """At the end of the history and within it; the result says what is missing."""
+        messages, repairs = repaired(calling("a", "b"), result("b"), user(), calling("c"))
+
+        assert messages == [
+            calling("a", "b"),
+            result("b"),
+            result("a", NO_RESULT),
+            user(),
+            calling("c"),
+            result("c", NO_RESULT),
+        ]
+        assert [repair.split(":")[0] for repair in repairs] == ["messages[0]", "messages[3]"]
+        assert repairs[0] == "messages[0]: The call 'a' of 'find' has no result; one that says so was added."
+
+    def test_a_repeated_id_is_replaced_together_with_that_of_its_result(self) -> None:
+        """Also twice within one message. The new id is one that the history does not use."""
+        messages, repairs = repaired(
+            calling("a", "a"),
+            result("a", "1"),
+            result("a", "2"),
+            calling("a_r2", "a"),
+            result("a_r2"),
+            result("a", "4"),
+        )
+
+        ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+        assert ids == ["a", "a_r3", "a_r2", "a_r4"]
+        assert [(one["tool_call_id"], one["content"]) for one in messages if one["role"] == "tool"] == [
+            ("a", "1"),
+            ("a_r3", "2"),
+            ("a_r2", "Sakura"),
+            ("a_r4", "4"),
+        ]
+        assert repairs == [
+            "messages[0]: The id 'a' is repeated; it became 'a_r3'.",
+            "messages[3]: The id 'a' is repeated; it became 'a_r4'.",
+        ]
+
+    @pytest.mark.parametrize("stray", [result("x"), result("a", "again"), {"role": "tool", "content": "?"}])
+    def test_a_result_of_no_call_is_left_out(self, stray: Given) -> None:
+        """Of a call that was cut off, of one that has its result, and of none at all."""
+        messages, repairs = repaired(calling("a"), result("a"), user(), stray)
+
+        assert messages == [calling("a"), result("a"), user()]
+        assert len(repairs) == 1
+        assert repairs[0].endswith("which waits for none, was left out.")
+
+    def test_a_late_result_moves_to_its_place(self) -> None:
+        """Behind the message with its call, and this is reported."""
+        messages, repairs = repaired(calling("a"), user("Well?"), result("a"))
+
+        assert messages == [calling("a"), result("a"), user("Well?")]
+        assert repairs == ["messages[2]: The result of the call 'a' was moved behind the message with the call."]
+
+    def test_ids_that_are_numbers_become_texts(self) -> None:
+        """And this is reported, of the call and of the result."""
+        messages, repairs = repaired(calling(7), {**result("a"), "tool_call_id": 7})  # type: ignore[arg-type]
+
+        assert messages == [calling("7"), result("7")]
+        assert repairs == [
+            "messages[0]: The id 7 is a number; it became a text.",
+            "messages[1]: The tool_call_id 7 is a number; it became a text.",
+        ]
+
+    def test_results_keep_the_order_in_which_they_came(self) -> None:
+        """OpenAI's format leaves it open, so it is no fault."""
+        given = [calling("a", "b"), result("b"), result("a")]
+
+        assert repaired(*given) == (given, [])
+
+    def test_results_without_ids_belong_to_the_calls_in_their_order_or_by_name(self) -> None:
+        """As programs for local models keep them, whose calls have no ids either."""
+        calls = [{"function": {"name": name, "arguments": {"x": 1}}} for name in ("find", "weather")]
+        messages, _ = repaired(
+            {"role": "assistant", "content": "", "tool_calls": calls},
+            {"role": "tool", "name": "weather", "content": "rain"},
+            {"role": "tool", "content": "Sakura"},
+        )
+
+        assert faults_in(messages) == []
+        names = {call["id"]: call["function"]["name"] for call in messages[0]["tool_calls"]}
+        assert [(names[one["tool_call_id"]], one["content"]) for one in messages[1:]] == [
+            ("weather", "rain"),
+            ("find", "Sakura"),
+        ]
+
+    def test_the_older_format_of_calls_is_rewritten(self) -> None:
+        """`function_call` and the role `function`, whose results name the function."""
+        messages, repairs = repaired(
+            {"role": "assistant", "content": None, "function_call": {"name": "find", "arguments": '{"a": 1}'}},
+            {"role": "function", "name": "find", "content": "Sakura"},
+        )
+
+        assert faults_in(messages) == []
+        assert messages[0]["tool_calls"][0]["function"] == {"name": "find", "arguments": '{"a": 1}'}
+        assert messages[1]["content"] == "Sakura"
+        assert any("function_call was rewritten" in repair for repair in repairs)
+
+    def test_items_of_the_responses_api_are_understood(self) -> None:
+        """Calls that stand side by side are those of one response; each rewritten item is reported."""
+        messages, repairs = repaired(
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Dinner?"}]},
+            {"type": "function_call", "call_id": "a", "name": "find", "arguments": '{"party": 2}', "id": "fc_1"},
+            {"type": "function_call", "call_id": "b", "name": "weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "b", "output": "rain"},
+            {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_text", "text": "Sakura"}]},
+            {"type": "reasoning", "summary": []},
+        )
+
+        asked, called, *results = messages
+        assert asked["content"] == [{"type": "text", "text": "Dinner?"}]
+        assert [call["function"]["name"] for call in called["tool_calls"]] == ["find", "weather"]
+        assert [one["tool_call_id"] for one in results] == ["b", "a"]
+        assert faults_in(messages) == []
+        assert {repair.split(":")[0] for repair in repairs} == {f"messages[{place}]" for place in range(6)}
+
+    @holds_for(
+        ("given_arguments", "kept"),
+        [
+            ("{", "{}"),
+            ("", "{}"),
+            ("[1]", "{}"),
+            (None, "{}"),
+            ({"a": 1}, '{"a": 1}'),
+            ('{"a": NaN, "b": 1}', '{"b": 1}'),
+            ('{"a": "\\ud83c"}', '{"a": "\N{REPLACEMENT CHARACTER}"}'),
+            ("[" * 100_000, "{}"),
+        ],
+    )
+    def test_arguments_become_a_json_object(self, given_arguments: Any, kept: str) -> None:
+        """What can be saved of them is kept."""
+        messages, repairs = repaired(calling("a", arguments=given_arguments), result("a"))
+
+        assert messages[0]["tool_calls"][0]["function"]["arguments"] == kept
+        assert len(repairs) == 1
+        assert len(repairs[0]) < 200
+
+    @pytest.mark.parametrize("wanted", ["i" * 201, "i" * 100_000, "call_10000000000_0"])
+    def test_a_huge_id_is_replaced(self, wanted: str) -> None:
+        """Whatever is huge about it: its length, or the number of an effect in it."""
+        messages, repairs = repaired(calling(wanted), result(wanted))
+
+        assert messages == [calling("history_0_2"), result("history_0_2")]
+        assert repairs[0].endswith("is too long; it became 'history_0_2'.")
+
+    def test_ten_thousand_calls_with_one_id_take_no_longer(self) -> None:
+        """Each search for a new id goes on where the last one ended."""
+        messages, _ = repaired(*[one for _ in range(5_000) for one in (calling("a"), result("a"))])
+
+        assert faults_in(messages) == []
+
+
+class TestContents:
+    """Texts and images are kept, and what a model is not sent is left out."""
+
+    @pytest.mark.parametrize("kind", ["input_audio", "file", "thinking", "video_url"])
+    def test_an_unknown_part_is_left_out_and_reported(self, kind: str) -> None:
+        """The other parts stay."""
+        text = {"type": "text", "text": "Listen:"}
+
+        messages, repairs = repaired(user([text, {"type": kind, kind: {}}]))
+
+        assert messages == [user([text])]
+        assert repairs == [f"messages[0]: A part of the type '{kind}' was left out."]
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://example.org/a.png",
+            "ftp://x",
+            "data:image/png;base64,###",
+            "data:text/plain;base64,aGVsbG8=",
+            data_url("image/png", padded_png(7_600_000)),
+        ],
+        ids=["http", "ftp", "no base64", "no image", "too large"],
+    )
+    def test_an_image_that_cannot_be_sent_is_left_out(self, url: str) -> None:
+        """The limits are those of images that people send."""
+        image = {"type": "image_url", "image_url": {"url": url}}
+
+        messages, repairs = repaired(user([{"type": "text", "text": "Look:"}, image]))
+
+        assert messages == [user([{"type": "text", "text": "Look:"}])]
+        assert len(repairs) == 1
+        assert repairs[0].startswith("messages[0]: An image was left out: ")
+
+    def test_the_media_type_of_an_image_is_corrected(self) -> None:
+        """Many programs write `image/jpg`, or whatever the name of the file said."""
+        image = {"type": "image_url", "image_url": {"url": data_url("image/jpg", PNG), "detail": "low"}}
+
+        messages, repairs = repaired(user([image]))
+
+        corrected = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG), "detail": "low"}}
+        assert messages == [user([corrected])]
+        assert repairs == ["messages[0]: The media type of an image was corrected."]
+
+    @pytest.mark.parametrize(
+        ("url", "kept"),
+        [
+            ("https://example.org/a.png", MAX_IMAGES),
+            (data_url("image/png", padded_png(7_400_000)), MAX_TOGETHER // 9_900_000),
+        ],
+        ids=["many", "large"],
+    )
+    def test_too_many_images_are_left_out(self, url: str, kept: int) -> None:
+        """The first ones of a message are kept."""
+        image = {"type": "image_url", "image_url": {"url": url}}
+
+        messages, repairs = repaired(user([image] * (kept + 2)))
+
+        assert messages == [user([image] * kept)]
+        assert len(repairs) == 2
+
+    @holds_for("content", ["", " \n", None, [], [{"type": "text", "text": " "}]])
+    @holds_for("role", ["user", "system", "developer", "assistant"])
+    def test_an_empty_message_is_left_out(self, role: str, content: Any) -> None:
+        """Providers refuse it."""
+        messages, repairs = repaired(user(), {"role": role, "content": content})
+
+        assert messages == [user()]
+        assert repairs[-1] == "messages[1]: An empty message was left out."
+
+    @pytest.mark.parametrize(
+        ("content", "kept"), [({"ok": True}, '{"ok": true}'), ([1, 2], "[1, 2]"), (7, "7"), (None, "")]
+    )
+    def test_what_a_tool_returned_becomes_a_text(self, content: Any, kept: str) -> None:
+        """Programs that keep the value itself are understood."""
+        messages, repairs = repaired(calling("a"), {"role": "tool", "tool_call_id": "a", "content": content})
+
+        assert messages[1]["content"] == kept
+        assert len(repairs) == 1
+
+    @pytest.mark.parametrize("message", [{}, {"content": "Hello"}, {"role": "robot", "content": "Hello"}, {"role": 3}])
+    def test_a_message_of_no_role_is_left_out(self, message: Given) -> None:
+        """Nobody knows who said it."""
+        messages, repairs = repaired(message, user())
+
+        assert messages == [user()]
+        assert len(repairs) == 1
+
+    def test_half_a_character_is_replaced(self) -> None:
+        """Wherever it stands: in texts, in names of members, and deep inside."""
+        messages, repairs = repaired({"role": "user", "content": "a\ud83c", "x\udc00": [{"y": "\ud800"}]})
+
+        assert messages == [{"role": "user", "content": "a\ufffd", "x\ufffd": [{"y": "\ufffd"}]}]
+        assert repairs == ["messages[0]: Half a character (a lone surrogate) was replaced."]
+
+    def test_what_json_cannot_hold_is_left_out(self) -> None:
+        """The other members stay, however deep they are nested."""
+        deep: Any = 1
+        for _ in range(100):
+            deep = [deep]
+
+        messages, repairs = repaired({**user(), "at": object(), "x": [float("nan"), 1], "deep": deep, 3: "three"})  # type: ignore[dict-item]
+
+        (message,) = messages
+        assert (message["content"], message["x"], set(message)) == ("Hello", [1], {"role", "content", "x", "deep"})
+        assert repairs == ["messages[0]: What JSON cannot hold (NaN, or objects of Python) was left out."]
+
+    def test_values_that_contain_each_other_are_cut_off(self) -> None:
+        """A list that holds itself, or one list many times, has no end as JSON."""
+        endless: list[Any] = []
+        endless += [endless, endless]
+
+        messages, repairs = repaired({**user(), "x": endless})
+
+        assert messages[0]["content"] == "Hello"
+        assert len(repairs) == 1
+
+
+class TestSystem:
+    """The system prompt is the instructions at the beginning, or the one that is given."""
+
+    def test_several_instructions_at_the_beginning_are_joined(self) -> None:
+        """They are given back one by one."""
+        messages = [{"role": "system", "content": "Be kind."}, {"role": "developer", "content": "Be brief."}, user()]
+
+        history = repair_history(messages)
+
+        assert history.system == "Be kind.\n\nBe brief."
+        assert openai_messages_of(messages) == messages
+
+    def test_a_given_prompt_replaces_them(self) -> None:
+        """And this is reported."""
+        history = repair_history([{"role": "system", "content": "Old."}, user()], "New.")
+
+        assert (history.system, as_given(history.messages)) == ("New.", [user()])
+        assert history.repairs == (
+            "messages[0]: The system message was replaced by the one that was given as `system`.",
+        )
+
+
+class Answer(BaseModel):
+    """A message as the libraries of providers return it."""
+
+    role: str = "assistant"
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[Any] | None = None
+
+
+class TestWhatIsHandedOver:
+    """A list of mappings, or of the objects that libraries return."""
+
+    def test_objects_of_the_libraries_are_messages(self) -> None:
+        """Programs append the model's message, or its calls, as they got them."""
+
+        class Function(BaseModel):
+            name: str = "find"
+            arguments: str = "{}"
+
+        class Call(BaseModel):
+            id: str = "a"
+            type: str = "function"
+            function: Function = Function()
+
+        expected = [{key: value for key, value in calling("a").items() if value is not None}, result("a")]
+
+        assert repaired(Answer(tool_calls=[Call()]), result("a")) == (expected, [])  # type: ignore[arg-type]
+        assert repaired({"role": "assistant", "tool_calls": [Call()]}, result("a")) == (expected, [])
+
+    def test_any_mapping_will_do(self) -> None:
+        """And any iterable of them."""
+        assert as_given(repair_history(iter([MappingProxyType(user())])).messages) == [user()]
+
+    @holds_for("given_messages", ["Hello", b"x", user(), 3, None, ["Hello"], [user(), None], [[]], object()])
+    def test_anything_else_is_refused_in_one_sentence(self, given_messages: Any) -> None:
+        """It names the message that is none."""
+        with pytest.raises(InvalidInput) as refused:
+            repair_history(given_messages)
+
+        assert str(refused.value).count(". ") == 0
+
+    def test_there_is_a_limit(self) -> None:
+        """An endless iterator ends, too."""
+        endless = iter(lambda: user(), None)
+
+        with pytest.raises(InvalidInput, match=f"at most {MAX_MESSAGES:,} messages"):
+            repair_history(endless)  # type: ignore[arg-type]
+
+    def test_what_is_reported_has_a_limit(self) -> None:
+        """The last sentence counts the others, and the sentences follow the messages."""
+        history = repair_history([calling("a"), *[user("") for _ in range(MAX_REPAIRS + 5)]])
+
+        assert len(history.repairs) == MAX_REPAIRS + 1
+        assert history.repairs[-1] == "6 more repairs were made."
+
+    def test_the_result_is_a_copy(self) -> None:
+        """What the program changes later in its list does not change the history."""
+        messages = [calling("a"), result("a")]
+        before = deepcopy(messages)
+
+        history = repair_history(messages)
+        messages[0]["tool_calls"][0]["id"] = "b"
+
+        assert as_given(history.messages) == before
+
+
+def _with_reversed_results(count: int) -> list[Given]:
+    ids = [f"c{number}" for number in range(count)]
+    return [calling(*ids), *(result(call_id) for call_id in reversed(ids))]
+
+
+def _with_results_at_the_end(count: int) -> list[Given]:
+    ids = [f"c{number}" for number in range(count)]
+    return [*(calling(call_id) for call_id in ids), *(result(call_id) for call_id in ids)]
+
+
+def _with_results_by_name(count: int) -> list[Given]:
+    calls = [call for number in range(count) for call in calling("", name=f"t{number}")["tool_calls"]]
+    results = [{"role": "tool", "name": f"t{count - number}", "content": "Sakura"} for number in range(count)]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+
+
+def _with_one_id(count: int) -> list[Given]:
+    return [calling(*["c"] * count), *[result("c")] * count]
+
+
+class TestCost:
+    """A history comes from outside, so a longer one costs as much more as it is longer."""
+
+    @pytest.mark.parametrize(
+        "made", [_with_reversed_results, _with_results_at_the_end, _with_results_by_name, _with_one_id]
+    )
+    def test_it_grows_as_the_history_does(self, made: Callable[[int], list[Given]]) -> None:
+        """In whatever order the results stand, and however they name their calls."""
+        assert growth(made, repair_history, 150) < LINEAR

@@ -1,0 +1,322 @@
+"""Delivery rules and nudges, rule by rule, where the cases leave a gap.
+
+Nobody is reminded of a user who does not wait: agents without one, and turns that only other agents began.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.states import (
+    Context,
+    Idle,
+    LlmRequesting,
+    ModelSpec,
+    Policy,
+    RequestLlm,
+    TurnRecord,
+    Usage,
+    VerifyWork,
+    presets,
+)
+from turnwise.states.replies import after_empty, due_nudge, owes_answer, wants_text
+from turnwise.states.values.messages import Heard, Joined, Made
+from turnwise.states.values.round import fingerprint
+from turnwise.states.values.turn import Delivered, Failure, Spoken
+from turnwise.states.values.value import AGENTS
+from turnwise.testing.strategies import NOON
+
+from ..support.conversation import Conversation, call, completing
+
+SAID = Heard(seq=1)
+
+
+def record(**fields: object) -> TurnRecord:
+    """A turn under way."""
+    return TurnRecord(number=1, since=NOON, **fields)
+
+
+class TestASilentTurn:
+    """The model is reminded only if nothing would reach the user."""
+
+    rules = Context(policy=Policy(text="thought", silent="nudge"))
+
+    def test_a_thought_reaches_nobody(self) -> None:
+        """B6: a text that is a thought leads to a reminder."""
+        assert due_nudge(record(), self.rules, text="Hm.") == Policy().texts.speak
+
+    def test_what_was_said_is_enough(self) -> None:
+        """Speech that is not delivered yet prevents the reminder."""
+        said = (Spoken(said=SAID, place=(1, 0, 1)),)
+
+        assert due_nudge(record(said=said), self.rules, text="Hm.") is None
+
+    def test_what_was_delivered_is_enough(self) -> None:
+        """A delivery prevents the reminder."""
+        delivered = (Delivered(effect_id=1, said=SAID),)
+
+        assert due_nudge(record(deliveries=delivered), self.rules, text="Hm.") is None
+
+    def test_where_the_text_is_delivered_instead_nobody_is_silent(self) -> None:
+        """A text that will be delivered prevents the reminder about a message to pass on."""
+        rules = Context(policy=Policy(text="thought", silent="fallback"))
+
+        assert due_nudge(record(relay=(SAID,)), rules, text="Your table is booked.") is None
+
+    @pytest.mark.parametrize(("text", "reached"), [("fallback", True), ("thought", False), ("reply", True)])
+    def test_the_last_text_reaches_the_user_by_policy(self, text: str, reached: bool) -> None:
+        """S2, B1: the policy decides whether the last text is delivered always, as a fallback, or never."""
+        conversation = Conversation(text=text)
+        conversation.says()
+        conversation.model_says("Good day.")
+
+        assert conversation.ended.silent is not reached
+
+
+class TestAnEmptyResponse:
+    """How the next request differs after an empty response."""
+
+    def test_plain_retries_are_counted_one_by_one(self) -> None:
+        """J20: two plain retries are two requests."""
+        context = Context(policy=Policy(plain_retry=2))
+
+        assert after_empty(record(fell_back=True, plain_retries=0), context) == {"plain": True, "plain_retries": 1}
+
+    def test_reminders_are_counted_one_by_one(self) -> None:
+        """S10: there are at most as many reminders as the policy allows."""
+        context = Context(policy=Policy(ends_on="work_complete", nudges=3))
+        again = after_empty(record(nudges=1), context)
+
+        assert again is not None and again["nudges"] == 2
+
+
+class TestEndings:
+    """The outcome of a turn."""
+
+    def test_an_error_reply_says_why(self) -> None:
+        """J16: a turn that ends with an error reply has the reply and the failure."""
+        conversation = Conversation(text="fallback", on_failure="reply")
+        conversation.says()
+        conversation.model_fails("authentication")
+
+        failure = conversation.ended.failure
+        assert isinstance(failure, Failure) and failure.kind == "authentication"
+        assert not conversation.ended.silent
+
+    def test_a_sub_agent_that_completed_says_so(self) -> None:
+        """P25: a sub-agent that ends with a text of its own reports completed."""
+        conversation = Conversation(presets.sub_agent(), role="sub_agent")
+        conversation.says()
+        step = conversation.model_says("Found it.")
+
+        (told,) = [effect for effect in step.effects if effect.type == "notify_parent"]
+        assert told.status == "completed"
+
+    def test_a_text_that_nobody_sees_is_no_answer(self) -> None:
+        """S17: after a claim beside a text that is only a fallback, the model is asked for its answer."""
+        conversation = Conversation(text="fallback", ends_on="work_complete")
+        conversation.says()
+        conversation.model_calls(call("finish", acts=("work_complete",)), content="Working.")
+        conversation.tool_claims("finish", "Done.")
+
+        assert conversation.nudge() == Policy().texts.answer_missing
+
+
+class TestCallsAfterCondensing:
+    """Results that were compacted cannot be reused."""
+
+    def test_the_same_call_may_be_made_again(self) -> None:
+        """J8: after a compaction a call that was made before runs again."""
+        conversation = Conversation(repeats={"window": 9}, models=(ModelSpec(name="m", window=100),))
+        conversation.says()
+        conversation.model_calls("look")
+        conversation.tool_ends("look")
+        conversation.model_calls("again", usage=Usage(input_tokens=95))
+        conversation.history_is_condensed()
+        conversation.model_calls("look")
+
+        assert conversation.tools() == ["look"]
+
+
+class TestFingerprints:
+    """Fingerprints of calls."""
+
+    def test_one_has_32_digits(self) -> None:
+        """A fingerprint has 16 bytes, written as 32 digits."""
+        assert len(fingerprint(call("look"))) == 32
+
+
+TEXTS = Policy().texts
+WITHOUT_USER = ("background", "sub_agent")
+STRICT = presets.explicit_response()
+
+
+def conversation_of(role: str, policy: Policy, revision: int = AGENTS) -> Conversation:
+    """A conversation whose log began under this revision."""
+    return Conversation(policy, role=role, revision=revision)
+
+
+def nudges(conversation: Conversation) -> list[str]:
+    """The texts of the newest request's reminders."""
+    (effect,) = (one for one in conversation.step.effects if isinstance(one, RequestLlm))
+    parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
+    return [part.text for part in parts if isinstance(part, Made)]
+
+
+class TestAgentsWithoutAUser:
+    """What an agent that nobody listens to is reminded of."""
+
+    @pytest.mark.parametrize("role", WITHOUT_USER)
+    def test_a_claim_is_asked_for_without_a_word_about_the_user(self, role: str) -> None:
+        """Where a claim ends the turn, it is reminded of the claim alone."""
+        conversation = conversation_of(role, STRICT)
+        conversation.says()
+
+        conversation.model_says("I looked.")
+
+        assert nudges(conversation) == [TEXTS.claim_missing]
+        assert "respond_to_user" not in TEXTS.claim_missing
+
+    @pytest.mark.parametrize("role", WITHOUT_USER)
+    def test_a_claim_is_enough(self, role: str) -> None:
+        """It is checked at once, although nothing was said to a user."""
+        conversation = conversation_of(role, STRICT)
+        conversation.says()
+        conversation.model_calls(completing())
+
+        conversation.tool_claims(summary="Counted three.")
+
+        assert VerifyWork in conversation.wanted()
+
+    @pytest.mark.parametrize("role", WITHOUT_USER)
+    def test_silence_is_no_fault(self, role: str) -> None:
+        """Under rules by which an agent with a user is reminded to speak, it ends its turn."""
+        policy = Policy(text="thought", silent="nudge")
+        conversation = conversation_of(role, policy)
+        conversation.says()
+
+        conversation.model_says("Done.")
+
+        assert conversation.ended.status == "completed"
+
+    def test_what_is_asked_for_after_tools_is_a_result(self) -> None:
+        """A sub-agent without text is asked for its result, and not for an answer to a user."""
+        conversation = conversation_of("sub_agent", presets.sub_agent())
+        conversation.says()
+        conversation.model_calls("look")
+        conversation.tool_ends("look", "Three houses.")
+
+        conversation.model_says("")
+
+        assert nudges(conversation) == [TEXTS.fallback_result]
+
+    def test_a_background_agent_may_end_with_nothing(self) -> None:
+        """D12: nobody would read its text, whatever its rules say about texts."""
+        conversation = conversation_of("background", presets.assistant())
+        conversation.says()
+
+        conversation.model_says("")
+
+        assert (conversation.ended.status, conversation.ended.final_content) == ("completed", None)
+
+    @pytest.mark.parametrize("role", WITHOUT_USER)
+    def test_older_logs_replay_as_they_were(self, role: str) -> None:
+        """A log that began before there were agents keeps the words that were read then."""
+        conversation = conversation_of(role, STRICT, AGENTS - 1)
+        conversation.says()
+
+        conversation.model_says("I looked.")
+
+        assert nudges(conversation) == [TEXTS.nudge]
+
+
+class TestInternalMessages:
+    """D8: an internal message may be answered with nothing."""
+
+    def begun(self, policy: Policy, revision: int = AGENTS, **fields: Any) -> Conversation:
+        """An agent with a user, which reads a message of another agent."""
+        conversation = conversation_of("foreground", policy, revision)
+        conversation.agent_says("The build is done.", **fields)
+        return conversation
+
+    @pytest.mark.parametrize("preset", [presets.foreground, presets.assistant, presets.talk, presets.reply_flow])
+    def test_it_may_be_answered_with_nothing(self, preset: Any) -> None:
+        """D8: the turn ends as completed, and the user receives nothing."""
+        policy = preset().replace(recall=False, documents=False, dialogue="transcript", route=False)
+        conversation = self.begun(policy)
+
+        conversation.model_says("")
+
+        assert isinstance(conversation.state, Idle)
+        assert (conversation.ended.status, conversation.ended.deliveries) == ("completed", ())
+
+    def test_where_a_claim_ends_the_turn_the_claim_is_enough(self) -> None:
+        """D8: the model is neither asked to speak nor told to."""
+        conversation = self.begun(STRICT)
+        conversation.model_says("Noted.")
+        assert nudges(conversation) == [TEXTS.claim_missing]
+        conversation.model_calls(completing())
+
+        conversation.tool_claims(summary="Nothing to do.")
+
+        assert VerifyWork in conversation.wanted()
+
+    def test_an_answer_still_reaches_the_user(self) -> None:
+        """The agent decides: what it writes is its reply."""
+        conversation = self.begun(presets.foreground())
+
+        conversation.model_says("By the way: the build is done.")
+
+        assert len(conversation.ended.deliveries) == 1
+
+    def test_a_message_for_the_user_is_not_internal(self) -> None:
+        """D7: its turn owes the user something."""
+        conversation = self.begun(presets.foreground(), audience="user")
+
+        conversation.model_says("")
+
+        assert isinstance(conversation.state, LlmRequesting)
+        assert nudges(conversation) == [TEXTS.relay]
+
+    def test_a_person_who_steers_the_turn_waits_for_an_answer(self) -> None:
+        """From then on an empty response has the defined ending."""
+        conversation = self.begun(presets.foreground().replace(when_busy="steer"))
+        conversation.model_calls("look")
+        conversation.says("And the tests?")
+        conversation.tool_ends("look", "Green.")
+
+        assert conversation.state.turn.internal is False
+
+    def test_the_silent_messages_before_a_person_change_nothing(self) -> None:
+        """A person's turn is no internal one, whatever enters with it."""
+        conversation = conversation_of("foreground", presets.foreground())
+        conversation.agent_says(silent=True)
+        conversation.says()
+
+        conversation.model_says("")
+
+        assert conversation.ended.status == "incomplete"
+
+    def test_older_logs_replay_as_they_were(self) -> None:
+        """There the same turn ended with the policy's sentence, and its record has no new field."""
+        conversation = self.begun(presets.foreground(), AGENTS - 1)
+        assert "internal" not in conversation.state.to_json()
+
+        conversation.model_says("")
+
+        assert conversation.ended.status == "incomplete"
+
+
+@pytest.mark.parametrize("policy", [Policy(), STRICT, presets.talk(), Policy(text="thought", silent="nudge")])
+def test_who_owes_nothing_is_never_reminded_of_speaking(policy: Policy) -> None:
+    """Neither the relay, nor `speak`, nor `nudge`, which name the user."""
+    internal = TurnRecord(number=1, since=NOON, internal=True)
+    plain = TurnRecord(number=1, since=NOON, relay=())
+    for turn, role in ((internal, "foreground"), (plain, "background"), (plain, "sub_agent")):
+        context = Context(role=role, policy=policy)
+
+        assert not owes_answer(turn, context)
+        assert due_nudge(turn, context, text="") in (None, TEXTS.claim_missing)
+        assert wants_text(turn.replace(claim=Heard(seq=1)), context) is False
