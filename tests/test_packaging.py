@@ -180,7 +180,9 @@ class TestWhatAnImportLoads:
         """`turnwise.testing` imports the packages above inside functions, since a law of the machine needs no store.
         The simulation of a file and the contract of a store, which need one, are exceptions."""
         about_stores = ("file_storage", "store_contract")
-        files = [file for file in python_files(ROOT / "testing") if file.parent.name not in about_stores]
+        files = [
+            file for file in python_files(ROOT / "testing") if not {file.stem, file.parent.name} & set(about_stores)
+        ]
         names = [f"{package_of(file)}.{file.stem}".removesuffix(".__init__") for file in files]
 
         loaded = loaded_by(f"import {', '.join(names)}", tmp_path)

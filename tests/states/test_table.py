@@ -10,14 +10,15 @@ from types import ModuleType
 
 import pytest
 
-from turnwise.states import Closed, Idle, State
+from turnwise.states import Closed, Idle, State, guards, handlers, junctions
 from turnwise.states.grammar import Junction
 from turnwise.states.states import STATES
 from turnwise.states.table import TABLE
 
 from ..support.cases import holds_for
 from ..support.kept_walks import survey
-from ..support.table_reading import EDGES, Function, junctions, name_of, used
+from ..support.table_reading import EDGES, Function, name_of, used
+from ..support.table_reading import junctions as junctions_of_table
 
 
 def public(module: ModuleType) -> list[Function]:
@@ -34,12 +35,8 @@ def names_in(module: ModuleType) -> set[str]:
 
 def modules_of_functions() -> list[ModuleType]:
     """The modules of the guards, the handlers and the junctions."""
-    rooms = [import_module(f"turnwise.states.{room}") for room in ("guards", "handlers", "junctions")]
-    return [
-        import_module(module.name)
-        for room in rooms
-        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")
-    ]
+    found = pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}.")
+    return [guards, junctions, *(import_module(module.name) for module in found)]
 
 
 class TestTheTable:
@@ -62,7 +59,7 @@ class TestTheTable:
         assert [edge for edge in EDGES if edge.source is Closed] == []
 
     def test_every_guard_and_handler_is_used(self) -> None:
-        """Law 15: the table names each public function of guards/, handlers/ and junctions/, or another one uses it."""
+        """Law 15: the table names each public function of guards, handlers/ and junctions, or another one uses it."""
         functions = [function for module in modules_of_functions() for function in public(module)]
         named = {name for module in modules_of_functions() for name in names_in(module)}
 
@@ -71,7 +68,7 @@ class TestTheTable:
         assert idle == []
 
     def test_the_table_uses_nothing_from_elsewhere(self) -> None:
-        """The guards, handlers and reasons of the table are public functions of guards/, handlers/ and junctions/."""
+        """The guards, handlers and reasons of the table are public functions of guards, handlers/ and junctions."""
         functions = {function for module in modules_of_functions() for function in public(module)}
 
         assert sorted(map(name_of, used() - functions)) == []
@@ -97,7 +94,7 @@ class TestNothingIsHidden:
         ("asked", "place"),
         [
             pytest.param(each, n, id=f"{each.name}-{n}")
-            for each in dict.fromkeys(junctions())
+            for each in dict.fromkeys(junctions_of_table())
             for n in range(len(each.branches))
         ],
     )

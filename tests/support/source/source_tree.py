@@ -52,10 +52,18 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imported_names(path: Path) -> tuple[tuple[str, str | None], ...]:
+def imported_names(path: Path, at_once: bool = False) -> tuple[tuple[str, str | None], ...]:
     """Return what a file imports, wherever the statement stands: the module by its absolute name, and the name that is
-    taken from it, None for `import module`."""
-    return tuple(name for node in ast.walk(tree_of(path)) for name in _imported_by(path, node))
+    taken from it, None for `import module`. With `at_once`, imports inside functions are left out."""
+    nodes = _nodes_outside_functions(tree_of(path)) if at_once else ast.walk(tree_of(path))
+    return tuple(name for node in nodes for name in _imported_by(path, node))
+
+
+def _nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _nodes_outside_functions(child)
 
 
 def _imported_by(path: Path, node: ast.AST) -> Iterator[tuple[str, str | None]]:
@@ -72,11 +80,11 @@ def package_above(path: Path, level: int) -> str:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Return the modules that each module imports: also inside functions, and also for type checking only."""
+    """Return the modules that each module imports outside of functions, also for type checking only."""
     known = modules()
     graph: dict[str, set[str]] = {name: set() for name in known}
     for importer, path in known.items():
-        for module, name in imported_names(path):
+        for module, name in imported_names(path, at_once=True):
             target = f"{module}.{name}" if f"{module}.{name}" in known else module
             if target in known and target != importer:
                 graph[importer].add(target)
