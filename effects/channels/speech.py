@@ -448,7 +448,7 @@ class SpokenTurns:
 
 
 PYTTSX3, ESPEAK = "pyttsx3", "espeak-ng"
-_SCRIPT = Path(__file__).with_name("pyttsx3_voice.py")
+_SCRIPT = Path(__file__).with_name("speech_voice.py")
 
 TIMEOUT, TIMEOUT_PER_CHARACTER = 30.0, 0.2
 """Seconds that a voice may take for a text before it counts as hung. Speech takes less than 0.1 s per character."""

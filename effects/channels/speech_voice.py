@@ -1,4 +1,4 @@
-"""Speaks the text on stdin with pyttsx3: `python pyttsx3_voice.py [-w FILE]`.
+"""Speaks the text on stdin with pyttsx3: `python speech_voice.py [-w FILE]`.
 
 It runs as a script in a process of its own. On some systems pyttsx3 works only in the main thread, plays inside a
 callback that cannot be stopped, prints the names of its files on stdout, and does not report that playing failed. A

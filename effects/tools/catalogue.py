@@ -38,6 +38,8 @@ class Catalogue(Mapping[str, AnyTool]):
 
     @override
     def __getitem__(self, name: str) -> AnyTool:
+        if name not in _NAMES:
+            raise KeyError(name)
         tool: AnyTool = getattr(import_module(_MODULE), name)
         return tool
 

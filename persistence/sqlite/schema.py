@@ -235,7 +235,7 @@ text_vectors = Table(
 """Vectors of texts, of length 1, as 32-bit floating-point numbers. `space` names what made them."""
 
 
-SCRIPTS = Path(__file__).parent.with_name("migrations")
+SCRIPTS = Path(__file__).with_name("migrations")
 
 _REVISION_TABLE = (
     "CREATE TABLE alembic_version "

@@ -81,7 +81,7 @@ def test_its_request_of_another_agent_is_answered(server: LiveServer) -> None:
 
 def test_its_codes_are_those_of_the_code() -> None:
     """Each code of the OpenAI API that the page names is one that the door raises, and it names all."""
-    sources = Path(__file__).parents[2].glob("hosts/http/doors/openai/*.py")
+    sources = Path(__file__).parents[2].glob("hosts/http/doors/openai*.py")
     raised = {code for path in sources for code in re.findall(r'OpenAiRefusal\(\s*"(\w+)"', path.read_text("utf-8"))}
     named = set(re.findall(r"`(\w+)`", PAGE.text.partition("Errors have the shape")[2].partition("\n\n")[0]))
 

@@ -138,7 +138,9 @@ class TestNewTypes:
 
     def test_answers_without_a_generator_keep_every_invariant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Only the model has a generator of its own."""
-        monkeypatch.setattr(events, "GENERATORS", {events.LlmResponse: events.ANSWER_GENERATORS[events.LlmResponse]})
+        monkeypatch.setattr(
+            events, "ANSWER_GENERATORS", {events.LlmResponse: events.ANSWER_GENERATORS[events.LlmResponse]}
+        )
 
         for seed in range(START, START + 20):
             simulate(seed)

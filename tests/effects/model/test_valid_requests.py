@@ -452,7 +452,7 @@ class TestSilence:
         ("content that is a list of numbers", streams({"content": [7]})),
         ("a text that is none", streams({"content": [{"type": "text", "text": 7}]})),
         ("a text, and then nonsense", streams({"content": "Well"}, {"content": True})),
-        ("calls that are no list", streams({"tool_calls": {"name": "find_table"}})),
+        ("calls that are no list", streams({"tool_calls": "find_table"})),
         ("calls that are texts", streams({"tool_calls": ["find_table"]})),
         ("a call of nothing", streams({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": None}]})),
         (

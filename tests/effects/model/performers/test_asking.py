@@ -12,6 +12,7 @@ import pytest
 from turnwise.effects.model.performers.asking import MAX_CALLS, ModelCaller, TimeLimit
 from turnwise.effects.model.port import LlmFailure, ModelRequest
 from turnwise.testing import FunctionLlm, call, calls
+from turnwise.testing.simulation.environment import RandomSource, VirtualLoop
 
 
 async def asked(count: int) -> int:
@@ -107,9 +108,9 @@ class TestWorkThatGoesOn:
                 await asyncio.sleep(LIMIT)
                 work.restart()
 
-    async def test_it_runs_out_after_the_last_piece(self) -> None:
+    def test_it_runs_out_after_the_last_piece(self) -> None:
         """And those that have the same limit run out in the order of their last pieces."""
-        limit, ended = TimeLimit(LIMIT), []
+        limit, ended = TimeLimit(LIMIT), list[int]()
 
         async def hang_after(pieces: int) -> None:
             with pytest.raises(TimeoutError), limit.apply() as work:
@@ -119,7 +120,10 @@ class TestWorkThatGoesOn:
                 await hang()
             ended.append(pieces)
 
-        await asyncio.gather(hang_after(6), hang_after(0), hang_after(3))
+        async def hang_at_once() -> None:
+            await asyncio.gather(hang_after(6), hang_after(0), hang_after(3))
+
+        VirtualLoop(RandomSource(0)).run(hang_at_once(), bound=100 * LIMIT)
 
         assert ended == [0, 3, 6]
 
