@@ -28,7 +28,7 @@ unhurried = settings(
 
 # The same examples each time: when one fails, it is the change under test that broke it. They are few, because new ones
 # are searched for by `make deep`.
-settings.register_profile("quick", unhurried, derandomize=True, max_examples=50)
+settings.register_profile("quick", unhurried, derandomize=True, max_examples=25)
 
 # New examples each time, and the failing ones kept for the next run.
 EXAMPLES = int(os.environ.get("TURNWISE_EXAMPLES", "5000"))
@@ -105,6 +105,9 @@ SHARING = {
     "tests/states/test_walks.py::": "walks",
     "tests/states/test_table.py::TestNothingIsHidden::": "walks",
     "tests/test_packaging.py::TestPackages::": "wheel",
+    "tests/test_packaging.py::TestOneNameForEachModule::": "syntax trees",
+    "tests/test_private_names.py::": "syntax trees",
+    "tests/test_structure.py::": "syntax trees",
 }
 """How the ids of tests begin that share something slow, and what they share: one process runs all of them. (The option
 `--dist loadgroup` does that by a marker, which xdist 3.8 does not find with pytest 9.2.)"""

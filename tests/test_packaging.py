@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from .support.source.source_tree import tree_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
@@ -50,7 +52,7 @@ def folder_of(package: str) -> Path:
 
 def absolute_imports(file: Path) -> Iterator[tuple[str, str]]:
     """Yield the modules that a file imports by an absolute name, each with the line that imports it."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -211,7 +213,7 @@ class TestTheMachineIsPure:
         places = [
             f"{file.relative_to(ROOT)}:{node.lineno}"
             for file in python_files(ROOT / "states")
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            for node in ast.walk(tree_of(file))
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in {"now", "utcnow", "today"}

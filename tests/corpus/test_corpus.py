@@ -261,6 +261,7 @@ async def at_rest(engine: Engine) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 class TestTakingOver:
     """`Engine.open`, which recovers what a crash interrupted."""
 

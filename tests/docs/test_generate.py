@@ -39,6 +39,7 @@ class TestCommand:
         expected = f"Before.\n\n{PICTURE}\n```mermaid\n{overview()}```\n\nAfter.\n"
         assert readme.read_text(encoding="utf-8") == expected
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "content", [b"", b"# The machine\n", b"\xff", None], ids=["empty", "old", "binary", "none"]
     )

@@ -222,6 +222,7 @@ class TestAbortablePerformers:
         assert sorted(self.children.log) == ["begin 1", "cancel 1", "stopped telling"]
         assert self.answers == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("waits", [False, True], ids=["runs", "waits"])
     async def test_a_conversation_that_closes_right_behind_an_abort_tells_nothing(self, waits: bool) -> None:
         """Also where the effect waits behind a delivery. Python reports no coroutine that was never awaited."""

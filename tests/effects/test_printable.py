@@ -48,6 +48,7 @@ class TestHiddenCharacters:
         """Emoji, accents and joined letters stay legible, in all scripts."""
         assert with_hidden_shown(text) == text
 
+    @pytest.mark.slow
     @holds_for("unit", ["a ", "東京", "при вет", "\u200b", "e\u0301", "p\u0430y", "👩\u200d👩", " "])
     def test_take_work_that_grows_with_the_text_alone(self, unit: str) -> None:
         """A text of four times the length takes four times the calls."""

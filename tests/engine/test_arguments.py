@@ -95,6 +95,7 @@ async def run(name: str, written: str) -> tuple[list[Any], str, list[dict[str, A
         return shop.ran, (await result_of(conversation)).text, server.requests[-1]["messages"]
 
 
+@pytest.mark.slow
 @holds_for("name", ["order", "order_by_schema"])
 @holds_for(
     ("written", "ran"),

@@ -437,6 +437,7 @@ class TestAProviderThatSaysSo:
             assert seen[1] <= 25_000
             assert seen[2] <= 6_250
 
+    @pytest.mark.slow
     async def test_the_condensing_request_fits_the_window(self, database: Path) -> None:
         """However long the history is: of each text the beginning and the end are sent, and the newest messages."""
         long = "x" * 5_000

@@ -146,6 +146,7 @@ class TestBeginning:
         assert str(refused.value).endswith(".")
         assert "\n" not in str(refused.value)
 
+    @pytest.mark.slow
     async def test_a_history_that_is_too_long_is_refused(self, database: Path) -> None:
         """The error says how long it may be."""
         text = "x" * 1_000_000
@@ -233,6 +234,7 @@ class TestEverythingElse:
         assert "  find_table returned: Sakura" in lines
 
 
+@pytest.mark.slow
 class TestOverTheWire:
     """A strict server takes the requests."""
 
@@ -271,6 +273,7 @@ class TestOverTheWire:
         assert (faults_in(messages), messages[: len(HISTORY)]) == ([], HISTORY)
 
 
+@pytest.mark.slow
 class TestLongHistories:
     """A history of years costs once."""
 

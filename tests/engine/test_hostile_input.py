@@ -200,6 +200,7 @@ async def test_what_is_nasty_is_refused_and_nothing_is_written(database: Path, r
         assert (await conversation.replay()).divergence is None
 
 
+@pytest.mark.slow
 class TestCommands:
     """Hostile arguments of the command."""
 

@@ -86,6 +86,7 @@ def test_a_resting_conversation_has_neither_a_task_nor_a_timer(tmp_path: Path) -
     assert after == before
 
 
+@pytest.mark.slow
 def test_a_resting_conversation_takes_less_than_four_kilobytes(tmp_path: Path) -> None:
     """One that has just begun, and one that was read from its log, with the handle on it."""
 

@@ -113,6 +113,7 @@ class TestSending:
             assert len(caught.value.sentence) < 200
             assert (await conversation.send("Hi")).reply == "Hello."
 
+    @pytest.mark.slow
     async def test_as_much_as_may_be_sent_is_taken(self, database: Path) -> None:
         """The limit of a request does not count its images; after a restart they are still there."""
         async with Engine.open(database, model=ScriptedLlm([reply("Two.")])) as engine:

@@ -188,6 +188,7 @@ class TestChoosing:
         assert refused.value.sentence == "There is no tool called git:*. There are no tools."
 
 
+@pytest.mark.slow
 class TestSettings:
     """Servers come from code, from the environment and from `turnwise.toml`."""
 
@@ -303,6 +304,7 @@ class TestOpeningAndClosing:
         assert keys[0] == keys[1]
 
 
+@pytest.mark.slow
 class TestThePackage:
     """The SDK is imported when a server is configured, and only then."""
 

@@ -60,6 +60,7 @@ class TestAContext:
 class TestTheProjection:
     """What an engine holds of a conversation in memory."""
 
+    @pytest.mark.slow
     @given(trace=strategies.traces(max_size=25))
     def test_has_the_same_contents_however_late_it_is_read(self, trace: Trace) -> None:
         """Transcript, turns and context are those of a projection that followed each step as it happened."""
@@ -262,6 +263,7 @@ async def look_at_calls(log: CountedLog) -> ConversationProjection:
 class TestCalls:
     """A call is in the answer of the model that asked for it, or in the approval of a person who changed it."""
 
+    @pytest.mark.slow
     async def test_those_of_a_long_round_are_kept_in_memory(self) -> None:
         """The log is read once, not for each of them."""
         log = CountedLog(calls=100, ended=90)

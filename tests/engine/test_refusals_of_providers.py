@@ -62,6 +62,7 @@ def engine_at(server: OpenAiServer, name: str = "openai/test", **options: Any) -
     return Engine.open("sqlite://", model=model, tools=[look, fetch], policy=QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "message", "code"), NO_EYES)
 async def test_an_image_for_a_model_without_eyes(status: int, message: str, code: str | None) -> None:
     """The image of a user and that of a tool give way, and are refused once."""

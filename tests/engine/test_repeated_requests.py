@@ -527,6 +527,7 @@ class RandomDay:
         assert await length(handle) == steps
 
 
+@pytest.mark.slow
 @given(
     processes=st.lists(
         st.lists(

@@ -138,6 +138,7 @@ class StreamedTurn:
         client.begin(self.conversation)
 
 
+@pytest.mark.slow
 class TestAnyClient:
     """The client of docs/host.md, which begins, or begins again, at any point."""
 

@@ -467,6 +467,7 @@ async def break_down() -> str:
     raise RuntimeError("broken")
 
 
+@pytest.mark.slow
 class TestWhatItCosts:
     """Tracing costs nothing unless it is asked for, and never fails a turn."""
 

@@ -144,6 +144,7 @@ class TestEveryUpdate:
         types = {dict(one)["type"] for one in seen}
         assert types == {kind.type for kind in get_args(Update)}
 
+    @pytest.mark.slow
     @given(trace=strategies.traces(max_size=30))
     def test_of_any_conversation(self, trace: Trace) -> None:
         """Whatever is said and done, however odd the texts."""

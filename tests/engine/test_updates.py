@@ -97,6 +97,7 @@ async def collected(conversation: Conversation, after: str, turns: int) -> list[
     return [update for update in updates if update.id is not None]
 
 
+@pytest.mark.slow
 @given(trace=strategies.traces(max_size=25))
 def test_those_of_steps_that_follow_each_other_are_those_of_each_step(trace: Trace) -> None:
     """The view of the state before a step is not made again, and is the same."""

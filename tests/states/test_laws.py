@@ -79,7 +79,7 @@ from ..support.conversation import Conversation, asking, question
 
 pytestmark = pytest.mark.timeout(600)  # to shrink a counterexample takes longer than to find that there is none
 
-TestConversation = ConversationMachine.TestCase
+TestConversation = pytest.mark.slow(ConversationMachine.TestCase)
 """A conversation that Hypothesis drives; every law is checked after each event."""
 
 Situation = tuple[State, Event, Context]

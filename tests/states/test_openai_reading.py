@@ -324,6 +324,7 @@ class TestCalls:
         assert messages == [calling("history_0_2"), result("history_0_2")]
         assert repairs[0].endswith("is too long; it became 'history_0_2'.")
 
+    @pytest.mark.slow
     def test_ten_thousand_calls_with_one_id_take_no_longer(self) -> None:
         """Each search for a new id goes on where the last one ended."""
         messages, _ = repaired(*[one for _ in range(5_000) for one in (calling("a"), result("a"))])
@@ -557,6 +558,7 @@ def _with_one_id(count: int) -> list[Given]:
     return [calling(*["c"] * count), *[result("c")] * count]
 
 
+@pytest.mark.slow
 class TestCost:
     """A history comes from outside, so a longer one costs as much more as it is longer."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def continued(draw: st.DrawFn) -> tuple[list[Given], list[LogEntry]]:
 class TestEveryConversation:
     """Whatever happened, its messages are a history that another conversation can begin with."""
 
+    @pytest.mark.slow
     @given(continued())
     def test_a_conversation_with_its_messages_has_the_same_messages(
         self, went: tuple[list[Given], list[LogEntry]]

@@ -57,6 +57,7 @@ def spoken_in(folder: Path) -> list[str]:
     return [file.read_text() for file in sorted(folder.iterdir())]
 
 
+@pytest.mark.slow
 class TestRealVoices:
     """Each voice of this machine, into files."""
 

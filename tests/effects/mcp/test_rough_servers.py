@@ -115,6 +115,7 @@ async def test_every_call_over_stdio_is_answered_at_once() -> None:
     assert list(filter(None, faults)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [False, True], ids=["an object", "a stream"])
 async def test_every_call_over_http_is_answered_at_once(streams: bool) -> None:
     """Half a character and unknown parts are read as they are over stdio."""

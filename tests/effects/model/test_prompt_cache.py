@@ -213,6 +213,7 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
+@pytest.mark.slow
 class TestOneConversation:
     """The requests of one conversation, one after the other."""
 

@@ -235,6 +235,7 @@ UNITS = [
 ]
 
 
+@pytest.mark.slow
 class TestTime:
     """A hostile text takes no longer than another one of its length."""
 

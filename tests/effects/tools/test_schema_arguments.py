@@ -480,6 +480,7 @@ def _nested(count: int) -> dict[str, Any]:
 _NAMES_OUT_OF_A_LIST = {"type": "object", "propertyNames": {"enum": [f"known{number}" for number in range(2_000)]}}
 
 
+@pytest.mark.slow
 class TestCost:
     """Schemas and arguments come from outside, so what it costs to check them is bounded."""
 

@@ -453,6 +453,7 @@ class HangingLoads(Delegating):
 class TestOneTimer:
     """What is scheduled costs one timer, however much it is."""
 
+    @pytest.mark.slow
     async def test_many_conversations_cost_one_task_and_one_sleep(self) -> None:
         """Nothing is kept in memory for each of them."""
         clock = ManualClock()

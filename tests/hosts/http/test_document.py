@@ -96,6 +96,7 @@ class TestTheComponents:
 class TestTheDocument:
     """The document as a whole."""
 
+    @pytest.mark.slow
     def test_is_one_that_generators_read(self) -> None:
         """It is a valid document of OpenAPI 3.1, and uses no word that only a later version has."""
         document = api_document()

@@ -129,6 +129,7 @@ def test_a_text_that_is_too_deep_or_too_long_is_shown_as_it_is(text: str) -> Non
     assert markdown_tree(text) == [text]
 
 
+@pytest.mark.slow
 def test_a_table_that_is_mostly_filled_up_is_shown_as_it_is() -> None:
     """Short rows of a wide table are filled up with empty cells, of which there may be hundreds for each character."""
     text = f"{'|a' * 400}|\n{'|-' * 400}|\n" + "|x\n" * 160

@@ -295,6 +295,7 @@ async def ann_and_bob(engine: Engine | None = None) -> AsyncIterator[tuple[Engin
 class TestChosenIds:
     """Each owner has the ids that they choose for themselves."""
 
+    @pytest.mark.slow
     @holds_for("of_ann", DOORS_OF_IDS)
     @holds_for("of_bob", DOORS_OF_IDS)
     async def test_of_others_cannot_be_found_out(self, of_ann: str, of_bob: str) -> None:
@@ -314,6 +315,7 @@ class TestChosenIds:
         assert before == after
         assert len(his) == 2
 
+    @pytest.mark.slow
     @holds_for("first", DOORS_OF_IDS)
     @holds_for("second", DOORS_OF_IDS)
     async def test_lead_to_the_same_conversation_by_every_door(self, first: str, second: str) -> None:

@@ -420,6 +420,7 @@ VERDICTS: Mapping[str, Decide] = {
 """Every way in which a client can say what became of a call."""
 
 
+@pytest.mark.slow
 class TestApprovals:
     """Calls that a tool leaves to the operator."""
 

@@ -22,6 +22,8 @@ from ...support.http.event_stream import ServerSentEvent, read_until
 from ...support.http.live_server import LiveServer, serving_app
 from ...support.http.raw_client import connected
 
+pytestmark = pytest.mark.slow
+
 TOKENS = 100
 LENGTH = 65_536
 """The tokens of one answer fill what the system keeps of a connection several times over."""

@@ -84,6 +84,7 @@ class TestResuming:
         assert first.json == {"type": "snapshot", "id": first.id, "data": first.json["data"]}
         assert reader.received.startswith(b"retry: 1000\n\n")
 
+    @pytest.mark.slow
     async def test_a_run_cut_anywhere_shows_every_update_once(self) -> None:
         """H2: wherever the bytes of a stream are cut off, all updates come once and in order, whatever they quote."""
         async with Engine.open("sqlite://", model=model(), tools=[look, "ask_user_question"]) as engine:

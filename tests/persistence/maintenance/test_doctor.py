@@ -288,6 +288,7 @@ class TestWhatIsFound:
         finally:
             await looking.close()
 
+    @pytest.mark.slow
     async def test_any_flipped_bit_is_a_sentence_or_changes_nothing(self, store: SqliteStore, database: Path) -> None:
         """Whatever byte is hit: a finding, a typed error, or the same conversations as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]

@@ -134,6 +134,7 @@ class TestTheRoundTrip:
             Imported("copy", 5, already_stored=False),
         )
 
+    @pytest.mark.slow
     @given(trace=strategies.traces())
     def test_is_exact_whatever_happened(self, trace: Trace) -> None:
         """Each conversation that the machine can have, under any rules."""
@@ -395,6 +396,7 @@ class TestNothingGoesOn:
             assert await engine.store.scheduled(10) == ()
         assert (one.steps, one.closed) == (2, True)
 
+    @pytest.mark.slow
     @given(trace=strategies.traces())
     def test_whatever_happened_before(self, trace: Trace) -> None:
         """Any conversation that the machine can have rests, replays, and breaks no invariant; its steps so far are as

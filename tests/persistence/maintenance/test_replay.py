@@ -324,6 +324,7 @@ class TestDamage:
         )
         assert (divergence.expected.state, divergence.actual.state) == (other, walk.state)
 
+    @pytest.mark.slow
     async def test_of_any_byte_is_found_or_changes_nothing(self, store: SqliteStore, database: Path) -> None:
         """A flipped bit in any byte that is used: an error with a sentence, a divergence, or the same log as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]

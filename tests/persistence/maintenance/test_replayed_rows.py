@@ -234,6 +234,7 @@ def test_a_fault_behind_a_divergence_does_not_hide_it(monkeypatch: pytest.Monkey
     assert (report.events, _found(report).seq, _found(report).reason) == (1, 2, "Step 2 has other effects now.")
 
 
+@pytest.mark.slow
 class TestCost:
     """What a step that comes out as it was stored does not cost."""
 
@@ -267,6 +268,7 @@ def _events_in_memory() -> int:
     return sum(isinstance(each, Event) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 @given(trace=strategies.traces())
 def test_rows_replay_whatever_happened(trace: Trace) -> None:
     """Under any rules, and what was delivered is what the transcript says."""

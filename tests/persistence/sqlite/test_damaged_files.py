@@ -124,6 +124,7 @@ class TestTornWriteAheadLogs:
         assert (found[0], found[-1]) == (snapshot.steps, len(WALK.steps))
         assert len(set(found)) == len(WALK.steps) - snapshot.steps + 1
 
+    @pytest.mark.slow
     @pytest.mark.timeout(300)
     @pytest.mark.parametrize("rest", [b"\0", b"\xff", b"turn"], ids=["zeros", "ones", "something else"])
     async def test_what_stands_behind_the_tear_does_not_count(
@@ -199,6 +200,7 @@ async def read(store: SqliteStore, name: str) -> str:
     return "as it was"
 
 
+@pytest.mark.slow
 class TestFlippedBits:
     """SQLite looks at the shape of its pages, and the chain at what stands in them."""
 

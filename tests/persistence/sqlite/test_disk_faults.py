@@ -275,6 +275,7 @@ asyncio.run(use())
 it could not."""
 
 
+@pytest.mark.slow
 class TestWithoutRights:
     """Whoever may not write is told so, in one sentence."""
 

@@ -85,6 +85,7 @@ class Commits:
         self._before = size
 
 
+@pytest.mark.slow
 class TestALargeFile:
     """More than is rewritten at once."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ class Writer:
 class TestTheRows:
     """After any events, through any logs."""
 
+    @pytest.mark.slow
     @given(opening=OPENINGS, events=st.lists(st.tuples(EVENTS, st.integers(0, 3)), max_size=8))
     def test_follow_from_the_log(self, opening: dict[str, Any], events: list[Any]) -> None:
         """Step by step; and a conversation that is written from its record has the same."""

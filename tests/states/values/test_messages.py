@@ -524,6 +524,7 @@ class TestWhatAModelReads:
         """An innocent bracket stays as it is."""
         assert escape_tags(text) == text
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("piece", ["\u00ab", "\uff1c ", "\u3008\n", "<\u200b", "<ms", "\\u003c\u3164"])
     def test_a_text_of_many_brackets_is_read_at_once(self, piece: str) -> None:
         """What stands behind a bracket is looked at up to the next one only, so four times as many take four times as

@@ -81,6 +81,7 @@ class TestFitting:
 class TestFromTypes:
     """Values of types that have no generator of their own."""
 
+    @pytest.mark.slow
     @holds_for("kind", EVENTS)
     def test_every_event_can_be_generated(self, kind: type[Event]) -> None:
         """By its generator and from its type; both read back equal from JSON."""
@@ -95,6 +96,7 @@ class TestFromTypes:
             effect = from_type(kind, Seeded(seed))
             assert TypeAdapter(AnyEffect).validate_json(effect.to_json()) == effect
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", STATES)
     def test_every_state_can_be_generated(self, kind: type[State], monkeypatch: pytest.MonkeyPatch) -> None:
         """Also without a line in `GENERATORS`."""

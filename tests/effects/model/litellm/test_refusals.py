@@ -380,6 +380,7 @@ async def failure_of(model: LiteLlm, *messages: dict[str, Any]) -> LlmFailure:
     return raised.value
 
 
+@pytest.mark.slow
 @holds_for(
     ("kind", "status", "sentence"),
     [(kind, status, sentence) for kind, said in SENTENCES.items() for status, sentence in said],
@@ -431,6 +432,7 @@ EXAMPLES: list[tuple[FailureKind, str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @holds_for("shape", SHAPES)
 async def test_it_is_found_in_whatever_shape(shape: str) -> None:
     """A proxy wraps what the provider said, once or several times, as JSON, as JSON text or as Python's."""
@@ -457,6 +459,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @holds_for("model", OTHERS)
 async def test_it_is_found_under_the_name_of_any_provider(model: str) -> None:
     """litellm maps the errors of each in a way of its own."""

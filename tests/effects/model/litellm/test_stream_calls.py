@@ -334,6 +334,7 @@ def in_pieces(draw: st.DrawFn, text: str) -> list[str]:
     return [text[begin:end] for begin, end in zip([0, *places], [*places, len(text)], strict=True)]
 
 
+@pytest.mark.slow
 @given(st.data(), CALLS, st.sampled_from(sorted(DIALECTS)))
 def test_the_calls_are_those_that_were_written(data: st.DataObject, calls: list[Written], dialect: str) -> None:
     """For any calls, each dialect and each way to cut the arguments: the same calls, or none that can be read; never

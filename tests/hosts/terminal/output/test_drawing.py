@@ -181,6 +181,7 @@ class TestRendering:
 
         assert shown == f"a\n\n\nb\n{line[:40]}\n{line[40:80]}\n{line[80:]}"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [1, 13, 10_000])
     def test_coloured_code_is_the_code(self, size: int) -> None:
         """Blank lines at its beginning, and texts over many lines, included."""
@@ -206,6 +207,7 @@ class TestRendering:
 class TestLongTexts:
     """The scrollback is right, whatever the size."""
 
+    @pytest.mark.slow
     def test_a_block_higher_than_the_screen_is_complete_at_the_end(self) -> None:
         """While it streams its last lines are shown."""
         rows = [f"| {number} | row |" for number in range(40)]
