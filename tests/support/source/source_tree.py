@@ -54,16 +54,21 @@ def modules() -> dict[str, Path]:
 @cache
 def imported_names(path: Path, at_once: bool = False) -> tuple[tuple[str, str | None], ...]:
     """Return what a file imports, wherever the statement stands: the module by its absolute name, and the name that is
-    taken from it, None for `import module`. With `at_once`, imports inside functions are left out."""
-    nodes = _nodes_outside_functions(tree_of(path)) if at_once else ast.walk(tree_of(path))
+    taken from it, None for `import module`. With `at_once`, imports inside functions and for type
+    checking only are left out."""
+    nodes = _nodes_run_at_once(tree_of(path)) if at_once else ast.walk(tree_of(path))
     return tuple(name for node in nodes for name in _imported_by(path, node))
 
 
-def _nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+def _nodes_run_at_once(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _nodes_outside_functions(child)
+        if not (isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_type_checking(child)):
+            yield from _nodes_run_at_once(child)
+
+
+def _is_for_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _imported_by(path: Path, node: ast.AST) -> Iterator[tuple[str, str | None]]:
@@ -80,7 +85,8 @@ def package_above(path: Path, level: int) -> str:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Return the modules that each module imports outside of functions, also for type checking only."""
+    """Return the modules that each module imports when it is imported itself: neither inside functions nor for type
+    checking only."""
     known = modules()
     graph: dict[str, set[str]] = {name: set() for name in known}
     for importer, path in known.items():
