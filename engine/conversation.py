@@ -1,30 +1,8 @@
 """A conversation, as a host program holds it: it makes requests, and reads what became of them.
 
-The base of a handle on a conversation: the loop that it asks, and what it has last seen.
-
-Finds in the log what came of a compaction that somebody asked for.
-
-Such a compaction is not a turn, so its outcome is not kept in memory; the log has everything that happened.
-
-Waits that are bounded by iterations of the event loop, for work that is quick or not worth waiting for.
-
-What a handle on a conversation has last seen: its next answer is meant for that question, and for no newer one.
-
-What a handle shows of the machine: its state, its steps, what a model was sent, and what waits to be delivered.
-
-The requests of a handle that concern when a conversation wakes up.
-
-The requests of a handle that concern the conversation itself: its rules, its compaction and its end.
-
-The requests of a handle that concern a turn: they begin one, answer what it asks, stop it, or try it again.
-
-What a handle shows of one turn: its updates as they happen, and the turn once it has stopped.
-
-Says what is missing where a caller forgot to await a method that returns an object.
-
-`engine.create().send("Hello")` calls `send` of a coroutine, which Python explains in words that lead nowhere. So such
-a method returns a coroutine of another type: it can be awaited, or given to `asyncio.create_task`, `gather` and the
-like, and for everything else it says that it must be awaited.
+A handle holds the loop of its conversation, to which it gives every request, and what it has last seen: its next answer
+is meant for that question, and for no newer one. It waits for the turn that a request belongs to where its caller does;
+everything else that it shows is read from the log, or from the projection of the log that the loop keeps.
 """
 
 from __future__ import annotations
@@ -36,7 +14,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -46,14 +23,14 @@ from contextlib import aclosing, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..effects.context import mark_of
 from ..effects.model.performers.llm_request import RequestWriter
 from ..states.dialogue import usage
 from ..states.effects import Abort, CompactHistory
-from ..states.errors import CompactionFailed, ConfigurationError, InvalidInput, NotAwaited, Refused
+from ..states.errors import CompactionFailed, ConfigurationError, InvalidInput, Refused
 from ..states.events import (
     Answer,
     CloseRequested,
@@ -113,17 +90,9 @@ if TYPE_CHECKING:
     from ..persistence.records import Origin, StoredEntry, Undelivered
     from ..persistence.summaries import Summary
 
-ITERATIONS_TO_SEND = 32
-"""For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times
-as many as a channel in the same process needs for a few texts; one that waits for a network is not waited for."""
 
-
-ASKS_MODEL = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested, CompactionRequested)
-"""The requests behind which a model is asked."""
-
-
-class HandleHost(Protocol):
-    """What a handle needs from the engine of its conversation."""
+class ConversationHost(Protocol):
+    """What a conversation needs from its engine."""
 
     @property
     def store(self) -> Store:
@@ -155,14 +124,37 @@ class HandleHost(Protocol):
         """Raise `Refused` with `read_only` if the engine was opened for reading only."""
         ...
 
+    async def get(self, conversation_id: str) -> Conversation:
+        """Return a handle on a conversation."""
+        ...
 
-class Handle(Homebound):
-    """The conversation of a loop, and what was last seen of it."""
 
-    def __init__(self, host: HandleHost, loop: Loop) -> None:
+_NO_TURN = -1
+"""A number that no turn has. 0 is not one: it stands for what is done before the first turn, compacting for example."""
+
+_MAX_ATTEMPTS = 10
+"""How often a change of tools is requested for the next turn, if each time another turn begins before it is handled."""
+
+ITERATIONS_TO_SEND = 32
+"""For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times
+as many as a channel in the same process needs for a few texts; one that waits for a network is not waited for."""
+
+_ASKS_MODEL = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested, CompactionRequested)
+"""The requests behind which a model is asked."""
+
+
+class Conversation(Homebound):
+    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
+
+    Any number of handles may exist. Each remembers the question that it has last seen, so a late answer never applies
+    to the next one. Every method that requests something raises `Refused` if the conversation does not take it now;
+    then nothing has changed.
+    """
+
+    def __init__(self, host: ConversationHost, loop: Loop) -> None:
         self._host = host
         self._loop = loop
-        self._seen = LastSeen(loop.state)
+        self._seen = _LastSeen(loop.state)
         self._lock: asyncio.Lock | None = None
 
     def check_home(self) -> None:
@@ -186,475 +178,7 @@ class Handle(Homebound):
         self._seen.note_state(self._loop.state)
         return self._loop.state
 
-    @property
-    def policy(self) -> Policy:
-        """The current policy."""
-        return self._loop.projection.context.policy
-
-    @property
-    def system(self) -> str:
-        """The system prompt that was given; "" if there is none."""
-        return self._loop.projection.context.system
-
-    @property
-    def tools(self) -> tuple[str, ...] | None:
-        """The names of the tools that the next turn may use; None stands for all that the engine has."""
-        return self._loop.projection.context.tools_in(self._loop.state.book.turn + 1)
-
-    @property
-    def profile(self) -> str:
-        """The name of the profile of the newest turn, also of one that is under way; "" before the first turn, and in a
-        turn without profiles. While a profile is being chosen, this is the first one."""
-        return self._loop.projection.profile
-
-    @property
-    def role(self) -> Role:
-        """Whether this agent has a user ("foreground"), works for another agent ("background"), or was started by a
-        turn of another agent ("sub_agent")."""
-        return self._loop.projection.context.role
-
-    @property
-    def works_for(self) -> str | None:
-        """The id of the conversation for which this background agent works, or None."""
-        return self._loop.projection.context.works_for
-
-    @property
-    def parent(self) -> str | None:
-        """The id of the conversation whose turn started this sub-agent, or None."""
-        return self._loop.projection.context.parent
-
-    @property
-    def owner(self) -> str | None:
-        """Whom the conversation belongs to, as its application said when it created it."""
-        return self._loop.projection.context.owner
-
-    @property
-    def title(self) -> str | None:
-        """The title that was given, or None. `Engine.list` shows the first message of a user where none was given."""
-        title = self._loop.projection.context.title
-        return title if title and title.strip() else None
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the application noted about the conversation: a copy of it."""
-        return deepcopy(self._loop.projection.context.metadata)
-
-    @property
-    def approver(self) -> Approver | None:
-        """Who may decide about the call that waits for approval, or for word of whether it ran; None if none does. A
-        call is the operator's if it needs approval and its tool said so when it was made, or says so now."""
-        state = self._loop.state
-        if not isinstance(state, AwaitingApproval | InDoubt):
-            return None
-        call, registry = state.call, self._host.choices.registry
-        tool, _ = registry.find_in(self._loop.projection.context, state.book.turn, call.name)
-        present = registry.approver_at_source(call.name) if tool is None else tool.approval_by
-        return "operator" if call.approval and "operator" in (call.approval_by, present) else "user"
-
-    async def _request(
-        self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object
-    ) -> HandledRequest:
-        """Make a request of this kind, under a new id if its caller gave none. `filled` are the other fields that the
-        caller left out. Raises `InvalidInput` and `Refused`."""
-        event_id = new_id() if request_id is None else request_id
-        request = make(kind, event_id=event_id, at=self._host.now(), **fields)
-        outcome = await self._ask(request, frozenset(filled if request_id is not None else {*filled, "event_id"}))
-        assert outcome.handled is not None, "the event was a request"
-        return outcome.handled
-
-    async def _ask(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
-        if isinstance(event, ASKS_MODEL):
-            await self._check_models(event, filled)
-        outcome = await self._loop.request(event, filled)
-        self._seen.note_state(outcome.step.state)
-        return outcome
-
-    async def _check_models(self, request: Request, filled: Filled) -> None:
-        """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
-        reason that only another engine can mend. A request that was handled before may be repeated."""
-        self._host.check_may_write()
-        fault = await self._host.choices.find_model_fault(self._loop.state, self._loop.projection.context)
-        if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
-            raise ConfigurationError(fault)
-
-    async def _was_handled(
-        self, kind: type[Request], request_id: str | None, filled: Iterable[str], **fields: object
-    ) -> bool:
-        """Whether this request was handled under its id before, although it could not be made now. Raises `Refused` if
-        another one was handled under its id, `InvalidInput` and `StoreError`."""
-        if request_id is None:
-            return False
-        request = make(kind, event_id=request_id, at=self._host.now(), **fields)
-        return await self._loop.recent_requests.find(request, frozenset(filled)) is not None
-
-    @property
-    def _sending(self) -> asyncio.Lock:
-        """Held while a message is being sent. It is made when it is first needed, since most handles only read."""
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        return self._lock
-
-    async def _turn(self, handled: HandledRequest, *, wait: bool = True) -> Turn:
-        """Wait for the turn that this request belongs to: until it stops for the first time after the request. Unless
-        `wait`, return it as it is now."""
-        turns = self._loop.turns
-        if wait:
-            return await self._stopped_turn(turns.after(handled.seq, handled.turn))
-        return self._note_seen(await turns.current(handled.turn))
-
-    async def _stopped_turn(self, stopped: Awaitable[Turn]) -> Turn:
-        """Wait for this turn, and let channels that are quick take what was said in it."""
-        turn = await stopped
-        if self._loop.sends:
-            with dispatcher_failures_logged():
-                await iterations_until_done(self._loop.sent(), ITERATIONS_TO_SEND)
-        return self._note_seen(turn)
-
-    async def _stopped(self, handled: HandledRequest) -> None:
-        """Wait while the turn of this request is being cancelled."""
-        state = self._loop.state
-        if isinstance(state, Cancelling) and state.turn.number == handled.turn:
-            await self._turn(handled)
-
-    def _note_seen(self, turn: Turn) -> Turn:
-        return self._seen.note_turn(turn, self._loop.state.book.seq)
-
-    def _watcher(self, after: str | None = None, caught_up: Callable[[int], object] | None = None) -> Watcher:
-        """Return a watcher that begins after this update, or now. Raises `InvalidInput`."""
-        return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after, caught_up)
-
-    async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
-        """Yield these updates, and note that this handle has shown them."""
-        async with aclosing(updates):
-            async for update in updates:
-                self._seen.note_update(update)
-                yield update
-
-    async def _read_entries(self, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
-        return await self._host.store.entries(self.id, after, up_to)
-
-
-def new_id() -> str:
-    """Return an id for a request that its caller gave none, or for a conversation."""
-    return str(uuid.uuid4())
-
-
-def asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:
-    """Return the compactions that these steps ask for. `Pure.`"""
-    return tuple(effect for entry in entries for effect in entry.effects if isinstance(effect, CompactHistory))
-
-
-def goes_on(state: State, asked: CompactHistory) -> bool:
-    """Return whether the compaction that was asked for still runs, in whatever attempt. `Pure.`"""
-    return isinstance(state, Compacting) and state.turn is None and state.up_to == asked.up_to
-
-
-def failure_of(asked: CompactHistory, entries: Iterable[LogEntry]) -> CompactionFailed | None:
-    """Return why the compaction that was asked for failed; None if it did not fail, or was stopped.
-
-    `entries` are the entries of the log after the step that asked for it, in order, up to its end or beyond. `Pure.`
-    """
-    effect_id = asked.effect_id
-    for entry in entries:
-        event, effects = entry.event, entry.effects
-        if any(isinstance(effect, Abort) and effect.effect_id == effect_id for effect in effects):
-            return None
-        if not isinstance(event, Answer) or event.effect_id != effect_id:
-            continue
-        again = [effect.effect_id for effect in effects if isinstance(effect, CompactHistory) and effect.turn is None]
-        if not isinstance(event, EffectFailed):
-            return None
-        if not again:
-            return CompactionFailed(event.kind, event.sentence)
-        effect_id = again[0]
-    return None
-
-
-async def iterations_until_done(work: Coroutine[Any, Any, None], most: int) -> None:
-    """Return when `work` is done, and after `most` iterations of the event loop at the latest; then it is cancelled.
-
-    Unlike a timeout this does not depend on the speed of the machine. Raises what `work` raises.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        for _ in range(most):
-            await asyncio.sleep(0)
-            if task.done():
-                return task.result()
-    finally:
-        task.cancel()
-
-
-class LastSeen:
-    """The call that waits for a person, as of the step `seq`."""
-
-    __slots__ = ("call_id", "seq")
-
-    def __init__(self, state: State) -> None:
-        self.note_state(state)
-
-    def note_state(self, state: State) -> None:
-        """The handle was given this state."""
-        self.seq = state.book.seq
-        self.call_id = state.waiting_call_id
-
-    def note_turn(self, turn: Turn, seq: int) -> Turn:
-        """The handle returns this turn to its caller, as of the step `seq`. Returns the turn."""
-        if turn.number:
-            self.seq, self.call_id = seq, turn.call_id
-        return turn
-
-    def note_update(self, update: Update) -> None:
-        """The handle shows this update to a watcher, which may lag behind. It counts unless something newer was
-        seen."""
-        if isinstance(update, SnapshotUpdate | StateChangeUpdate):
-            seq, _ = update.position
-            if isinstance(update, SnapshotUpdate):
-                seq -= 1  # its id is that of the step after the one that it shows
-            if seq >= self.seq:
-                self.seq, self.call_id = seq, update.state.call_id
-
-
-class Inspection(Handle):
-    """Reads the log for people who look into the machine. Nothing in the conversation changes by that."""
-
-    async def view(self) -> StateView:
-        """Return the current state as updates show it."""
-        projection = self._loop.projection
-        await projection.read()
-        return view_of(projection.state, projection.transcript, projection.context.policy)
-
-    async def updated_at(self) -> datetime:
-        """Return the moment of the newest step, as `Engine.list` shows it."""
-        entries = await self._read_entries(self._loop.projection.seq - 1)
-        return entries[-1].event.at
-
-    async def steps(self, after: int = 0, limit: int | None = None) -> tuple[StepView, ...]:
-        """Return the steps that follow the step `after`, at most `limit` of them, in order: each with its event, its
-        effects, and the state that it led to.
-
-        The states are computed from the beginning of the log, so a page far back costs as much as all steps before it;
-        the page behind one that was read lately costs only itself. Raises `InvalidInput`, and `Damaged` if the log
-        cannot be read, or if a step does not come out as it was stored.
-        """
-        first, most = _count("after", after), None if limit is None else _count("limit", limit)
-        return () if most == 0 else await self._loop.steps.read(first, most)
-
-    async def step_of(self, request_id: str) -> int | None:
-        """Return the number of the step that took the request with this id, which may be that of a message; None if no
-        step did. The cost does not grow with the log. Raises `UnknownConversation` if the conversation was deleted, and
-        `StoreError`."""
-        handled = await self._loop.recent_requests.find_by_id(request_id)
-        return None if handled is None or handled.is_no_op else handled.seq
-
-    async def model_request(self, seq: int) -> RequestView:
-        """Return the request for the next answer that the step `seq` asked for, as it was sent to the model, or is
-        being sent. It is written again from the log, by the code that wrote it then.
-
-        Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
-        `Damaged` if the log cannot be read.
-        """
-        asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
-        choices = self._host.choices
-        return written_request(self.id, asked, RequestWriter(choices.registry, choices.models.family_of))
-
-    async def origin(self) -> Origin | None:
-        """Return where this conversation was copied from, and the newest step that both have in common; None if it is
-        no copy."""
-        from ..persistence.maintenance.fork import origin_of
-
-        return await origin_of(self._host.store, self.id)
-
-    async def history_mark(self) -> str:
-        """Return a short text that no other history under this id has: a conversation that was deleted and created
-        again has another one. It is for names outside that must not be taken for those of another history."""
-        (first,) = await self._read_entries(0, 1)
-        return mark_of(first.chain)
-
-    async def outbox(self) -> tuple[Undelivered, ...]:
-        """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent
-        that was written to, in the order in which they were asked for."""
-        return await self._host.store.outbox([self.id])
-
-
-def _count(name: str, number: int) -> int:
-    if type(number) is not int or not 0 <= number < 2**62:
-        raise InvalidInput(f"{name} is a whole number, not below 0.")
-    return number
-
-
-class ScheduleRequests(Handle):
-    """The schedule of a conversation, and its changes."""
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """When the conversation wakes up of its own accord, and with what task; None if it has no schedule."""
-        return self._loop.projection.context.schedule
-
-    @property
-    def next_wake(self) -> datetime | None:
-        """The next moment of the schedule, in UTC; None if there is none, and once the conversation is closed."""
-        return self._loop.state.book.wake
-
-    async def set_schedule(
-        self,
-        *,
-        every: GivenInterval | None = None,
-        cron: str | None = None,
-        zone: str = "UTC",
-        task: str | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        """Let the conversation wake up after each interval (`every`, in seconds or as a `timedelta`), or at the moments
-        of a `cron` expression in the time zone `zone`, in place of what it was scheduled for before. Without either it
-        has no schedule. At each of these moments it reads `task` and begins a turn; a turn under way ends before.
-
-        Raises `InvalidInput` for an expression that is not valid or never comes, an unknown time zone, and an interval
-        of less than a second or more than ten years; `ConfigurationError` for a cron expression where the extra `cron`
-        is not installed; and `Refused` with `no_schedule` for a sub-agent.
-        """
-        context = self._loop.projection.context
-        schedule = schedule_of(every, cron, zone, task, context.policy.texts.wake_up)
-        next_wake = None if schedule is None else first_moment(schedule, self._host.now())
-        await self._request(ScheduleChanged, request_id, {"next_wake"}, schedule=schedule, next_wake=next_wake)
-
-
-MAX_ATTEMPTS = 10
-"""How often a change of tools is requested for the next turn, if each time another turn begins before it is handled."""
-
-
-class ConversationRequests(ScheduleRequests):
-    """The requests of a conversation that change it, or end it."""
-
-    async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
-        """Change the policy from the next turn on. Without `models` or `profiles` of its own it leaves the
-        conversation those that it has.
-
-        Raises `ConfigurationError` for a model or a tool that the engine does not have and for a rule that it cannot
-        carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
-        """
-        try:
-            rules = self._host.choices.rules_after(self._loop.projection.context, policy)
-        except ConfigurationError:
-            meant = checked_policy(policy)
-            named = meant.model_fields_set
-            filled = _filled(models="models" not in named, profiles="profiles" not in named)
-            if await self._was_handled(PolicyChanged, request_id, filled, policy=meant):
-                return
-            raise
-        filled = _filled(models=rules.filled_models, profiles=rules.filled_profiles)
-        await self._request(
-            PolicyChanged,
-            request_id,
-            filled,
-            policy=rules.policy,
-            chose_models=rules.chose_models,
-            chose_profiles=rules.chose_profiles,
-        )
-
-    async def set_tools(
-        self, tools: GivenTools | None, *, narrows: bool = False, request_id: str | None = None
-    ) -> None:
-        """Let the conversation use these tools of the engine, and no others, from its next turn on; a turn under way
-        keeps its own. None stands for all that the engine has. A tool is given by its name, or as it was given to
-        `Engine.open`. With `narrows` they must be among those that the conversation has when the change arrives: so a
-        host lets a user take tools away and not bring others in.
-
-        Raises `ConfigurationError` for a tool that the engine does not have, and if the rules of the conversation need
-        another one, and `Refused` with `wrong_state` for tools beyond those of the conversation, if it `narrows`.
-        """
-        given = list(tools) if isinstance(tools, Iterator) else tools
-        filled = {"from_turn"}
-        try:
-            names = self._host.choices.tools_after(self._loop.projection.context, given)
-        except ConfigurationError:
-            meant = self._host.choices.names_meant(given)
-            if await self._was_handled(ToolsChanged, request_id, filled, tools=meant, from_turn=1, narrows=narrows):
-                return
-            raise
-        for _ in range(MAX_ATTEMPTS):
-            from_turn = self._loop.state.book.turn + 1
-            try:
-                await self._request(ToolsChanged, request_id, filled, tools=names, from_turn=from_turn, narrows=narrows)
-                return
-            except Refused as refused:
-                if refused.code != "wrong_state" or from_turn == self._loop.state.book.turn + 1:
-                    raise
-        raise Refused("busy")
-
-    async def set_title(self, title: str, *, request_id: str | None = None) -> None:
-        """Give the conversation a title for lists, of at most 1,000 characters. With a blank one, a list shows the
-        first message, as if no title was given. Raises `InvalidInput`."""
-        await self._request(DetailsChanged, request_id, title=title)
-
-    async def set_metadata(self, metadata: Mapping[str, Any], *, request_id: str | None = None) -> None:
-        """Replace what the application notes about the conversation: JSON under names of its own, which tools see as
-        `ToolContext.metadata` and `Engine.list` can select by. The marks of a host stay. Raises `InvalidInput`."""
-        await self._request(DetailsChanged, request_id, metadata=checked_metadata(metadata, self._marks))
-
-    async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
-        """Let the conversation go on under another profile of its policy: from its next model request on, also if a
-        turn is under way, and in all later turns, for which no profile is chosen any more. It keeps its user and all
-        that was said. A policy without this profile ends it. Raises `Refused` with `unknown_profile`."""
-        await self._request(ProfileTransferred, request_id, profile=profile)
-
-    async def compact(self, *, request_id: str | None = None, wait: bool = True) -> None:
-        """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the
-        transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`; with `wait=False`
-        as soon as the request is stored. Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and
-        the like during a turn."""
-        handled = await self._request(CompactionRequested, request_id)
-        if not wait:
-            return
-        (asked,) = asked_for(await self._read_entries(handled.seq - 1, handled.seq))
-        feed = self._loop.feed
-        with self._loop.follower.waiting():
-            while goes_on(self._loop.state, asked) and not feed.closed:
-                await feed.changed()
-        if goes_on(self._loop.state, asked):
-            await self._loop.catch_up()  # raises why nothing moves any more
-        if (failure := failure_of(asked, await self._read_entries(handled.seq))) is not None:
-            raise failure
-
-    async def close(self, *, request_id: str | None = None, wait: bool = True) -> None:
-        """End the conversation for good, and cancel what runs. It can still be read. With `wait=False` the method
-        returns as soon as the request is stored, while a turn may still be stopping."""
-        handled = await self._request(CloseRequested, request_id)
-        if wait:
-            await self._stopped(handled)
-
-    async def dispatch(self, event: Event) -> Step:
-        """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
-        before. Raises `InvalidInput` and `Refused`."""
-        taken = checked(event)
-        if isinstance(taken, DetailsChanged) and taken.metadata is not None:
-            taken = taken.replace(metadata=checked_metadata(taken.metadata, self._marks))
-        return (await self._ask(taken)).step
-
-    @property
-    def _marks(self) -> dict[str, Any]:
-        """What a host has noted about its conversation."""
-        return marks_of(self._loop.projection.context.metadata)
-
-
-def _filled(*, models: bool, profiles: bool) -> set[str]:
-    """What was filled in for the caller of `set_policy`."""
-    return {"chose_models", "chose_profiles", *[MODELS] * models, *[PROFILES] * profiles}
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """The result of a cancel. `no_op`: nothing was running, or another turn than the one that was named."""
-
-    no_op: bool
-
-
-NO_TURN = -1
-"""A number that no turn has. 0 is not one: it stands for what is done before the first turn, compacting for example."""
-
-
-class TurnRequests(Handle):
-    """The requests of a conversation that return a turn, or stop one."""
+    # --- a turn
 
     async def send(
         self,
@@ -685,32 +209,25 @@ class TurnRequests(Handle):
         await self._stored(message)
         return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
 
-    async def _stored(self, message: UserMessage) -> Step:
-        """Have a message taken, and return the step that took it."""
-        async with self._sending:
-            return (await self._ask(message)).step
-
-    async def _turn_behind(self, step: Step, message_id: str) -> Turn:
-        """Return the turn of a message as it is behind the step that took the message."""
-        if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
-            return self._note_seen(await self._loop.turns.now(message_id))
-        if is_queued(message_id, step.state):
-            return QueuedTurn()
-        return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
-
-    def _message(
+    def stream(
         self,
         text: str,
-        images: Iterable[str | bytes | Image],
-        message_id: str | None,
-        when_busy: WhenBusy | None,
-    ) -> UserMessage:
-        event_id = new_id() if message_id is None else message_id
-        return make(UserMessage, event_id=event_id, at=self._host.now(), text=text, images=images, when_busy=when_busy)
+        *,
+        images: Iterable[str | bytes | Image] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | None = None,
+    ) -> AsyncGenerator[Update, None]:
+        """Send a message, and yield the updates of the turn that takes it: from the message on, without a snapshot,
+        until the turn has ended (`turn_ended`) or waits for a person (a `state_change`).
 
-    async def withdraw(self, message_id: str, *, request_id: str | None = None) -> None:
-        """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
-        await self._request(MessageWithdrawn, request_id, message_id=message_id)
+            async for update in conversation.stream("A table for two"): ...
+
+        The arguments are those of `send`. The message is sent when the iteration begins. A message that waits for its
+        turn shows nothing until then; one that is sent again under its `message_id` is not taken twice, and the same
+        stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, and later what
+        `send` raises.
+        """
+        return self._stream(self._message(text, images, message_id, when_busy))
 
     async def answer(
         self,
@@ -792,7 +309,7 @@ class TurnRequests(Handle):
             handled = await self._request(UserCancel, request_id, filled, turn=state.turn.number, call_id=meant)
         else:
             # Nothing is declined, unless this request was handled before. A request without effect is not remembered.
-            handled = await self._request(UserCancel, request_id, {*filled, "event_id"}, turn=NO_TURN, call_id=meant)
+            handled = await self._request(UserCancel, request_id, {*filled, "event_id"}, turn=_NO_TURN, call_id=meant)
         if handled.is_no_op:
             raise Refused("wrong_state", sentence="No question waits to be declined.")
         if isinstance(handled.request, UserCancel) and handled.request.call_id is None:
@@ -823,45 +340,9 @@ class TurnRequests(Handle):
         """Try the failed turn again, as a new turn, and wait as `send` does."""
         return await self._turn(await self._request(RetryRequested, request_id), wait=wait)
 
-
-class TurnStreams(TurnRequests):
-    """Follows one turn of a conversation."""
-
-    def stream(
-        self,
-        text: str,
-        *,
-        images: Iterable[str | bytes | Image] = (),
-        message_id: str | None = None,
-        when_busy: WhenBusy | None = None,
-    ) -> AsyncGenerator[Update, None]:
-        """Send a message, and yield the updates of the turn that takes it: from the message on, without a snapshot,
-        until the turn has ended (`turn_ended`) or waits for a person (a `state_change`).
-
-            async for update in conversation.stream("A table for two"): ...
-
-        The arguments are those of `send`. The message is sent when the iteration begins. A message that waits for its
-        turn shows nothing until then; one that is sent again under its `message_id` is not taken twice, and the same
-        stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, and later what
-        `send` raises.
-        """
-        return self._stream(self._message(text, images, message_id, when_busy))
-
-    async def _stream(self, message: UserMessage) -> AsyncGenerator[Update, None]:
-        loop = self._loop
-        await loop.turns.read()  # from here on the updates of every step are known
-        with loop.feed.reading(), loop.follower.waiting():
-            watcher = self._watcher()
-            async with self._sending:
-                outcome = await self._ask(message)
-            updates = watcher.updates_from_now()
-            if outcome.step.ignored and outcome.handled is not None:
-                updates = self._watcher(f"{outcome.handled.seq}.0").updates()
-            await loop.turns.taken(message.event_id)
-            stopped = partial(loop.turns.of_message, message.event_id)
-            async with aclosing(self._noted(updates_of_turn(updates, message.event_id, stopped))) as shown:
-                async for update in shown:
-                    yield update
+    async def withdraw(self, message_id: str, *, request_id: str | None = None) -> None:
+        """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
+        await self._request(MessageWithdrawn, request_id, message_id=message_id)
 
     async def wait(self) -> Turn:
         """Wait until the turn under way ends or waits for a person, and return it; if none is under way, return the
@@ -891,26 +372,179 @@ class TurnStreams(TurnRequests):
             raise InvalidInput("This request belongs to no turn.")
         return await self._stopped_turn(self._loop.turns.after(handled.seq, number))
 
+    async def close(self, *, request_id: str | None = None, wait: bool = True) -> None:
+        """End the conversation for good, and cancel what runs. It can still be read. With `wait=False` the method
+        returns as soon as the request is stored, while a turn may still be stopping."""
+        handled = await self._request(CloseRequested, request_id)
+        if wait:
+            await self._stopped(handled)
 
-class ConversationHost(HandleHost, Protocol):
-    """What a conversation needs from its engine."""
+    # --- its rules, its title, its schedule, a copy of it
 
-    async def get(self, conversation_id: str) -> Conversation:
-        """Return a handle on a conversation."""
-        ...
+    async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
+        """Change the policy from the next turn on. Without `models` or `profiles` of its own it leaves the
+        conversation those that it has.
 
+        Raises `ConfigurationError` for a model or a tool that the engine does not have and for a rule that it cannot
+        carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
+        """
+        try:
+            rules = self._host.choices.rules_after(self._loop.projection.context, policy)
+        except ConfigurationError:
+            meant = checked_policy(policy)
+            named = meant.model_fields_set
+            filled = _filled_rules(models="models" not in named, profiles="profiles" not in named)
+            if await self._was_handled(PolicyChanged, request_id, filled, policy=meant):
+                return
+            raise
+        filled = _filled_rules(models=rules.filled_models, profiles=rules.filled_profiles)
+        await self._request(
+            PolicyChanged,
+            request_id,
+            filled,
+            policy=rules.policy,
+            chose_models=rules.chose_models,
+            chose_profiles=rules.chose_profiles,
+        )
 
-class Conversation(TurnStreams, ConversationRequests, Inspection):
-    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
+    async def set_tools(
+        self, tools: GivenTools | None, *, narrows: bool = False, request_id: str | None = None
+    ) -> None:
+        """Let the conversation use these tools of the engine, and no others, from its next turn on; a turn under way
+        keeps its own. None stands for all that the engine has. A tool is given by its name, or as it was given to
+        `Engine.open`. With `narrows` they must be among those that the conversation has when the change arrives: so a
+        host lets a user take tools away and not bring others in.
 
-    Any number of handles may exist. Each remembers the question that it has last seen, so a late answer never applies
-    to the next one. Every method that requests something raises `Refused` if the conversation does not take it now;
-    then nothing has changed.
-    """
+        Raises `ConfigurationError` for a tool that the engine does not have, and if the rules of the conversation need
+        another one, and `Refused` with `wrong_state` for tools beyond those of the conversation, if it `narrows`.
+        """
+        given = list(tools) if isinstance(tools, Iterator) else tools
+        filled = {"from_turn"}
+        try:
+            names = self._host.choices.tools_after(self._loop.projection.context, given)
+        except ConfigurationError:
+            meant = self._host.choices.names_meant(given)
+            if await self._was_handled(ToolsChanged, request_id, filled, tools=meant, from_turn=1, narrows=narrows):
+                return
+            raise
+        for _ in range(_MAX_ATTEMPTS):
+            from_turn = self._loop.state.book.turn + 1
+            try:
+                await self._request(ToolsChanged, request_id, filled, tools=names, from_turn=from_turn, narrows=narrows)
+                return
+            except Refused as refused:
+                if refused.code != "wrong_state" or from_turn == self._loop.state.book.turn + 1:
+                    raise
+        raise Refused("busy")
 
-    def __init__(self, host: ConversationHost, loop: Loop) -> None:
-        super().__init__(host, loop)
-        self._get = host.get
+    async def set_title(self, title: str, *, request_id: str | None = None) -> None:
+        """Give the conversation a title for lists, of at most 1,000 characters. With a blank one, a list shows the
+        first message, as if no title was given. Raises `InvalidInput`."""
+        await self._request(DetailsChanged, request_id, title=title)
+
+    async def set_metadata(self, metadata: Mapping[str, Any], *, request_id: str | None = None) -> None:
+        """Replace what the application notes about the conversation: JSON under names of its own, which tools see as
+        `ToolContext.metadata` and `Engine.list` can select by. The marks of a host stay. Raises `InvalidInput`."""
+        await self._request(DetailsChanged, request_id, metadata=checked_metadata(metadata, self._marks))
+
+    async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
+        """Let the conversation go on under another profile of its policy: from its next model request on, also if a
+        turn is under way, and in all later turns, for which no profile is chosen any more. It keeps its user and all
+        that was said. A policy without this profile ends it. Raises `Refused` with `unknown_profile`."""
+        await self._request(ProfileTransferred, request_id, profile=profile)
+
+    async def compact(self, *, request_id: str | None = None, wait: bool = True) -> None:
+        """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the
+        transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`; with `wait=False`
+        as soon as the request is stored. Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and
+        the like during a turn."""
+        handled = await self._request(CompactionRequested, request_id)
+        if not wait:
+            return
+        (asked,) = _compactions_asked_for(await self._read_entries(handled.seq - 1, handled.seq))
+        feed = self._loop.feed
+        with self._loop.follower.waiting():
+            while _compaction_goes_on(self._loop.state, asked) and not feed.closed:
+                await feed.changed()
+        if _compaction_goes_on(self._loop.state, asked):
+            await self._loop.catch_up()  # raises why nothing moves any more
+        if (failure := _failure_of_compaction(asked, await self._read_entries(handled.seq))) is not None:
+            raise failure
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When the conversation wakes up of its own accord, and with what task; None if it has no schedule."""
+        return self._loop.projection.context.schedule
+
+    @property
+    def next_wake(self) -> datetime | None:
+        """The next moment of the schedule, in UTC; None if there is none, and once the conversation is closed."""
+        return self._loop.state.book.wake
+
+    async def set_schedule(
+        self,
+        *,
+        every: GivenInterval | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        task: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Let the conversation wake up after each interval (`every`, in seconds or as a `timedelta`), or at the moments
+        of a `cron` expression in the time zone `zone`, in place of what it was scheduled for before. Without either it
+        has no schedule. At each of these moments it reads `task` and begins a turn; a turn under way ends before.
+
+        Raises `InvalidInput` for an expression that is not valid or never comes, an unknown time zone, and an interval
+        of less than a second or more than ten years; `ConfigurationError` for a cron expression where the extra `cron`
+        is not installed; and `Refused` with `no_schedule` for a sub-agent.
+        """
+        context = self._loop.projection.context
+        schedule = schedule_of(every, cron, zone, task, context.policy.texts.wake_up)
+        next_wake = None if schedule is None else first_moment(schedule, self._host.now())
+        await self._request(ScheduleChanged, request_id, {"next_wake"}, schedule=schedule, next_wake=next_wake)
+
+    async def fork(
+        self, at: int | None = None, *, keeps_rules: bool = False, request_id: str | None = None
+    ) -> Conversation:
+        """Return a new conversation that begins as a copy of this one up to the step `at`; None stands for the newest
+        step, without a turn that is under way.
+
+        A copy ends at a rest, a state in which nothing is under way, or between two turns of which one ended and a
+        message that waited began the other; the messages that waited there are withdrawn from the copy. Within a turn
+        it cannot end, because something would be lost: raises `CannotForkThere`, whose `steps` are the nearest ones
+        that are possible. `InvalidInput` is raised if there is no such step.
+
+        This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
+        its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
+
+        The copy has the policy, the tools, the profile and the metadata of that step; with `keeps_rules` those of this
+        conversation now, so that a user who copies it does not go back behind what its application has changed.
+
+        With a `request_id` the copy is made once: a call that is repeated, because no answer came, returns it as it is
+        by now. If it was made up to another step, `Refused` with `event_id_reused` is raised.
+        """
+        from ..persistence.maintenance.fork import fork, fork_once
+
+        self._host.check_may_write()
+        store, now = self._host.store, self._host.now()
+        if request_id is None:
+            copy_id = new_id()
+            await fork(store, self.id, copy_id, at, now, keeps_rules=keeps_rules)
+        else:
+            made_once = checked_request_id(request_id)
+            copy_id = await fork_once(store, self.id, made_once, at, now, keeps_rules=keeps_rules)
+        self._host.note_copy()
+        return await self._host.get(copy_id)
+
+    async def dispatch(self, event: Event) -> Step:
+        """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
+        before. Raises `InvalidInput` and `Refused`."""
+        taken = checked(event)
+        if isinstance(taken, DetailsChanged) and taken.metadata is not None:
+            taken = taken.replace(metadata=checked_metadata(taken.metadata, self._marks))
+        return (await self._ask(taken)).step
+
+    # --- what was said
 
     def updates(
         self, after: str | None = None, *, caught_up: Callable[[int], object] | None = None
@@ -950,10 +584,6 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         """Return what was repaired in the history that the conversation began with, a sentence for each repair."""
         return repairs_of(await self._read_entries(0, 1))
 
-    async def events(self) -> tuple[StoredEntry, ...]:
-        """Return the log as stored, one entry for each step."""
-        return await self._read_entries()
-
     async def turns(self) -> tuple[EndedTurn, ...]:
         """Return the turns that have ended, oldest first."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
@@ -970,99 +600,368 @@ class Conversation(TurnStreams, ConversationRequests, Inspection):
         first one first. `Engine.get` opens each by its id."""
         return await children_of(self._host.store, self.id)
 
+    # --- the conversation itself
+
+    @property
+    def policy(self) -> Policy:
+        """The current policy."""
+        return self._loop.projection.context.policy
+
+    @property
+    def system(self) -> str:
+        """The system prompt that was given; "" if there is none."""
+        return self._loop.projection.context.system
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """The names of the tools that the next turn may use; None stands for all that the engine has."""
+        return self._loop.projection.context.tools_in(self._loop.state.book.turn + 1)
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile of the newest turn, also of one that is under way; "" before the first turn, and in a
+        turn without profiles. While a profile is being chosen, this is the first one."""
+        return self._loop.projection.profile
+
+    @property
+    def role(self) -> Role:
+        """Whether this agent has a user ("foreground"), works for another agent ("background"), or was started by a
+        turn of another agent ("sub_agent")."""
+        return self._loop.projection.context.role
+
+    @property
+    def works_for(self) -> str | None:
+        """The id of the conversation for which this background agent works, or None."""
+        return self._loop.projection.context.works_for
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the conversation whose turn started this sub-agent, or None."""
+        return self._loop.projection.context.parent
+
+    @property
+    def owner(self) -> str | None:
+        """Whom the conversation belongs to, as its application said when it created it."""
+        return self._loop.projection.context.owner
+
+    @property
+    def title(self) -> str | None:
+        """The title that was given, or None. `Engine.list` shows the first message of a user where none was given."""
+        title = self._loop.projection.context.title
+        return title if title and title.strip() else None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the application noted about the conversation: a copy of it."""
+        return deepcopy(self._loop.projection.context.metadata)
+
+    @property
+    def approver(self) -> Approver | None:
+        """Who may decide about the call that waits for approval, or for word of whether it ran; None if none does. A
+        call is the operator's if it needs approval and its tool said so when it was made, or says so now."""
+        state = self._loop.state
+        if not isinstance(state, AwaitingApproval | InDoubt):
+            return None
+        call, registry = state.call, self._host.choices.registry
+        tool, _ = registry.find_in(self._loop.projection.context, state.book.turn, call.name)
+        present = registry.approver_at_source(call.name) if tool is None else tool.approval_by
+        return "operator" if call.approval and "operator" in (call.approval_by, present) else "user"
+
+    # --- for people who look into the machine
+
+    async def events(self) -> tuple[StoredEntry, ...]:
+        """Return the log as stored, one entry for each step."""
+        return await self._read_entries()
+
+    async def view(self) -> StateView:
+        """Return the current state as updates show it."""
+        projection = self._loop.projection
+        await projection.read()
+        return view_of(projection.state, projection.transcript, projection.context.policy)
+
+    async def updated_at(self) -> datetime:
+        """Return the moment of the newest step, as `Engine.list` shows it."""
+        entries = await self._read_entries(self._loop.projection.seq - 1)
+        return entries[-1].event.at
+
+    async def steps(self, after: int = 0, limit: int | None = None) -> tuple[StepView, ...]:
+        """Return the steps that follow the step `after`, at most `limit` of them, in order: each with its event, its
+        effects, and the state that it led to.
+
+        The states are computed from the beginning of the log, so a page far back costs as much as all steps before it;
+        the page behind one that was read lately costs only itself. Raises `InvalidInput`, and `Damaged` if the log
+        cannot be read, or if a step does not come out as it was stored.
+        """
+        first, most = _count("after", after), None if limit is None else _count("limit", limit)
+        return () if most == 0 else await self._loop.steps.read(first, most)
+
+    async def step_of(self, request_id: str) -> int | None:
+        """Return the number of the step that took the request with this id, which may be that of a message; None if no
+        step did. The cost does not grow with the log. Raises `UnknownConversation` if the conversation was deleted, and
+        `StoreError`."""
+        handled = await self._loop.recent_requests.find_by_id(request_id)
+        return None if handled is None or handled.is_no_op else handled.seq
+
+    async def model_request(self, seq: int) -> RequestView:
+        """Return the request for the next answer that the step `seq` asked for, as it was sent to the model, or is
+        being sent. It is written again from the log, by the code that wrote it then.
+
+        Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
+        `Damaged` if the log cannot be read.
+        """
+        asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
+        choices = self._host.choices
+        return written_request(self.id, asked, RequestWriter(choices.registry, choices.models.family_of))
+
+    async def origin(self) -> Origin | None:
+        """Return where this conversation was copied from, and the newest step that both have in common; None if it is
+        no copy."""
+        from ..persistence.maintenance.fork import origin_of
+
+        return await origin_of(self._host.store, self.id)
+
+    async def history_mark(self) -> str:
+        """Return a short text that no other history under this id has: a conversation that was deleted and created
+        again has another one. It is for names outside that must not be taken for those of another history."""
+        (first,) = await self._read_entries(0, 1)
+        return mark_of(first.chain)
+
+    async def outbox(self) -> tuple[Undelivered, ...]:
+        """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent
+        that was written to, in the order in which they were asked for."""
+        return await self._host.store.outbox([self.id])
+
     async def replay(self) -> ReplayReport:
         """Replay the stored log, and compare every step with what was stored."""
         from ..persistence.maintenance.replay import replay_conversation
 
         return await replay_conversation(self._host.store, self.id)
 
-    async def fork(
-        self, at: int | None = None, *, keeps_rules: bool = False, request_id: str | None = None
-    ) -> Conversation:
-        """Return a new conversation that begins as a copy of this one up to the step `at`; None stands for the newest
-        step, without a turn that is under way.
+    # --- how requests are made
 
-        A copy ends at a rest, a state in which nothing is under way, or between two turns of which one ended and a
-        message that waited began the other; the messages that waited there are withdrawn from the copy. Within a turn
-        it cannot end, because something would be lost: raises `CannotForkThere`, whose `steps` are the nearest ones
-        that are possible. `InvalidInput` is raised if there is no such step.
+    def _message(
+        self,
+        text: str,
+        images: Iterable[str | bytes | Image],
+        message_id: str | None,
+        when_busy: WhenBusy | None,
+    ) -> UserMessage:
+        event_id = new_id() if message_id is None else message_id
+        return make(UserMessage, event_id=event_id, at=self._host.now(), text=text, images=images, when_busy=when_busy)
 
-        This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
-        its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
+    async def _stored(self, message: UserMessage) -> Step:
+        """Have a message taken, and return the step that took it."""
+        async with self._sending:
+            return (await self._ask(message)).step
 
-        The copy has the policy, the tools, the profile and the metadata of that step; with `keeps_rules` those of this
-        conversation now, so that a user who copies it does not go back behind what its application has changed.
+    async def _turn_behind(self, step: Step, message_id: str) -> Turn:
+        """Return the turn of a message as it is behind the step that took the message."""
+        if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
+            return self._note_seen(await self._loop.turns.now(message_id))
+        if is_queued(message_id, step.state):
+            return QueuedTurn()
+        return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
 
-        With a `request_id` the copy is made once: a call that is repeated, because no answer came, returns it as it is
-        by now. If it was made up to another step, `Refused` with `event_id_reused` is raised.
-        """
-        from ..persistence.maintenance.fork import fork, fork_once
+    async def _stream(self, message: UserMessage) -> AsyncGenerator[Update, None]:
+        loop = self._loop
+        await loop.turns.read()  # from here on the updates of every step are known
+        with loop.feed.reading(), loop.follower.waiting():
+            watcher = self._watcher()
+            async with self._sending:
+                outcome = await self._ask(message)
+            updates = watcher.updates_from_now()
+            if outcome.step.ignored and outcome.handled is not None:
+                updates = self._watcher(f"{outcome.handled.seq}.0").updates()
+            await loop.turns.taken(message.event_id)
+            stopped = partial(loop.turns.of_message, message.event_id)
+            async with aclosing(self._noted(updates_of_turn(updates, message.event_id, stopped))) as shown:
+                async for update in shown:
+                    yield update
 
+    @property
+    def _sending(self) -> asyncio.Lock:
+        """Held while a message is being sent. It is made when it is first needed, since most handles only read."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
+
+    async def _turn(self, handled: HandledRequest, *, wait: bool = True) -> Turn:
+        """Wait for the turn that this request belongs to: until it stops for the first time after the request. Unless
+        `wait`, return it as it is now."""
+        turns = self._loop.turns
+        if wait:
+            return await self._stopped_turn(turns.after(handled.seq, handled.turn))
+        return self._note_seen(await turns.current(handled.turn))
+
+    async def _stopped_turn(self, stopped: Awaitable[Turn]) -> Turn:
+        """Wait for this turn, and let channels that are quick take what was said in it."""
+        turn = await stopped
+        if self._loop.sends:
+            with dispatcher_failures_logged():
+                await iterations_until_done(self._loop.sent(), ITERATIONS_TO_SEND)
+        return self._note_seen(turn)
+
+    async def _stopped(self, handled: HandledRequest) -> None:
+        """Wait while the turn of this request is being cancelled."""
+        state = self._loop.state
+        if isinstance(state, Cancelling) and state.turn.number == handled.turn:
+            await self._turn(handled)
+
+    def _note_seen(self, turn: Turn) -> Turn:
+        return self._seen.note_turn(turn, self._loop.state.book.seq)
+
+    async def _request(
+        self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object
+    ) -> HandledRequest:
+        """Make a request of this kind, under a new id if its caller gave none. `filled` are the other fields that the
+        caller left out. Raises `InvalidInput` and `Refused`."""
+        event_id = new_id() if request_id is None else request_id
+        request = make(kind, event_id=event_id, at=self._host.now(), **fields)
+        outcome = await self._ask(request, frozenset(filled if request_id is not None else {*filled, "event_id"}))
+        assert outcome.handled is not None, "the event was a request"
+        return outcome.handled
+
+    async def _ask(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
+        if isinstance(event, _ASKS_MODEL):
+            await self._check_models(event, filled)
+        outcome = await self._loop.request(event, filled)
+        self._seen.note_state(outcome.step.state)
+        return outcome
+
+    async def _check_models(self, request: Request, filled: Filled) -> None:
+        """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
+        reason that only another engine can mend. A request that was handled before may be repeated."""
         self._host.check_may_write()
-        store, now = self._host.store, self._host.now()
+        fault = await self._host.choices.find_model_fault(self._loop.state, self._loop.projection.context)
+        if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
+            raise ConfigurationError(fault)
+
+    async def _was_handled(
+        self, kind: type[Request], request_id: str | None, filled: Iterable[str], **fields: object
+    ) -> bool:
+        """Whether this request was handled under its id before, although it could not be made now. Raises `Refused` if
+        another one was handled under its id, `InvalidInput` and `StoreError`."""
         if request_id is None:
-            copy_id = new_id()
-            await fork(store, self.id, copy_id, at, now, keeps_rules=keeps_rules)
-        else:
-            made_once = checked_request_id(request_id)
-            copy_id = await fork_once(store, self.id, made_once, at, now, keeps_rules=keeps_rules)
-        self._host.note_copy()
-        return await self._get(copy_id)
+            return False
+        request = make(kind, event_id=request_id, at=self._host.now(), **fields)
+        return await self._loop.recent_requests.find(request, frozenset(filled)) is not None
+
+    @property
+    def _marks(self) -> dict[str, Any]:
+        """What a host has noted about its conversation."""
+        return marks_of(self._loop.projection.context.metadata)
+
+    def _watcher(self, after: str | None = None, caught_up: Callable[[int], object] | None = None) -> Watcher:
+        """Return a watcher that begins after this update, or now. Raises `InvalidInput`."""
+        return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after, caught_up)
+
+    async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+        """Yield these updates, and note that this handle has shown them."""
+        async with aclosing(updates):
+            async for update in updates:
+                self._seen.note_update(update)
+                yield update
+
+    async def _read_entries(self, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
+        return await self._host.store.entries(self.id, after, up_to)
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-CoroutineFunction = Callable[P, Coroutine[Any, Any, T]]
-"""A function that is declared with `async def`."""
+def _filled_rules(*, models: bool, profiles: bool) -> set[str]:
+    """What was filled in for the caller of `set_policy`."""
+    return {"chose_models", "chose_profiles", *[MODELS] * models, *[PROFILES] * profiles}
 
 
-def must_be_awaited(sentence: str) -> Callable[[CoroutineFunction[P, T]], CoroutineFunction[P, T]]:
-    """Make a call of a coroutine function raise `NotAwaited`, with this sentence, if it is used without `await`."""
-
-    def decorate(function: CoroutineFunction[P, T]) -> CoroutineFunction[P, T]:
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-            return HintingCoroutine(function(*args, **kwargs), sentence)
-
-        vars(call)["remade"] = decorate  # `Homebound` puts a check within what is awaited
-        return call
-
-    return decorate
+def _count(name: str, number: int) -> int:
+    if type(number) is not int or not 0 <= number < 2**62:
+        raise InvalidInput(f"{name} is a whole number, not below 0.")
+    return number
 
 
-class HintingCoroutine(Coroutine[Any, Any, T]):
-    """A coroutine that raises `NotAwaited` if it is used as if it were what it returns."""
+@dataclass(frozen=True)
+class Cancelled:
+    """The result of a cancel. `no_op`: nothing was running, or another turn than the one that was named."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], sentence: str) -> None:
-        self._coroutine = coroutine
-        self._sentence = sentence
+    no_op: bool
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self._coroutine.__await__()
 
-    def send(self, value: Any = None, /, *args: Any, **kwargs: Any) -> Any:
-        """Continue the coroutine, as an event loop does. An event loop only sends None; anything else is meant for a
-        method `send` of what the coroutine returns."""
-        if value is not None or args or kwargs:
-            self._refuse()
-        return self._coroutine.send(None)
+class _LastSeen:
+    """The call that waits for a person, as of the step `seq`, as its handle has last seen it."""
 
-    def throw(self, *error: Any) -> Any:
-        """Raise the error where the coroutine waits."""
-        return self._coroutine.throw(*error)
+    __slots__ = ("call_id", "seq")
 
-    def close(self) -> None:
-        """End the coroutine."""
-        self._coroutine.close()
+    def __init__(self, state: State) -> None:
+        self.note_state(state)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what is known of the coroutine itself; asyncio and debuggers ask for it."""
-        if name.startswith("cr_") or name in ("__name__", "__qualname__"):
-            return getattr(self._coroutine, name)
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self._refuse()
+    def note_state(self, state: State) -> None:
+        """The handle was given this state."""
+        self.seq = state.book.seq
+        self.call_id = state.waiting_call_id
 
-    def _refuse(self) -> NoReturn:
-        raise NotAwaited(self._sentence)
+    def note_turn(self, turn: Turn, seq: int) -> Turn:
+        """The handle returns this turn to its caller, as of the step `seq`. Returns the turn."""
+        if turn.number:
+            self.seq, self.call_id = seq, turn.call_id
+        return turn
+
+    def note_update(self, update: Update) -> None:
+        """The handle shows this update to a watcher, which may lag behind. It counts unless something newer was
+        seen."""
+        if isinstance(update, SnapshotUpdate | StateChangeUpdate):
+            seq, _ = update.position
+            if isinstance(update, SnapshotUpdate):
+                seq -= 1  # its id is that of the step after the one that it shows
+            if seq >= self.seq:
+                self.seq, self.call_id = seq, update.state.call_id
+
+
+def new_id() -> str:
+    """Return an id for a request that its caller gave none, or for a conversation."""
+    return str(uuid.uuid4())
+
+
+def _compactions_asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:
+    """Return the compactions that these steps ask for. `Pure.`"""
+    return tuple(effect for entry in entries for effect in entry.effects if isinstance(effect, CompactHistory))
+
+
+def _compaction_goes_on(state: State, asked: CompactHistory) -> bool:
+    """Return whether the compaction that was asked for still runs, in whatever attempt. `Pure.`"""
+    return isinstance(state, Compacting) and state.turn is None and state.up_to == asked.up_to
+
+
+def _failure_of_compaction(asked: CompactHistory, entries: Iterable[LogEntry]) -> CompactionFailed | None:
+    """Return why the compaction that was asked for failed; None if it did not fail, or was stopped. It is not a
+    turn, so its outcome is not kept in memory; the log has everything that happened.
+
+    `entries` are the entries of the log after the step that asked for it, in order, up to its end or beyond. `Pure.`
+    """
+    effect_id = asked.effect_id
+    for entry in entries:
+        event, effects = entry.event, entry.effects
+        if any(isinstance(effect, Abort) and effect.effect_id == effect_id for effect in effects):
+            return None
+        if not isinstance(event, Answer) or event.effect_id != effect_id:
+            continue
+        again = [effect.effect_id for effect in effects if isinstance(effect, CompactHistory) and effect.turn is None]
+        if not isinstance(event, EffectFailed):
+            return None
+        if not again:
+            return CompactionFailed(event.kind, event.sentence)
+        effect_id = again[0]
+    return None
+
+
+async def iterations_until_done(work: Coroutine[Any, Any, None], most: int) -> None:
+    """Return when `work` is done, and after `most` iterations of the event loop at the latest; then it is cancelled.
+
+    It is for work that is quick or not worth waiting for. Unlike a timeout it does not depend on the speed of the
+    machine. Raises what `work` raises.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        for _ in range(most):
+            await asyncio.sleep(0)
+            if task.done():
+                return task.result()
+    finally:
+        task.cancel()

@@ -76,8 +76,8 @@ from .composition import (
     runs_all_tools,
     wrap,
 )
-from .conversation import Conversation, must_be_awaited
-from .lifetime import Homebound, Lifetime
+from .conversation import Conversation
+from .lifetime import Homebound, Lifetime, must_be_awaited
 from .loop import ApprovedArguments, Loop, LoopServices, PresentDeclarations
 from .models import Defaults, Models, WaitingTurns
 from .outbox import OutboxTargets

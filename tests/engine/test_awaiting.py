@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from turnwise import Conversation, Engine, EngineClosed
-from turnwise.engine.conversation import must_be_awaited
+from turnwise.engine.lifetime import must_be_awaited
 from turnwise.states.errors import EngineNotOpen, NotAwaited
 from turnwise.testing import ScriptedLlm
 
