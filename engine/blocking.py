@@ -27,8 +27,8 @@ from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
 from .choices import OfferedTool
 from .conversation import Conversation
-from .engine import RunningEngine
 from .lifetime import Home
+from .running import RunningEngine
 
 P = ParamSpec("P")
 R = TypeVar("R")
