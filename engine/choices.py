@@ -1,29 +1,15 @@
 """Checks what a conversation chooses against what its engine has, and fills in what it leaves to the engine.
 
-The rules of a conversation, with what the log holds beside them.
+A conversation chooses rules, tools, a role and a history to begin with; an application that looks for conversations
+chooses by what. Whatever is wrong with a choice is said in one sentence, where it is made, and nothing has happened
+then.
 
-Which rules an engine cannot carry out: they need a tool, a model, a price or a performer that it does not have.
+A rule that an engine cannot carry out needs a tool, a model, a price or a performer that it does not have. It would do
+nothing, or never let a turn end, and look like a model that misbehaves. So it is refused where a conversation chooses
+it. In a conversation that is already stored it is logged instead, because that conversation goes on as well as it can.
 
-Such a rule would do nothing, or never let a turn end, and look like a model that misbehaves. So it is refused where a
-conversation chooses it. In a conversation that is already stored it is logged instead, because that conversation goes
-on as well as it can.
-
-Which models and profiles a conversation has when a turn begins: its engine may have been opened with others than
-before.
-
-They change at rest only, so that a turn ends with the models and profiles with which it began.
-
-The tools of an engine as an application shows them to people who choose among them.
-
-The history that a new conversation is given to begin with, as the application hands it over.
-
-The role that an application chooses for a new conversation, and the conversation that this one works for.
-
-What a new conversation is made of: its first event, from what the application has chosen.
-
-Checks by what an application selects the conversations of a list, and says in one sentence what is wrong with it.
-
-Tells the application which rules of its stored conversations the engine cannot carry out.
+The engine of a stored conversation may have been opened with other models and profiles than before. They change at rest
+only, so that a turn ends with the models and profiles with which it began.
 """
 
 from __future__ import annotations
@@ -67,9 +53,145 @@ from .models import Defaults, Models
 from .requests import MODELS, PROFILES, RULES, Filled, checked_id, checked_metadata, checked_policy, make
 from .schedules import GivenInterval, first_moment, schedule_of
 
+logger = logging.getLogger("turnwise.engine")
+
+ToolNames = tuple[str, ...] | None
+"""The names of the tools that a conversation may use; None stands for all that the engine has."""
+
+GivenTools = Iterable[str | Callable[..., Any]]
+"""Tools that a conversation chooses: by name, or as the functions and tools that the engine was opened with."""
+
 
 @dataclass(frozen=True)
-class ChosenRules:
+class Choices:
+    """What the conversations of an engine may choose.
+
+    All methods raise `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it
+    cannot carry out.
+    """
+
+    checks: RuleChecks
+    defaults: Defaults
+
+    @property
+    def models(self) -> Models:
+        """The models of the engine."""
+        return self.checks.models
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The tools of the engine."""
+        return self.checks.tools
+
+    async def find_model_fault(self, state: State, context: Context) -> str | None:
+        """Return why a turn of a conversation in this state would fail for good: the model that it asks first cannot be
+        asked at all, for which no other one is asked. None if it can, or may have a profile whose model can, and where
+        the application asks the models itself."""
+        is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
+        return await self._find_fault_of(self.models.chain if is_at_rest else context.policy.models, context)
+
+    async def find_fault_in_turn(self, context: Context, state: State | None = None) -> str | None:
+        """Return the same of the turn that is under way, and whose state this is: one that has its profile asks the
+        model of that profile, and no other one if that cannot be asked."""
+        if isinstance(state, InTurn) and state.turn.profile and self.checks.offers_tools:
+            turn = state.turn
+            return await self.models.find_fault(models_of(context.policy, turn.profile)[turn.model :][:1])
+        return await self._find_fault_of(context.policy.models, context)
+
+    async def _find_fault_of(self, models: tuple[ModelSpec, ...], context: Context) -> str | None:
+        if not self.checks.offers_tools:
+            return None
+        own = (profile.model for profile in context.policy.profiles if profile.model is not None)
+        return await self.models.find_fault((*models[:1], *own))
+
+    def rules(
+        self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"
+    ) -> _ChosenRules:
+        """Return the rules of a new conversation with these tools and this role. `model` is asked first, in place of
+        the models of the policy. Raises `InvalidInput` for what is not a policy."""
+        policy = checked_policy(policy)
+        names_models = model is not None or "models" in policy.model_fields_set
+        names_profiles = "profiles" in policy.model_fields_set
+        if model is not None:
+            policy = policy.replace(models=self.models.beginning_with(model))
+        elif not names_models:
+            policy = policy.replace(models=self.models.chain)
+        if not names_profiles:
+            policy = policy.replace(profiles=self.defaults.profiles)
+        rules = _ChosenRules(policy, names_models, names_profiles, not names_models, not names_profiles)
+        return self._checked(rules, tools, role)
+
+    def rules_after(self, context: Context, policy: Policy) -> _ChosenRules:
+        """Return the rules to which a conversation changes. Without other models than it has, it keeps those that it
+        chose, or follows those of the engine; the same holds for its profiles. Raises `InvalidInput` for what is not a
+        policy."""
+        policy, present = checked_policy(policy), context.policy
+        names_models = "models" in policy.model_fields_set and policy.models != present.models
+        names_profiles = "profiles" in policy.model_fields_set and policy.profiles != present.profiles
+        keeps_models = not names_models and self.defaults.keeps_models(context)
+        keeps_profiles = not names_profiles and self.defaults.keeps_profiles(context)
+        if not names_models:
+            policy = policy.replace(models=present.models if keeps_models else self.models.chain)
+        if not names_profiles:
+            policy = policy.replace(profiles=present.profiles if keeps_profiles else self.defaults.profiles)
+        rules = _ChosenRules(
+            policy,
+            chose_models=names_models or keeps_models,
+            chose_profiles=names_profiles or keeps_profiles,
+            filled_models=not names_models,
+            filled_profiles=not names_profiles,
+        )
+        return self._checked(rules, _tools_of_next_turn(context), context.role)
+
+    def _checked(self, rules: _ChosenRules, tools: ToolNames, role: Role) -> _ChosenRules:
+        _raise_first(self.checks.faults(rules.policy, tools, role))
+        return replace(rules, policy=self.models.with_windows(rules.policy))
+
+    def tools(self, given: GivenTools | None) -> ToolNames:
+        """Return the names of the tools that a conversation chooses; None stands for all that the engine has."""
+        if given is None:
+            return None
+        if isinstance(given, str | dict) or not isinstance(given, Iterable):
+            raise ConfigurationError("The tools of a conversation are given as a list of names.")
+        return tuple(dict.fromkeys(map(self._name_of, given)))
+
+    def tools_after(self, context: Context, given: GivenTools | None) -> ToolNames:
+        """Return the names of the tools to which a conversation changes. Its rules must be able to do with them."""
+        tools = self.tools(given)
+        _raise_first(self.checks.faults_of_tools(context.policy, tools, context.role))
+        return tools
+
+    def names_meant(self, given: GivenTools | None) -> ToolNames:
+        """Return the names of these tools, also of those that the engine does not have. What is no list has none."""
+        if given is None:
+            return None
+        if isinstance(given, str | dict) or not isinstance(given, Iterable):
+            return ()
+        return tuple(dict.fromkeys(map(self._name_meant, given)))
+
+    def _name_of(self, given: str | Callable[..., Any]) -> str:
+        tools = self.checks.tools
+        tool = tools.find_given(given)
+        if tool is not None:
+            return tool.name
+        if isinstance(given, str) and tools.comes_from_source(given):
+            return given
+        raise ConfigurationError(tools.describe_unknown(self._name_meant(given)))
+
+    def _name_meant(self, given: str | Callable[..., Any]) -> str:
+        tool = self.checks.tools.find_given(given)
+        if tool is not None:
+            return tool.name
+        return given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
+
+
+def _raise_first(faults: Iterator[str]) -> None:
+    for sentence in faults:
+        raise ConfigurationError(sentence)
+
+
+@dataclass(frozen=True)
+class _ChosenRules:
     """Rules as the log will hold them. `chose_models`: the application chose the models, so the conversation does not
     follow those of its engine. `filled_models`: the models were filled in, because the application named none now.
     `chose_profiles` and `filled_profiles` say the same of the profiles."""
@@ -81,15 +203,15 @@ class ChosenRules:
     filled_profiles: bool
 
 
-ToolNames = tuple[str, ...] | None
-"""The names of the tools that a conversation may use; None stands for all that the engine has."""
-
 RECALL = "This engine cannot search older conversations (`recall`): it needs a store that can search."
+
 RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a store that can search."
+
 SILENT = (
     "Under this policy the user hears only what is said by a tool, and none of the tools{of} speaks: add `talk`, or "
     "one of your own."
 )
+
 ENDLESS = (
     "Under this policy a turn ends when a tool claims that the work is complete, and none of the tools{of} does: add "
     "`mark_work_complete`."
@@ -167,143 +289,6 @@ class RuleChecks:
             yield ENDLESS.format(of=of)
 
 
-GivenTools = Iterable[str | Callable[..., Any]]
-"""Tools that a conversation chooses: by name, or as the functions and tools that the engine was opened with."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the conversations of an engine may choose.
-
-    All methods raise `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it
-    cannot carry out.
-    """
-
-    checks: RuleChecks
-    defaults: Defaults
-
-    @property
-    def models(self) -> Models:
-        """The models of the engine."""
-        return self.checks.models
-
-    @property
-    def registry(self) -> ToolRegistry:
-        """The tools of the engine."""
-        return self.checks.tools
-
-    async def find_model_fault(self, state: State, context: Context) -> str | None:
-        """Return why a turn of a conversation in this state would fail for good: the model that it asks first cannot be
-        asked at all, for which no other one is asked. None if it can, or may have a profile whose model can, and where
-        the application asks the models itself."""
-        is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
-        return await self._find_fault_of(self.models.chain if is_at_rest else context.policy.models, context)
-
-    async def find_fault_in_turn(self, context: Context, state: State | None = None) -> str | None:
-        """Return the same of the turn that is under way, and whose state this is: one that has its profile asks the
-        model of that profile, and no other one if that cannot be asked."""
-        if isinstance(state, InTurn) and state.turn.profile and self.checks.offers_tools:
-            turn = state.turn
-            return await self.models.find_fault(models_of(context.policy, turn.profile)[turn.model :][:1])
-        return await self._find_fault_of(context.policy.models, context)
-
-    async def _find_fault_of(self, models: tuple[ModelSpec, ...], context: Context) -> str | None:
-        if not self.checks.offers_tools:
-            return None
-        own = (profile.model for profile in context.policy.profiles if profile.model is not None)
-        return await self.models.find_fault((*models[:1], *own))
-
-    def rules(
-        self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"
-    ) -> ChosenRules:
-        """Return the rules of a new conversation with these tools and this role. `model` is asked first, in place of
-        the models of the policy. Raises `InvalidInput` for what is not a policy."""
-        policy = checked_policy(policy)
-        names_models = model is not None or "models" in policy.model_fields_set
-        names_profiles = "profiles" in policy.model_fields_set
-        if model is not None:
-            policy = policy.replace(models=self.models.beginning_with(model))
-        elif not names_models:
-            policy = policy.replace(models=self.models.chain)
-        if not names_profiles:
-            policy = policy.replace(profiles=self.defaults.profiles)
-        rules = ChosenRules(policy, names_models, names_profiles, not names_models, not names_profiles)
-        return self._checked(rules, tools, role)
-
-    def rules_after(self, context: Context, policy: Policy) -> ChosenRules:
-        """Return the rules to which a conversation changes. Without other models than it has, it keeps those that it
-        chose, or follows those of the engine; the same holds for its profiles. Raises `InvalidInput` for what is not a
-        policy."""
-        policy, present = checked_policy(policy), context.policy
-        names_models = "models" in policy.model_fields_set and policy.models != present.models
-        names_profiles = "profiles" in policy.model_fields_set and policy.profiles != present.profiles
-        keeps_models = not names_models and self.defaults.keeps_models(context)
-        keeps_profiles = not names_profiles and self.defaults.keeps_profiles(context)
-        if not names_models:
-            policy = policy.replace(models=present.models if keeps_models else self.models.chain)
-        if not names_profiles:
-            policy = policy.replace(profiles=present.profiles if keeps_profiles else self.defaults.profiles)
-        rules = ChosenRules(
-            policy,
-            chose_models=names_models or keeps_models,
-            chose_profiles=names_profiles or keeps_profiles,
-            filled_models=not names_models,
-            filled_profiles=not names_profiles,
-        )
-        return self._checked(rules, tools_of_next_turn(context), context.role)
-
-    def _checked(self, rules: ChosenRules, tools: ToolNames, role: Role) -> ChosenRules:
-        _raise_first(self.checks.faults(rules.policy, tools, role))
-        return replace(rules, policy=self.models.with_windows(rules.policy))
-
-    def tools(self, given: GivenTools | None) -> ToolNames:
-        """Return the names of the tools that a conversation chooses; None stands for all that the engine has."""
-        if given is None:
-            return None
-        if isinstance(given, str | dict) or not isinstance(given, Iterable):
-            raise ConfigurationError("The tools of a conversation are given as a list of names.")
-        return tuple(dict.fromkeys(map(self._name_of, given)))
-
-    def tools_after(self, context: Context, given: GivenTools | None) -> ToolNames:
-        """Return the names of the tools to which a conversation changes. Its rules must be able to do with them."""
-        tools = self.tools(given)
-        _raise_first(self.checks.faults_of_tools(context.policy, tools, context.role))
-        return tools
-
-    def names_meant(self, given: GivenTools | None) -> ToolNames:
-        """Return the names of these tools, also of those that the engine does not have. What is no list has none."""
-        if given is None:
-            return None
-        if isinstance(given, str | dict) or not isinstance(given, Iterable):
-            return ()
-        return tuple(dict.fromkeys(map(self._name_meant, given)))
-
-    def _name_of(self, given: str | Callable[..., Any]) -> str:
-        tools = self.checks.tools
-        tool = tools.find_given(given)
-        if tool is not None:
-            return tool.name
-        if isinstance(given, str) and tools.comes_from_source(given):
-            return given
-        raise ConfigurationError(tools.describe_unknown(self._name_meant(given)))
-
-    def _name_meant(self, given: str | Callable[..., Any]) -> str:
-        tool = self.checks.tools.find_given(given)
-        if tool is not None:
-            return tool.name
-        return given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
-
-
-def tools_of_next_turn(context: Context) -> ToolNames:
-    """The names of the tools that a conversation may use in its next turn. `Pure.`"""
-    return context.tools if context.next_tools is None else context.next_tools.tools
-
-
-def _raise_first(faults: Iterator[str]) -> None:
-    for sentence in faults:
-        raise ConfigurationError(sentence)
-
-
 _BEGINNINGS: Mapping[type[State], tuple[type[Request], ...]] = {
     Idle: (UserMessage, AgentMessage, WakeUp, CompactionRequested),
     Failed: (UserMessage, AgentMessage, WakeUp, CompactionRequested, RetryRequested),
@@ -347,6 +332,28 @@ class Adoption:
         return profile.replace(model=None) if lacks else profile
 
 
+class StoredFaults:
+    """Logs what `RuleChecks` finds in conversations that are loaded, each sentence once."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._checks = choices.checks
+        self._defaults = choices.defaults
+        self._logged: set[str] = set()
+
+    def log(self, conversation_id: str, context: Context) -> None:
+        """Log which rules of a conversation cannot be carried out. A conversation that follows its engine has the
+        engine's models and profiles from its next turn on."""
+        policy = context.policy
+        if not context.chose_models:
+            policy = policy.model_copy(update={"models": self._defaults.models.chain})
+        if not self._defaults.keeps_profiles(context):
+            policy = policy.model_copy(update={"profiles": self._defaults.profiles})
+        for sentence in self._checks.faults(policy, _tools_of_next_turn(context), context.role):
+            if sentence not in self._logged:
+                self._logged.add(sentence)
+                logger.warning("In the conversation %s: %s", conversation_id, sentence)
+
+
 @dataclass(frozen=True)
 class OfferedTool:
     """A tool that conversations may choose by its `name`. `description` is written for the model, and `parameters` is
@@ -368,44 +375,7 @@ def offered_tools(registry: ToolRegistry) -> tuple[OfferedTool, ...]:
     return tuple(OfferedTool(one["name"], one.get("description", ""), one["parameters"]) for one in functions)
 
 
-GivenMessages = Iterable[Mapping[str, Any] | BaseModel]
-"""Messages in OpenAI's chat format: dictionaries, or the objects that the libraries of providers return."""
-
-_LOGGED = 10
-"""How many repairs the log names."""
-
-logger = logging.getLogger("turnwise.engine")
-
-
-async def read_history(messages: GivenMessages | None, system: str) -> RepairedHistory:
-    """Return the history of these messages, checked and repaired, and the system prompt: `system`, if it is not empty,
-    or that of the history. A long history takes a second, in which other conversations go on. Raises `InvalidInput`."""
-    if not isinstance(system, str):
-        raise InvalidInput("system: The system prompt is a text.")
-    if messages is None:
-        return RepairedHistory(system, (), ())
-    if isinstance(messages, Iterator):
-        messages = list(islice(messages, MAX_MESSAGES + 1))
-    return await asyncio.to_thread(repair_history, messages, system)
-
-
-def log_repairs(conversation_id: str, repairs: tuple[str, ...]) -> None:
-    """Write one warning that names the first repairs, if there are any."""
-    if repairs:
-        first = " ".join(repairs[:_LOGGED])
-        rest = "" if len(repairs) <= _LOGGED else f" Conversation.repairs() names {len(repairs) - _LOGGED} more."
-        logger.warning("The history of the conversation %s was repaired: %s%s", conversation_id, first, rest)
-
-
-SUB_AGENT = "A sub-agent is started by a turn of another agent, by a tool such as spawn_agents, and not by `create`."
-UNKNOWN = 'The role of a new conversation is "foreground" or "background".'
-WORKS_ALONE = 'Only a background agent works for another conversation: create it with role="background".'
-NO_CONVERSATION = "The conversation that a background agent works for is given as a conversation, or by its id."
-CLOSED = "The conversation that the background agent is to work for is closed."
-OTHER_OWNER = "A background agent has the owner of the conversation that it works for."
-
-
-class WithId(Protocol):
+class _WithId(Protocol):
     """A conversation, as far as its id is concerned: a handle, a blocking handle or a summary."""
 
     @property
@@ -414,45 +384,11 @@ class WithId(Protocol):
         ...
 
 
-GivenConversation = str | WithId
+GivenConversation = str | _WithId
 """A conversation as an application gives it."""
 
-
-def checked_role(role: Any, works_for: GivenConversation | None) -> Role:
-    """Return the role of a conversation that an application creates. Raises `ConfigurationError`."""
-    if role == "sub_agent":
-        raise ConfigurationError(SUB_AGENT)
-    if role not in ("foreground", "background"):
-        raise ConfigurationError(UNKNOWN)
-    if role == "foreground" and works_for is not None:
-        raise ConfigurationError(WORKS_ALONE)
-    chosen: Role = role
-    return chosen
-
-
-def id_of(works_for: GivenConversation) -> str:
-    """Return the id of the conversation that is meant. Raises `InvalidInput`."""
-    meant = works_for if isinstance(works_for, str) else getattr(works_for, "id", None)
-    if not isinstance(meant, str):
-        raise InvalidInput(NO_CONVERSATION)
-    return checked_id(meant)
-
-
-def owner_for(owner: str | None, state: State, context: Context) -> str | None:
-    """Return the owner of a background agent that works for a conversation in this state: that of the conversation.
-
-    Raises `InvalidInput` if another owner is given, and `Refused` with `closed` if the conversation is closed.
-    """
-    if isinstance(state, Closed):
-        raise Refused("closed", sentence=CLOSED)
-    if owner not in (None, context.owner):
-        raise InvalidInput(OTHER_OWNER)
-    return context.owner
-
-
-def default_policy(role: Role, policy: Policy) -> Policy:
-    """Return the rules of a conversation that chooses none, in an engine with this policy. `Pure.`"""
-    return background_policy(policy) if role == "background" else policy
+GivenMessages = Iterable[Mapping[str, Any] | BaseModel]
+"""Messages in OpenAI's chat format: dictionaries, or the objects that the libraries of providers return."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,10 +434,10 @@ async def opening_of(
 ) -> Opened:
     """Return the first event of a conversation in an engine whose policy is `default`. Raises `ConfigurationError` for
     what the engine does not have or cannot carry out, and `InvalidInput` for what such an event cannot hold."""
-    role = checked_role(chosen.role, chosen.works_for)
-    history = await read_history(chosen.messages, chosen.system)
+    role = _role_of_new(chosen.role, chosen.works_for)
+    history = await _read_history(chosen.messages, chosen.system)
     names = choices.tools(chosen.tools)
-    policy = default_policy(role, default) if chosen.policy is None else chosen.policy
+    policy = _default_policy(role, default) if chosen.policy is None else chosen.policy
     rules = choices.rules(policy, names, chosen.model, role)
     schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
     return make(
@@ -531,8 +467,80 @@ def _metadata(chosen: ChosenOpening) -> Any:
     return checked_metadata({} if chosen.metadata is None else chosen.metadata, marks)
 
 
-_STATES = tuple(state.model_fields["type"].default for state in STATES)
-_METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
+_SUB_AGENT = "A sub-agent is started by a turn of another agent, by a tool such as spawn_agents, and not by `create`."
+
+UNKNOWN = 'The role of a new conversation is "foreground" or "background".'
+
+_WORKS_ALONE = 'Only a background agent works for another conversation: create it with role="background".'
+
+
+def _role_of_new(role: Any, works_for: GivenConversation | None) -> Role:
+    """Return the role of a conversation that an application creates. Raises `ConfigurationError`."""
+    if role == "sub_agent":
+        raise ConfigurationError(_SUB_AGENT)
+    if role not in ("foreground", "background"):
+        raise ConfigurationError(UNKNOWN)
+    if role == "foreground" and works_for is not None:
+        raise ConfigurationError(_WORKS_ALONE)
+    chosen: Role = role
+    return chosen
+
+
+_NO_CONVERSATION = "The conversation that a background agent works for is given as a conversation, or by its id."
+
+
+def id_of(works_for: GivenConversation) -> str:
+    """Return the id of the conversation that is meant. Raises `InvalidInput`."""
+    meant = works_for if isinstance(works_for, str) else getattr(works_for, "id", None)
+    if not isinstance(meant, str):
+        raise InvalidInput(_NO_CONVERSATION)
+    return checked_id(meant)
+
+
+CLOSED = "The conversation that the background agent is to work for is closed."
+
+_OTHER_OWNER = "A background agent has the owner of the conversation that it works for."
+
+
+def owner_for(owner: str | None, state: State, context: Context) -> str | None:
+    """Return the owner of a background agent that works for a conversation in this state: that of the conversation.
+
+    Raises `InvalidInput` if another owner is given, and `Refused` with `closed` if the conversation is closed.
+    """
+    if isinstance(state, Closed):
+        raise Refused("closed", sentence=CLOSED)
+    if owner not in (None, context.owner):
+        raise InvalidInput(_OTHER_OWNER)
+    return context.owner
+
+
+def _default_policy(role: Role, policy: Policy) -> Policy:
+    """Return the rules of a conversation that chooses none, in an engine with this policy. `Pure.`"""
+    return background_policy(policy) if role == "background" else policy
+
+
+async def _read_history(messages: GivenMessages | None, system: str) -> RepairedHistory:
+    """Return the history of these messages, checked and repaired, and the system prompt: `system`, if it is not empty,
+    or that of the history. A long history takes a second, in which other conversations go on. Raises `InvalidInput`."""
+    if not isinstance(system, str):
+        raise InvalidInput("system: The system prompt is a text.")
+    if messages is None:
+        return RepairedHistory(system, (), ())
+    if isinstance(messages, Iterator):
+        messages = list(islice(messages, MAX_MESSAGES + 1))
+    return await asyncio.to_thread(repair_history, messages, system)
+
+
+_LOGGED = 10
+"""How many repairs the log names."""
+
+
+def log_repairs(conversation_id: str, repairs: tuple[str, ...]) -> None:
+    """Write one warning that names the first repairs, if there are any."""
+    if repairs:
+        first = " ".join(repairs[:_LOGGED])
+        rest = "" if len(repairs) <= _LOGGED else f" Conversation.repairs() names {len(repairs) - _LOGGED} more."
+        logger.warning("The history of the conversation %s was repaired: %s%s", conversation_id, first, rest)
 
 
 class Selection(TypedDict):
@@ -571,13 +579,6 @@ def checked_selection(
     )
 
 
-def checked_owner(owner: Any) -> str | None:
-    """Return an owner that conversations may have, or None. Raises `InvalidInput`."""
-    if owner is not None and not (isinstance(owner, str) and is_encodable(owner)):
-        raise InvalidInput("The owner of conversations is a text.")
-    return owner
-
-
 def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, JsonValue] | None:
     if metadata is None:
         return None
@@ -588,6 +589,9 @@ def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, JsonValue
     return {name: _checked_value(name, value) for name, value in metadata.items()}
 
 
+_METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
+
+
 def _checked_value(name: Any, value: Any) -> JsonValue:
     try:
         return _METADATA.validate_python({name: value})[name]
@@ -596,10 +600,19 @@ def _checked_value(name: Any, value: Any) -> JsonValue:
         raise InvalidInput(f"A list cannot select by {where}: a name is a text, and a value is JSON.") from None
 
 
+_STATES = tuple(state.model_fields["type"].default for state in STATES)
+
+
 def _checked_state(state: Any) -> str | None:
     if state is None or (isinstance(state, str) and state in _STATES):
         return state
     raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    if limit is not None and not (type(limit) is int and 0 <= limit < 2**63):
+        raise InvalidInput("The limit of a list is a whole number, not below 0.")
+    return limit
 
 
 def _checked_before(before: Any) -> str:
@@ -619,29 +632,13 @@ def _checked_role(role: Role | None) -> Role | None:
     raise InvalidInput(f"The role that a list selects by is one of {', '.join(get_args(Role))}.")
 
 
-def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and not (type(limit) is int and 0 <= limit < 2**63):
-        raise InvalidInput("The limit of a list is a whole number, not below 0.")
-    return limit
+def checked_owner(owner: Any) -> str | None:
+    """Return an owner that conversations may have, or None. Raises `InvalidInput`."""
+    if owner is not None and not (isinstance(owner, str) and is_encodable(owner)):
+        raise InvalidInput("The owner of conversations is a text.")
+    return owner
 
 
-class StoredFaults:
-    """Logs what `RuleChecks` finds in conversations that are loaded, each sentence once."""
-
-    def __init__(self, choices: Choices) -> None:
-        self._checks = choices.checks
-        self._defaults = choices.defaults
-        self._logged: set[str] = set()
-
-    def log(self, conversation_id: str, context: Context) -> None:
-        """Log which rules of a conversation cannot be carried out. A conversation that follows its engine has the
-        engine's models and profiles from its next turn on."""
-        policy = context.policy
-        if not context.chose_models:
-            policy = policy.model_copy(update={"models": self._defaults.models.chain})
-        if not self._defaults.keeps_profiles(context):
-            policy = policy.model_copy(update={"profiles": self._defaults.profiles})
-        for sentence in self._checks.faults(policy, tools_of_next_turn(context), context.role):
-            if sentence not in self._logged:
-                self._logged.add(sentence)
-                logger.warning("In the conversation %s: %s", conversation_id, sentence)
+def _tools_of_next_turn(context: Context) -> ToolNames:
+    """The names of the tools that a conversation may use in its next turn. `Pure.`"""
+    return context.tools if context.next_tools is None else context.next_tools.tools

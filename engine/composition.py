@@ -1,14 +1,8 @@
 """The composition root: the one place that knows which performer carries out which effect.
 
-What an engine is put together from, and what may stand around its ports.
-
-Which performer carries out which effect is decided in `composition/performers.py`.
-
-What an engine recalls for its conversations, put together from its store, its settings and its providers.
-
-What an application gives to an engine beside its store, models, tools and channels.
-
-The port by which older conversations are searched, filled by the store of an engine.
+An engine is put together from a store, its settings, and what an application gives it beside its models, tools and
+channels: its `Providers`. What the application leaves out, and what stands around the ports of an engine that is
+observed, is decided here and nowhere else, so every other part is handed what it works with.
 """
 
 from __future__ import annotations
@@ -76,7 +70,12 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .tracing import Tracing
 
-FIRST_TO_ASK = (SelectProfile, RecallMemory, RequestLlm, CompactHistory)
+logger = logging.getLogger("turnwise.engine")
+
+Performers = Mapping[type[Effect], Performer]
+"""The performer of each kind of effect. An effect without one is answered with a failure."""
+
+_FIRST_TO_ASK = (SelectProfile, RecallMemory, RequestLlm, CompactHistory)
 """The effects of which one is the first in a turn to ask a model."""
 
 
@@ -107,7 +106,7 @@ def build_performers(
             caller(settings.llm_profile_select_timeout_sec), clock, memory.recent, settings.llm_profile_select_model
         ),
         RecallMemory: memory.performer(caller(settings.llm_tools_timeout_sec)),
-        RequestLlm: LlmRequestPerformer(asking, tools, clock, build_locator(settings, providers, clock)),
+        RequestLlm: LlmRequestPerformer(asking, tools, clock, _build_locator(settings, providers, clock)),
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
@@ -120,7 +119,7 @@ def build_performers(
     }
     performers = {
         **performers,
-        **{kind: _when_askable(performers[kind], waiting) for kind in FIRST_TO_ASK},
+        **{kind: _when_askable(performers[kind], waiting) for kind in _FIRST_TO_ASK},
         **given,
     }
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
@@ -147,24 +146,13 @@ def build_resumers(
     return {DeliverToUser: DeliveryPerformer(deliveries), **built_in, **own}
 
 
+DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
+"""Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
+
+
 def runs_all_tools(given: Performers, dispatcher: DispatcherFactory) -> bool:
     """Whether the engine runs every tool itself, and neither a performer nor a dispatcher of the application does."""
     return dispatcher is InProcessDispatcher and ExecuteTool not in given
-
-
-def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:
-    """Return what tells where the user is, asking nobody that the settings do not allow.
-
-    An application that gives a source of its own has thereby allowed it, unless the settings forbid it.
-    """
-    is_given = providers.location is not None and "location_enabled" not in settings.model_fields_set
-    source = location_source(
-        providers.location,
-        enabled=settings.location_enabled or is_given,
-        ip_address=settings.location_ip_address,
-        auto_detect=settings.location_auto_detect,
-    )
-    return Locator(source, clock)
 
 
 def build_choices(
@@ -184,54 +172,244 @@ def build_choices(
     return Choices(RuleChecks(defaults.models, tools, offers_tools, can_recall, lambda: redactor.fault), defaults)
 
 
-logger = logging.getLogger("turnwise.engine")
+def build_channels(
+    channels: Iterable[Channel],
+    clock: Clock,
+    tracing: Tracing | None,
+    earlier: Earlier | None = None,
+    *,
+    speaks: bool = True,
+) -> DeliveryDispatcher:
+    """Return the dispatcher of deliveries to these channels; unless it `speaks`, without speech channels. `earlier`
+    finds what other engines have yet to deliver.
 
-T = TypeVar("T")
+    Raises `ConfigurationError`.
+    """
+    if not isinstance(channels, Iterable):
+        raise ConfigurationError("The channels are given as a list.")
+    used = tuple(channel for channel in channels if speaks or not getattr(channel, "is_speech", False))
+    return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt, earlier)
 
-Performers = Mapping[type[Effect], Performer]
-"""The performer of each kind of effect. An effect without one is answered with a failure."""
 
-DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
-"""Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
+def build_observers(
+    tracing: Tracing | None, deliveries: DeliveryDispatcher, agents: Iterable[Observer]
+) -> tuple[Observer, ...]:
+    """Return what sees the steps of conversations: the tracing, the channels that want to know when turns end, and what
+    belongs to the `agents`."""
+    turn_ends = TurnEnds(deliveries.channels)
+    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()), *agents)
 
-NOT_A_DISPATCHER = "A dispatcher is an object that implements the port `Dispatcher`, or a function that makes one."
+
+def build_tracing(provider: TracerProvider | None) -> Tracing | None:
+    """Return the tracing of a host that asks for it; otherwise nothing is imported. Raises `ConfigurationError`."""
+    if provider is None:
+        return None
+    try:
+        from .tracing import Tracing
+    except ModuleNotFoundError:
+        raise ConfigurationError('Tracing needs the package opentelemetry-api: pip install "turnwise[otel]".') from None
+    return Tracing(provider)
+
+
+def _build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:
+    """Return what tells where the user is, asking nobody that the settings do not allow.
+
+    An application that gives a source of its own has thereby allowed it, unless the settings forbid it.
+    """
+    is_given = providers.location is not None and "location_enabled" not in settings.model_fields_set
+    source = location_source(
+        providers.location,
+        enabled=settings.location_enabled or is_given,
+        ip_address=settings.location_ip_address,
+        auto_detect=settings.location_auto_detect,
+    )
+    return Locator(source, clock)
+
+
+class EngineMemory:
+    """What an engine recalls for its conversations. Close it before the store is closed."""
+
+    def __init__(self, store: Callable[[], Store], settings: Settings, providers: Providers, clock: Clock) -> None:
+        self.store = _StoreMemory(store)
+        self._settings = settings
+        self._dialogue = RecentDialogue(self.store, clock)
+        self._clock = clock
+        seconds = settings.llm_embed_timeout_sec
+        embedding = None if providers.embed is None else Embedding(providers.embed, seconds)
+        vectors = None if embedding is None else VectorSearch(self.store, embedding)
+        self.search = ConversationSearch(self.store, settings.memory_enrichment_max_results, vectors)
+        documents = providers.documents
+        self._documents = None if documents is None else DocumentReader(documents, settings.llm_tools_timeout_sec)
+
+    def performer(self, asking: ModelCaller) -> RecallPerformer:
+        """Return the performer of `RecallMemory`, which asks models by `asking`."""
+        enrichment = Enrichment(asking, self._clock, self._settings.llm_tools_model)
+        return RecallPerformer(self._dialogue, self.search, enrichment, self._clock, self._documents)
+
+    async def recent(self, context: EffectContext) -> tuple[RecentText, ...]:
+        """Return the dialogue of the last minutes, in a conversation whose requests look back only some minutes."""
+        dialogue = context.policy.dialogue
+        if not isinstance(dialogue, Recent) or not self.store.is_searchable:
+            return ()
+        scope = scope_of(context, await context.transcript())
+        return await self._dialogue.look_up(scope, dialogue.seconds, context.redact)
+
+    async def close(self) -> None:
+        """Stop what runs in the background."""
+        await self.search.close()
+
+
+_NOT_SEARCHABLE = "The store of this engine cannot search older conversations."
+
+
+class _StoreMemory:
+    """The port `Memory`, filled by a store that is opened later. Its methods raise `ConfigurationError` if the store
+    cannot search."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+
+    @property
+    def is_searchable(self) -> bool:
+        """Whether the store can search. Raises `EngineClosed`."""
+        return implements(self._store(), Memory)
+
+    async def search(self, query: MemoryQuery) -> tuple[FoundText, ...]:
+        """See `Memory`."""
+        return await self._searchable().search(query)
+
+    async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
+        """See `Memory`."""
+        return await self._searchable().recent(scope, since)
+
+    async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
+        """See `Memory`."""
+        return await self._searchable().without_vectors(scope, space, limit)
+
+    async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """See `Memory`."""
+        await self._searchable().keep_vectors(space, vectors)
+
+    async def nearest(
+        self,
+        scope: MemoryScope,
+        space: str,
+        vector: Sequence[float],
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> tuple[FoundText, ...]:
+        """See `Memory`."""
+        return await self._searchable().nearest(scope, space, vector, since, until, limit)
+
+    def _searchable(self) -> Memory:
+        store: Any = self._store()
+        if not implements(store, Memory):
+            raise ConfigurationError(_NOT_SEARCHABLE)
+        memory: Memory = store
+        return memory
 
 
 @dataclass(frozen=True)
-class PortWrappers:
-    """What stands around the ports of an engine: each function is given what the engine would use, and returns what it
-    is to use instead. `store` is called when the engine opens, the others when it is made."""
+class Providers:
+    """What the rules of a conversation may need: profiles, redaction, location, documents, embeddings, MCP servers."""
 
-    store: Callable[[Store], Store] | None = None
-    performers: Callable[[Performers], Performers] | None = None
-    channels: Callable[[tuple[Channel, ...]], Iterable[Channel]] | None = None
-    dispatcher: Callable[[Dispatcher], Dispatcher] | None = None
+    profiles: tuple[Profile, ...] = ()
+    redaction: Redaction | None = None
+    location: LocationSource | None = None
+    documents: DocumentSource | None = None
+    embed: Embed | None = None
+    mcps: Mapping[str, McpServer] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        *,
+        profiles: Iterable[Profile],
+        redaction: Redaction | None,
+        location: LocationSource | Location | str | None,
+        documents: DocumentSource | None,
+        embed: Embed | None,
+        mcps: Mapping[str, McpServer] | None,
+    ) -> Providers:
+        """Return what was given, with the profiles and the MCP servers of the settings. What is given replaces what
+        the settings have under the same name. Raises `ConfigurationError` for what cannot be what it is given as."""
+        if redaction is not None and not isinstance(redaction, Redaction):
+            raise ConfigurationError("The redaction of an engine must be a Redaction.")
+        return cls(
+            _narrowed(_with_profiles_of(settings, _profiles(profiles)), settings.profile_allowed_tools),
+            redaction,
+            _function("location", _fixed(location) if isinstance(location, Location | str) else location),
+            _function("documents", documents),
+            _function("embed", embed),
+            {**settings.mcps, **_servers(mcps)},
+        )
 
 
-_WRAPPERS: ContextVar[tuple[PortWrappers, ...]] = ContextVar("turnwise-port-wrappers", default=())
+def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ...]]) -> tuple[Profile, ...]:
+    known = {profile.name for profile in profiles}
+    if unknown := next((name for name in allowed if name not in known), None):
+        raise ConfigurationError(f"The setting profile_allowed_tools names the profile {unknown}, which is not known.")
+    return tuple(
+        _with_at_most(profile, allowed[profile.name]) if profile.name in allowed else profile for profile in profiles
+    )
 
 
-@contextmanager
-def wrapped_ports(wrappers: PortWrappers) -> Iterator[None]:
-    """Wrap the ports of every engine that is opened while this holds, whoever opens it. For test kits that observe or
-    disturb programs which open their own engines."""
-    token = _WRAPPERS.set((*_WRAPPERS.get(), wrappers))
-    try:
-        yield
-    finally:
-        _WRAPPERS.reset(token)
+def _with_at_most(profile: Profile, allowed: tuple[str, ...]) -> Profile:
+    """The profile with no other tools than these. To recall counts as one of them, by whom it is asked for: a model
+    that calls the tool, or the turn that begins."""
+    tools = allowed if profile.tools is None else tuple(name for name in profile.tools if name in allowed)
+    may_recall = any(RECALL_CONVERSATION in names_of(name) for name in allowed)
+    return profile.replace(tools=tools, recall=profile.recall and may_recall)
 
 
-def wrap(port: str, given: T) -> T:
-    """Return what an engine uses for this port, a field of `PortWrappers`, in place of what it was given."""
-    for wrappers in _WRAPPERS.get():
-        wrapper = getattr(wrappers, port)
-        if wrapper is not None:
-            given = wrapper(given)
+def _profiles(given: Any) -> tuple[Profile, ...]:
+    if isinstance(given, str | Mapping | Profile) or not isinstance(given, Iterable):
+        raise ConfigurationError("Profiles are given as a list.")
+    profiles = tuple(given)
+    if not all(isinstance(profile, Profile) for profile in profiles):
+        raise ConfigurationError("Each profile must be a Profile.")
+    names = [profile.name for profile in profiles]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigurationError(f"Two profiles are called {repeated}.")
+    return profiles
+
+
+def _with_profiles_of(settings: Settings, given: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    names = {profile.name for profile in given}
+    return (*given, *(profile for name, profile in settings.profiles.items() if name not in names))
+
+
+def _fixed(location: Location | str) -> LocationSource:
+    return lambda: location
+
+
+V = TypeVar("V")
+
+
+def _function(name: str, given: V) -> V:
+    if given is not None and (isclass(given) or not callable(given)):
+        raise ConfigurationError(f"An engine takes a function as its {name}.")
     return given
 
 
-# --- checking what was given
+def _servers(given: Any) -> Mapping[str, McpServer]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ConfigurationError("MCP servers are given as a dict from their names.")
+    if not all(isinstance(server, McpServer) for server in given.values()):
+        raise ConfigurationError("Each MCP server must be an McpServer.")
+    return dict(given)
+
+
+def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[ModelSpec]:
+    """Yield the models that profiles and settings name."""
+    yield from (profile.model for profile in profiles if profile.model is not None)
+    for name in (settings.llm_profile_select_model, settings.llm_tools_model):
+        if name is not None:
+            yield ModelSpec(name=name)
 
 
 @dataclass(frozen=True)
@@ -290,253 +468,65 @@ def checked_performers(performers: object) -> Performers:
     return performers
 
 
+_NOT_A_DISPATCHER = "A dispatcher is an object that implements the port `Dispatcher`, or a function that makes one."
+
+
 def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> DispatcherFactory:
     """Return what makes the dispatcher. It raises `ConfigurationError` if that is not one, and so does this."""
     if dispatcher is None:
         return InProcessDispatcher
     given: Any = dispatcher
     if not implements(given, Dispatcher) and not callable(given):
-        raise ConfigurationError(NOT_A_DISPATCHER)
+        raise ConfigurationError(_NOT_A_DISPATCHER)
 
     def make(performers: Performers, clock: Clock, answer: Callable[[str, Answer], None]) -> Dispatcher:
         made = given if implements(given, Dispatcher) else given(performers, clock, answer)
         if not implements(made, Dispatcher):
-            raise ConfigurationError(NOT_A_DISPATCHER)
+            raise ConfigurationError(_NOT_A_DISPATCHER)
         dispatcher: Dispatcher = made
         return dispatcher
 
     return make
 
 
+@dataclass(frozen=True)
+class PortWrappers:
+    """What stands around the ports of an engine: each function is given what the engine would use, and returns what it
+    is to use instead. `store` is called when the engine opens, the others when it is made."""
+
+    store: Callable[[Store], Store] | None = None
+    performers: Callable[[Performers], Performers] | None = None
+    channels: Callable[[tuple[Channel, ...]], Iterable[Channel]] | None = None
+    dispatcher: Callable[[Dispatcher], Dispatcher] | None = None
+
+
+_WRAPPERS: ContextVar[tuple[PortWrappers, ...]] = ContextVar("turnwise-port-wrappers", default=())
+
+
+@contextmanager
+def wrapped_ports(wrappers: PortWrappers) -> Iterator[None]:
+    """Wrap the ports of every engine that is opened while this holds, whoever opens it. For test kits that observe or
+    disturb programs which open their own engines."""
+    token = _WRAPPERS.set((*_WRAPPERS.get(), wrappers))
+    try:
+        yield
+    finally:
+        _WRAPPERS.reset(token)
+
+
+T = TypeVar("T")
+
+
+def wrap(port: str, given: T) -> T:
+    """Return what an engine uses for this port, a field of `PortWrappers`, in place of what it was given."""
+    for wrappers in _WRAPPERS.get():
+        wrapper = getattr(wrappers, port)
+        if wrapper is not None:
+            given = wrapper(given)
+    return given
+
+
 def implements(given: object, port: type) -> bool:
     """Whether an object has every method of a port. Methods that it gets by delegation count."""
     methods = (name for name, member in vars(port).items() if callable(member) and not name.startswith("_"))
     return not isclass(given) and all(callable(getattr(given, name, None)) for name in methods)
-
-
-# --- building
-
-
-def build_channels(
-    channels: Iterable[Channel],
-    clock: Clock,
-    tracing: Tracing | None,
-    earlier: Earlier | None = None,
-    *,
-    speaks: bool = True,
-) -> DeliveryDispatcher:
-    """Return the dispatcher of deliveries to these channels; unless it `speaks`, without speech channels. `earlier`
-    finds what other engines have yet to deliver.
-
-    Raises `ConfigurationError`.
-    """
-    if not isinstance(channels, Iterable):
-        raise ConfigurationError("The channels are given as a list.")
-    used = tuple(channel for channel in channels if speaks or not getattr(channel, "is_speech", False))
-    return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt, earlier)
-
-
-def build_observers(
-    tracing: Tracing | None, deliveries: DeliveryDispatcher, agents: Iterable[Observer]
-) -> tuple[Observer, ...]:
-    """Return what sees the steps of conversations: the tracing, the channels that want to know when turns end, and what
-    belongs to the `agents`."""
-    turn_ends = TurnEnds(deliveries.channels)
-    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()), *agents)
-
-
-def build_tracing(provider: TracerProvider | None) -> Tracing | None:
-    """Return the tracing of a host that asks for it; otherwise nothing is imported. Raises `ConfigurationError`."""
-    if provider is None:
-        return None
-    try:
-        from .tracing import Tracing
-    except ModuleNotFoundError:
-        raise ConfigurationError('Tracing needs the package opentelemetry-api: pip install "turnwise[otel]".') from None
-    return Tracing(provider)
-
-
-class EngineMemory:
-    """What an engine recalls for its conversations. Close it before the store is closed."""
-
-    def __init__(self, store: Callable[[], Store], settings: Settings, providers: Providers, clock: Clock) -> None:
-        self.store = StoreMemory(store)
-        self._settings = settings
-        self._dialogue = RecentDialogue(self.store, clock)
-        self._clock = clock
-        seconds = settings.llm_embed_timeout_sec
-        embedding = None if providers.embed is None else Embedding(providers.embed, seconds)
-        vectors = None if embedding is None else VectorSearch(self.store, embedding)
-        self.search = ConversationSearch(self.store, settings.memory_enrichment_max_results, vectors)
-        documents = providers.documents
-        self._documents = None if documents is None else DocumentReader(documents, settings.llm_tools_timeout_sec)
-
-    def performer(self, asking: ModelCaller) -> RecallPerformer:
-        """Return the performer of `RecallMemory`, which asks models by `asking`."""
-        enrichment = Enrichment(asking, self._clock, self._settings.llm_tools_model)
-        return RecallPerformer(self._dialogue, self.search, enrichment, self._clock, self._documents)
-
-    async def recent(self, context: EffectContext) -> tuple[RecentText, ...]:
-        """Return the dialogue of the last minutes, in a conversation whose requests look back only some minutes."""
-        dialogue = context.policy.dialogue
-        if not isinstance(dialogue, Recent) or not self.store.is_searchable:
-            return ()
-        scope = scope_of(context, await context.transcript())
-        return await self._dialogue.look_up(scope, dialogue.seconds, context.redact)
-
-    async def close(self) -> None:
-        """Stop what runs in the background."""
-        await self.search.close()
-
-
-V = TypeVar("V")
-
-
-@dataclass(frozen=True)
-class Providers:
-    """What the rules of a conversation may need: profiles, redaction, location, documents, embeddings, MCP servers."""
-
-    profiles: tuple[Profile, ...] = ()
-    redaction: Redaction | None = None
-    location: LocationSource | None = None
-    documents: DocumentSource | None = None
-    embed: Embed | None = None
-    mcps: Mapping[str, McpServer] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        *,
-        profiles: Iterable[Profile],
-        redaction: Redaction | None,
-        location: LocationSource | Location | str | None,
-        documents: DocumentSource | None,
-        embed: Embed | None,
-        mcps: Mapping[str, McpServer] | None,
-    ) -> Providers:
-        """Return what was given, with the profiles and the MCP servers of the settings. What is given replaces what
-        the settings have under the same name. Raises `ConfigurationError` for what cannot be what it is given as."""
-        if redaction is not None and not isinstance(redaction, Redaction):
-            raise ConfigurationError("The redaction of an engine must be a Redaction.")
-        return cls(
-            _narrowed(_with_profiles_of(settings, _profiles(profiles)), settings.profile_allowed_tools),
-            redaction,
-            _function("location", _fixed(location) if isinstance(location, Location | str) else location),
-            _function("documents", documents),
-            _function("embed", embed),
-            {**settings.mcps, **_servers(mcps)},
-        )
-
-
-def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[ModelSpec]:
-    """Yield the models that profiles and settings name."""
-    yield from (profile.model for profile in profiles if profile.model is not None)
-    for name in (settings.llm_profile_select_model, settings.llm_tools_model):
-        if name is not None:
-            yield ModelSpec(name=name)
-
-
-def _profiles(given: Any) -> tuple[Profile, ...]:
-    if isinstance(given, str | Mapping | Profile) or not isinstance(given, Iterable):
-        raise ConfigurationError("Profiles are given as a list.")
-    profiles = tuple(given)
-    if not all(isinstance(profile, Profile) for profile in profiles):
-        raise ConfigurationError("Each profile must be a Profile.")
-    names = [profile.name for profile in profiles]
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigurationError(f"Two profiles are called {repeated}.")
-    return profiles
-
-
-def _with_profiles_of(settings: Settings, given: tuple[Profile, ...]) -> tuple[Profile, ...]:
-    names = {profile.name for profile in given}
-    return (*given, *(profile for name, profile in settings.profiles.items() if name not in names))
-
-
-def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ...]]) -> tuple[Profile, ...]:
-    known = {profile.name for profile in profiles}
-    if unknown := next((name for name in allowed if name not in known), None):
-        raise ConfigurationError(f"The setting profile_allowed_tools names the profile {unknown}, which is not known.")
-    return tuple(
-        _with_at_most(profile, allowed[profile.name]) if profile.name in allowed else profile for profile in profiles
-    )
-
-
-def _with_at_most(profile: Profile, allowed: tuple[str, ...]) -> Profile:
-    """The profile with no other tools than these. To recall counts as one of them, by whom it is asked for: a model
-    that calls the tool, or the turn that begins."""
-    tools = allowed if profile.tools is None else tuple(name for name in profile.tools if name in allowed)
-    may_recall = any(RECALL_CONVERSATION in names_of(name) for name in allowed)
-    return profile.replace(tools=tools, recall=profile.recall and may_recall)
-
-
-def _fixed(location: Location | str) -> LocationSource:
-    return lambda: location
-
-
-def _function(name: str, given: V) -> V:
-    if given is not None and (isclass(given) or not callable(given)):
-        raise ConfigurationError(f"An engine takes a function as its {name}.")
-    return given
-
-
-def _servers(given: Any) -> Mapping[str, McpServer]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise ConfigurationError("MCP servers are given as a dict from their names.")
-    if not all(isinstance(server, McpServer) for server in given.values()):
-        raise ConfigurationError("Each MCP server must be an McpServer.")
-    return dict(given)
-
-
-NOT_SEARCHABLE = "The store of this engine cannot search older conversations."
-
-
-class StoreMemory:
-    """The port `Memory`, filled by a store that is opened later. Its methods raise `ConfigurationError` if the store
-    cannot search."""
-
-    def __init__(self, store: Callable[[], Store]) -> None:
-        self._store = store
-
-    @property
-    def is_searchable(self) -> bool:
-        """Whether the store can search. Raises `EngineClosed`."""
-        return implements(self._store(), Memory)
-
-    async def search(self, query: MemoryQuery) -> tuple[FoundText, ...]:
-        """See `Memory`."""
-        return await self._searchable().search(query)
-
-    async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
-        """See `Memory`."""
-        return await self._searchable().recent(scope, since)
-
-    async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
-        """See `Memory`."""
-        return await self._searchable().without_vectors(scope, space, limit)
-
-    async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """See `Memory`."""
-        await self._searchable().keep_vectors(space, vectors)
-
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
-        """See `Memory`."""
-        return await self._searchable().nearest(scope, space, vector, since, until, limit)
-
-    def _searchable(self) -> Memory:
-        store: Any = self._store()
-        if not implements(store, Memory):
-            raise ConfigurationError(NOT_SEARCHABLE)
-        memory: Memory = store
-        return memory

@@ -8,43 +8,16 @@
 
 Because of this order nothing is lost in a crash. If the append fails, memory and store both stay as they were.
 
-All of this happens in the call that brings the event in, until something has to be waited for: `intake` says how. What
-only some conversations need (updates, redaction, observers of requests) is not begun where nobody needs it.
+All of this happens in the call that brings the event in, until something has to be waited for: `mailbox.py` says how.
+What only some conversations need (updates, redaction, observers of requests) is not begun where nobody needs it.
 
 Another loop, in this process or in another one, may drive the same conversation over the same store. The log decides
 between them: an append to a log that has moved on is a conflict. The loop then follows the steps that it missed, shows
 them to its watchers, and puts its event to the machine again.
 
-Follows the store while somebody waits for a conversation that another loop drives.
-
-A loop is told of its own steps. Those of another loop over the same store, in this process or in another one, it finds
-when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its own. One
-that also waits for what people do has it look while the conversation waits for a person, whose answer any engine takes.
-
-The reports by which a conversation learns that an earlier process has left it in the middle.
-
-The state says which effects were not answered; nothing is guessed. The machine decides what follows from the reports:
-it asks again for what may be asked for again, and runs a tool again or not, by its crash contract.
-
-A call was recorded with the declarations of its tool as they were then, by a process that may have had others. So
-before a conversation goes on, its open calls are compared with what the tools declare here, and the stricter holds: a
-contract under which less is done without a person, and an approval where either asks for one. That is an event too, so
-a log replays without the tools.
-
-Tells a cancelled append from one that a store has cancelled by itself.
-
-Logs what a dispatcher raises, where the program has to go on all the same.
-
-Hands the effects of a step to the dispatcher in their order: those that it starts, and those that it stops.
-
-Logs the events by which nothing happens.
-
-Checks the arguments that a person gives a call, before the machine takes the approval.
-
-The machine knows no tools, and a log replays without them. So what a tool refuses is refused here, to the person who
-wrote it, while the call still waits. A step that is stored, by this engine or another one, is never checked again.
-
-What the loops of one engine share.
+What an earlier process left in the middle is reported to the machine. The state says which effects were not answered;
+nothing is guessed. The machine decides what follows from the reports: it asks again for what may be asked for again,
+and runs a tool again or not, by its crash contract.
 """
 
 from __future__ import annotations
@@ -119,118 +92,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("turnwise.loop")
 
-INTERVAL = timedelta(seconds=0.5)
-"""Between two looks at the store: soon enough for a person who waits, and seldom enough for a store with thousands of
-conversations that are waited for."""
-
-PERSON_INTERVAL = timedelta(seconds=5)
-"""Between two looks while only a person is waited for, who may take days and mostly answers in this engine."""
-
-_NOTHING: frozenset[int] = frozenset()
-
-
-class Follower:
-    """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop may move the conversation
-    of `projection`."""
-
-    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting", "_waiting_for_people")
-
-    def __init__(
-        self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
-    ) -> None:
-        self._catch_up = catch_up
-        self._clock = clock
-        self._projection = projection
-        self._elsewhere = pending(projection.state) or _NOTHING
-        """Effects in flight that another loop carries out, or nobody."""
-        self._waiting = 0
-        self._waiting_for_people = 0
-        self._task: asyncio.Task[bool] | None = None
-
-    def note(self, effects: Sequence[Effect]) -> None:
-        """A step is stored. `effects` are those that another loop carries out."""
-        if effects:
-            self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
-        if self._elsewhere or self._waiting_for_people:
-            self._begin()
-
-    def take_over(self) -> frozenset[int]:
-        """Whatever is in flight is carried out here from now on. Returns the effects that were not."""
-        elsewhere, self._elsewhere = self._elsewhere, _NOTHING
-        return elsewhere
-
-    def halt(self) -> None:
-        """Nothing that is in flight is carried out here any more."""
-        self._elsewhere = pending(self._projection.state) or _NOTHING
-
-    @contextmanager
-    def waiting(self, *, for_people: bool = False) -> Iterator[None]:
-        """While this lasts, somebody waits for the conversation, or also `for_people` to act on it in another
-        engine."""
-        self.add_waiter(for_people=for_people)
-        try:
-            yield
-        finally:
-            self.remove_waiter(for_people=for_people)
-
-    def add_waiter(self, *, for_people: bool = False) -> None:
-        """Somebody waits from now on, until `remove_waiter`. Cheaper than `waiting`, for the callers of turns."""
-        self._waiting += 1
-        self._waiting_for_people += for_people
-        self._begin()
-
-    def remove_waiter(self, *, for_people: bool = False) -> None:
-        """Somebody waits no longer."""
-        self._waiting -= 1
-        self._waiting_for_people -= for_people
-        if not self._waiting and self._task is not None:
-            self._task.cancel()
-
-    def _begin(self) -> None:
-        if self._waiting and self._task is None and self._interval() is not None:
-            self._task = asyncio.ensure_future(self._follow())
-            self._task.add_done_callback(self._has_ended)
-
-    def _interval(self) -> timedelta | None:
-        """Return the time until the next look, or None if no other loop moves the conversation."""
-        state = self._projection.state
-        if self._elsewhere:
-            self._elsewhere &= pending(state)
-        if self._elsewhere:
-            return INTERVAL
-        if self._waiting_for_people and isinstance(state, AwaitingPerson | InDoubt):
-            return PERSON_INTERVAL
-        return None
-
-    async def _follow(self) -> bool:
-        """Look at the store until nobody waits, or no other loop moves the conversation. Returns whether that can be
-        done again."""
-        try:
-            while self._waiting and (interval := self._interval()) is not None:
-                await self._clock.sleep_until(self._clock.now() + interval)
-                with suppress(Refused):  # the store takes nothing at the moment
-                    await self._catch_up()
-            return True
-        except TurnwiseError:
-            return False  # the loop has failed or was closed, which it tells whoever waits
-        except Exception:
-            logger.exception("The steps of another engine cannot be followed.")
-            return False
-
-    def _has_ended(self, following: asyncio.Task[bool]) -> None:
-        self._task = None
-        if following.cancelled() or following.result():
-            self._begin()  # somebody may have begun to wait again in the meantime
-
-
 _BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
-UNCERTAIN = 64
+_UNCERTAIN = 64
 """How many events are remembered whose append has failed. One of them may stand in the log all the same; it is found at
 the next conflict, so a few would do."""
 
-
-KEPT_LINKS = 256
+_KEPT_LINKS = 256
 """How many links of steps are kept before those that are not needed are looked for: a turn rarely has as many steps."""
 
 
@@ -403,7 +271,7 @@ class Loop:
         while True:
             step = transition(projection.state, event, projection.context)
             if step.ignored:
-                log_ignored(event, step.state)
+                _log_ignored(event, step.state)
                 self._suspended.follow(step.state)
                 return step
             outgoing = self._services.outbox.of(step.effects)
@@ -412,8 +280,8 @@ class Loop:
                 self._services.approved_arguments.check(event, projection.state, projection.context)
                 await self._log.append(event, step, outgoing)
             except (StorageFailed, asyncio.CancelledError) as error:
-                self._uncertain = (*self._uncertain, event)[-UNCERTAIN:]
-                raise_append_failure(error)
+                self._uncertain = (*self._uncertain, event)[-_UNCERTAIN:]
+                _raise_append_failure(error)
             except (InvalidInput, StoreConflict):  # others may have answered the call, or moved on
                 if not await self._catch_up():
                     raise
@@ -462,7 +330,7 @@ class Loop:
         and of a very long turn only what is still in flight is."""
         if type(before) is Idle or type(before) is Failed:
             self._links = EffectLinks()
-        elif len(self._links) >= KEPT_LINKS:
+        elif len(self._links) >= _KEPT_LINKS:
             self._links = self._links.since(min(known_effects(before), default=before.book.next_effect))
         if state.book.next_effect > before.book.next_effect:
             self._links.note(before.book.next_effect, link)
@@ -574,12 +442,278 @@ class Loop:
             await self._services.dispatcher.release(self.conversation_id, deliver=deliver)
 
 
-FIRST_BLOCK = 8
+@dataclass(frozen=True)
+class LoopServices:
+    """What every loop of an engine works with.
+
+    `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
+    `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
+    the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
+    shows the updates of all conversations. `approved_arguments` checks what people give calls, and `immediately` starts
+    the handling of events. `declarations` are those of the tools that the engine has now. `read_only` has requests
+    refused.
+    """
+
+    dispatcher: Dispatcher
+    outbox: OutboxTargets
+    clock: Clock
+    adoption: Adoption
+    owner: LoopOwner
+    observers: Sequence[Observer]
+    kept_updates: int
+    redactor: EventRedactor
+    tree: TreeFeed
+    approved_arguments: ApprovedArguments
+    declarations: PresentDeclarations
+    read_only: bool = False
+    immediately: ImmediateStart = field(default_factory=ImmediateStart)
+
+    request_observers: tuple[RequestObserver, ...] = field(init=False)
+    """The observers that see requests."""
+
+    def __post_init__(self) -> None:
+        """Find the observers that see requests, once. A cached property would make all fields slow to read."""
+        found = tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
+        object.__setattr__(self, "request_observers", found)
+
+    @contextmanager
+    def observed(self, conversation_id: str, event: Event) -> Iterator[None]:
+        """Return a context that lasts while somebody waits for this request. The observers see it, and its error."""
+        with ExitStack() as contexts:
+            for observer in self.request_observers:
+                contexts.enter_context(observer.asked(conversation_id, event))
+            yield
+
+
+def _raise_append_failure(error: StorageFailed | asyncio.CancelledError) -> NoReturn:
+    """Raise the error by which an append failed, from within its `except` clause.
+
+    A driver that cancels its own work, as at a lost connection, raises `CancelledError` although nobody has cancelled
+    the task that waits for it. That is a failure of the storage: the event would be lost in the mailbox otherwise.
+    """
+    task = asyncio.current_task()
+    if not isinstance(error, asyncio.CancelledError) or (task is not None and task.cancelling()):
+        raise error
+    raise StorageFailed("The store has cancelled the append.") from error
+
+
+def dispatch_in_order(
+    effects: Sequence[Effect], dispatcher: Dispatcher, conversation_id: str, context: Callable[[], EffectContext]
+) -> None:
+    """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
+    ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
+    begin = 0
+    for end, effect in enumerate(effects):
+        if isinstance(effect, ControlEffect):
+            if begin < end:
+                dispatcher.dispatch(tuple(effects[begin:end]), context())
+            dispatcher.abort(conversation_id, effect.effect_id)
+            begin = end + 1
+    if begin < len(effects):
+        dispatcher.dispatch(tuple(effects[begin:]), context())
+
+
+@contextmanager
+def dispatcher_failures_logged() -> Iterator[None]:
+    """Log an error that a dispatcher raises in this context, and go on behind it."""
+    try:
+        yield
+    except Exception:
+        logger.exception("The dispatcher failed.")
+
+
+def _log_ignored(event: Event, state: State) -> None:
+    """Log that the conversation, which rests in `state`, has nothing to do about this event."""
+    if isinstance(event, Answer) and event.effect_id in pending(state):
+        # Nobody else will answer the effect, so this is a fault of whoever carries it out.
+        logger.warning("The answer %s is not one that %s waits for.", event.type, state.type)
+    else:
+        logger.debug("Nothing to do about %s in %s", event.type, state.type)
+
+
+_NOTHING: frozenset[int] = frozenset()
+
+INTERVAL = timedelta(seconds=0.5)
+"""Between two looks at the store: soon enough for a person who waits, and seldom enough for a store with thousands of
+conversations that are waited for."""
+
+_PERSON_INTERVAL = timedelta(seconds=5)
+"""Between two looks while only a person is waited for, who may take days and mostly answers in this engine."""
+
+
+class Follower:
+    """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop may move the conversation
+    of `projection`.
+
+    A loop is told of its own steps. Those of another loop over the same store, in this process or in another one, it
+    finds when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its
+    own. One that also waits for what people do has it look while the conversation waits for a person, whose answer any
+    engine takes.
+    """
+
+    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting", "_waiting_for_people")
+
+    def __init__(
+        self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
+    ) -> None:
+        self._catch_up = catch_up
+        self._clock = clock
+        self._projection = projection
+        self._elsewhere = pending(projection.state) or _NOTHING
+        """Effects in flight that another loop carries out, or nobody."""
+        self._waiting = 0
+        self._waiting_for_people = 0
+        self._task: asyncio.Task[bool] | None = None
+
+    def note(self, effects: Sequence[Effect]) -> None:
+        """A step is stored. `effects` are those that another loop carries out."""
+        if effects:
+            self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
+        if self._elsewhere or self._waiting_for_people:
+            self._begin()
+
+    def take_over(self) -> frozenset[int]:
+        """Whatever is in flight is carried out here from now on. Returns the effects that were not."""
+        elsewhere, self._elsewhere = self._elsewhere, _NOTHING
+        return elsewhere
+
+    def halt(self) -> None:
+        """Nothing that is in flight is carried out here any more."""
+        self._elsewhere = pending(self._projection.state) or _NOTHING
+
+    @contextmanager
+    def waiting(self, *, for_people: bool = False) -> Iterator[None]:
+        """While this lasts, somebody waits for the conversation, or also `for_people` to act on it in another
+        engine."""
+        self.add_waiter(for_people=for_people)
+        try:
+            yield
+        finally:
+            self.remove_waiter(for_people=for_people)
+
+    def add_waiter(self, *, for_people: bool = False) -> None:
+        """Somebody waits from now on, until `remove_waiter`. Cheaper than `waiting`, for the callers of turns."""
+        self._waiting += 1
+        self._waiting_for_people += for_people
+        self._begin()
+
+    def remove_waiter(self, *, for_people: bool = False) -> None:
+        """Somebody waits no longer."""
+        self._waiting -= 1
+        self._waiting_for_people -= for_people
+        if not self._waiting and self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        if self._waiting and self._task is None and self._interval() is not None:
+            self._task = asyncio.ensure_future(self._follow())
+            self._task.add_done_callback(self._has_ended)
+
+    def _interval(self) -> timedelta | None:
+        """Return the time until the next look, or None if no other loop moves the conversation."""
+        state = self._projection.state
+        if self._elsewhere:
+            self._elsewhere &= pending(state)
+        if self._elsewhere:
+            return INTERVAL
+        if self._waiting_for_people and isinstance(state, AwaitingPerson | InDoubt):
+            return _PERSON_INTERVAL
+        return None
+
+    async def _follow(self) -> bool:
+        """Look at the store until nobody waits, or no other loop moves the conversation. Returns whether that can be
+        done again."""
+        try:
+            while self._waiting and (interval := self._interval()) is not None:
+                await self._clock.sleep_until(self._clock.now() + interval)
+                with suppress(Refused):  # the store takes nothing at the moment
+                    await self._catch_up()
+            return True
+        except TurnwiseError:
+            return False  # the loop has failed or was closed, which it tells whoever waits
+        except Exception:
+            logger.exception("The steps of another engine cannot be followed.")
+            return False
+
+    def _has_ended(self, following: asyncio.Task[bool]) -> None:
+        self._task = None
+        if following.cancelled() or following.result():
+            self._begin()  # somebody may have begun to wait again in the meantime
+
+
+def reports(state: State, at: datetime, left: frozenset[int], *, holds_call: bool = False) -> tuple[Report, ...]:
+    """Return the reports about what is in flight in this state and was `left`, in order; none if nothing was.
+    `holds_call` says that the call which waits for a person does so here. `Pure.`
+
+    Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
+    reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
+    A call that was waiting for the answer of a person is lost with its process, and nothing else is in flight then but
+    the deadline, which ends with the question.
+    """
+    if isinstance(state, AwaitingUserResponse) and state.suspends:
+        return () if holds_call else (ToolInterrupted(at=at, call_id=state.call.call_id),)
+    in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
+    if not isinstance(state, InRound):
+        return _resumed(in_flight.keys(), at)
+    running = [effect_id for effect_id, kind in in_flight.items() if kind in TOOL_RUNS]
+    interrupted = {
+        effect_id: ToolInterrupted(at=at, call_id=state.round.call(effect_id).call_id) for effect_id in running
+    }
+    first = frozenset() if isinstance(state, Cancelling) else _never_again(state.round) & interrupted.keys()
+    rest = [report for effect_id, report in interrupted.items() if effect_id not in first]
+    doubts = [report for effect_id, report in interrupted.items() if effect_id in first]
+    return (*doubts, *_resumed(in_flight.keys() - first, at), *rest)
+
+
+def _resumed(open_: Set[int], at: datetime) -> tuple[Report, ...]:
+    return (Resumed(at=at, open=tuple(sorted(open_))),) if open_ else ()
+
+
+def _never_again(round_: Round) -> frozenset[int]:
+    """Return the effects whose calls must not run twice."""
+    return frozenset(one.effect_id for one in round_.running if round_.must_not_run_twice(round_.named(one.call_id)))
+
+
+def known_effects(state: State) -> frozenset[int]:
+    """Return the effects that were asked for and may be carried out, or asked for again: those in flight, and those as
+    which the calls that run were first started. `Pure.`"""
+    running = state.round.running if isinstance(state, InRound | AwaitingUserResponse) else ()
+    return pending(state) | {one.first_id for one in running}
+
+
+_FIRST_BLOCK = 8
 """How many steps are read at first to find those that asked for what is in flight: they are nearly always the newest.
 Each further block is four times as long."""
 
-REPEATING = (Resumed, ToolInterrupted, ToolReconciled)
+
+async def links_of(state: State, read_entries: ReadEntries) -> EffectLinks:
+    """Return the links of the steps that first asked for the effects which this state waits for. They are read from the
+    end of the log, no further than to the oldest of them. Raises `StoreError`."""
+    wanted, found = set(known_effects(state)), dict[int, bytes]()
+    last, block = state.book.seq, _FIRST_BLOCK
+    while wanted and last > 0:
+        for entry in reversed(await read_entries(max(last - block, 0), last)):
+            wanted -= _note_asked(entry, wanted, found)
+        last, block = last - block, block * 4
+    return EffectLinks(sorted(found.items()))
+
+
+_REPEATING = (Resumed, ToolInterrupted, ToolReconciled)
 """The events by which an effect that an earlier step asked for is asked for again."""
+
+
+def _note_asked(entry: StoredEntry, wanted: Set[int], found: dict[int, bytes]) -> set[int]:
+    """Note the link of a step for the effects that it asks for. Returns the effects for which no earlier step did."""
+    asked = asked_for(entry)
+    found.update((effect_id, entry.chain) for effect_id in wanted & asked)
+    if not asked or isinstance(entry.event, _REPEATING):
+        return set()
+    return {effect_id for effect_id in wanted if effect_id >= min(asked)}
+
+
+def asked_for(entry: LogEntry) -> set[int]:
+    """Return the ids of the effects that a step asks for, for the first time or again. `Pure.`"""
+    return {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect | OutgoingEffect)}
 
 
 class PresentDeclarations:
@@ -587,6 +721,11 @@ class PresentDeclarations:
 
     Then nobody can say what became of a call that was running and whose tool is no longer there; only for a pure one
     that does not matter. A call that has not begun tells the model that there is no such tool.
+
+    A call was recorded with the declarations of its tool as they were then, by a process that may have had others. So
+    before a conversation goes on, its open calls are compared with what the tools declare here, and the stricter holds:
+    a contract under which less is done without a person, and an approval where either asks for one. That is an event
+    too, so a log replays without the tools.
     """
 
     def __init__(self, tools: ToolRegistry, *, is_complete: bool) -> None:
@@ -635,127 +774,14 @@ async def _declared(call: RoundCall, tool: AnyTool, context: EffectContext, at: 
     return CallRestricted(at=at, call_id=call.call_id, crash=tool.crash, approval=approval, approval_by=by)
 
 
-def reports(state: State, at: datetime, left: frozenset[int], *, holds_call: bool = False) -> tuple[Report, ...]:
-    """Return the reports about what is in flight in this state and was `left`, in order; none if nothing was.
-    `holds_call` says that the call which waits for a person does so here. `Pure.`
-
-    Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
-    reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
-    A call that was waiting for the answer of a person is lost with its process, and nothing else is in flight then but
-    the deadline, which ends with the question.
-    """
-    if isinstance(state, AwaitingUserResponse) and state.suspends:
-        return () if holds_call else (ToolInterrupted(at=at, call_id=state.call.call_id),)
-    in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
-    if not isinstance(state, InRound):
-        return _resumed(in_flight.keys(), at)
-    running = [effect_id for effect_id, kind in in_flight.items() if kind in TOOL_RUNS]
-    interrupted = {
-        effect_id: ToolInterrupted(at=at, call_id=state.round.call(effect_id).call_id) for effect_id in running
-    }
-    first = frozenset() if isinstance(state, Cancelling) else _never_again(state.round) & interrupted.keys()
-    rest = [report for effect_id, report in interrupted.items() if effect_id not in first]
-    doubts = [report for effect_id, report in interrupted.items() if effect_id in first]
-    return (*doubts, *_resumed(in_flight.keys() - first, at), *rest)
-
-
-def _resumed(open_: Set[int], at: datetime) -> tuple[Report, ...]:
-    return (Resumed(at=at, open=tuple(sorted(open_))),) if open_ else ()
-
-
-def _never_again(round_: Round) -> frozenset[int]:
-    """Return the effects whose calls must not run twice."""
-    return frozenset(one.effect_id for one in round_.running if round_.must_not_run_twice(round_.named(one.call_id)))
-
-
-# --- the steps that asked for what is in flight
-
-
-def known_effects(state: State) -> frozenset[int]:
-    """Return the effects that were asked for and may be carried out, or asked for again: those in flight, and those as
-    which the calls that run were first started. `Pure.`"""
-    running = state.round.running if isinstance(state, InRound | AwaitingUserResponse) else ()
-    return pending(state) | {one.first_id for one in running}
-
-
-async def links_of(state: State, read_entries: ReadEntries) -> EffectLinks:
-    """Return the links of the steps that first asked for the effects which this state waits for. They are read from the
-    end of the log, no further than to the oldest of them. Raises `StoreError`."""
-    wanted, found = set(known_effects(state)), dict[int, bytes]()
-    last, block = state.book.seq, FIRST_BLOCK
-    while wanted and last > 0:
-        for entry in reversed(await read_entries(max(last - block, 0), last)):
-            wanted -= _note_asked(entry, wanted, found)
-        last, block = last - block, block * 4
-    return EffectLinks(sorted(found.items()))
-
-
-def _note_asked(entry: StoredEntry, wanted: Set[int], found: dict[int, bytes]) -> set[int]:
-    """Note the link of a step for the effects that it asks for. Returns the effects for which no earlier step did."""
-    asked = asked_for(entry)
-    found.update((effect_id, entry.chain) for effect_id in wanted & asked)
-    if not asked or isinstance(entry.event, REPEATING):
-        return set()
-    return {effect_id for effect_id in wanted if effect_id >= min(asked)}
-
-
-def asked_for(entry: LogEntry) -> set[int]:
-    """Return the ids of the effects that a step asks for, for the first time or again. `Pure.`"""
-    return {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect | OutgoingEffect)}
-
-
-def raise_append_failure(error: StorageFailed | asyncio.CancelledError) -> NoReturn:
-    """Raise the error by which an append failed, from within its `except` clause.
-
-    A driver that cancels its own work, as at a lost connection, raises `CancelledError` although nobody has cancelled
-    the task that waits for it. That is a failure of the storage: the event would be lost in the mailbox otherwise.
-    """
-    task = asyncio.current_task()
-    if not isinstance(error, asyncio.CancelledError) or (task is not None and task.cancelling()):
-        raise error
-    raise StorageFailed("The store has cancelled the append.") from error
-
-
-@contextmanager
-def dispatcher_failures_logged() -> Iterator[None]:
-    """Log an error that a dispatcher raises in this context, and go on behind it."""
-    try:
-        yield
-    except Exception:
-        logger.exception("The dispatcher failed.")
-
-
-def dispatch_in_order(
-    effects: Sequence[Effect], dispatcher: Dispatcher, conversation_id: str, context: Callable[[], EffectContext]
-) -> None:
-    """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
-    ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
-    begin = 0
-    for end, effect in enumerate(effects):
-        if isinstance(effect, ControlEffect):
-            if begin < end:
-                dispatcher.dispatch(tuple(effects[begin:end]), context())
-            dispatcher.abort(conversation_id, effect.effect_id)
-            begin = end + 1
-    if begin < len(effects):
-        dispatcher.dispatch(tuple(effects[begin:]), context())
-
-
-def log_ignored(event: Event, state: State) -> None:
-    """Log that the conversation, which rests in `state`, has nothing to do about this event."""
-    if isinstance(event, Answer) and event.effect_id in pending(state):
-        # Nobody else will answer the effect, so this is a fault of whoever carries it out.
-        logger.warning("The answer %s is not one that %s waits for.", event.type, state.type)
-    else:
-        logger.debug("Nothing to do about %s in %s", event.type, state.type)
-
-
-_LOGGER = performer_logger("turnwise.tools")
-
-
 class ApprovedArguments:
     """Checks approvals against the tools of one engine. A tool that the engine does not have, or that the conversation
-    may not use, checks nothing: its call tells the model so."""
+    may not use, checks nothing: its call tells the model so.
+
+    The machine knows no tools, and a log replays without them. So what a tool refuses is refused here, to the person
+    who wrote it, while the call still waits. A step that is stored, by this engine or another one, is never checked
+    again.
+    """
 
     def __init__(self, tools: ToolRegistry) -> None:
         self._tools = tools
@@ -773,6 +799,9 @@ class ApprovedArguments:
             raise InvalidInput(shortened(sentence), "arguments")
 
 
+_LOGGER = performer_logger("turnwise.tools")
+
+
 def _fault_of(tool: AnyTool, text: str, policy: Policy) -> str | None:
     """Why a call with these arguments, JSON text, could not run; None if it could."""
     try:
@@ -785,46 +814,3 @@ def _fault_of(tool: AnyTool, text: str, policy: Policy) -> str | None:
         _LOGGER.warning("The arguments of %s could not be checked", tool.name, exc_info=error)
         return "the arguments could not be checked"
     return None
-
-
-@dataclass(frozen=True)
-class LoopServices:
-    """What every loop of an engine works with.
-
-    `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
-    `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
-    the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
-    shows the updates of all conversations. `approved_arguments` checks what people give calls, and `immediately` starts
-    the handling of events. `declarations` are those of the tools that the engine has now. `read_only` has requests
-    refused.
-    """
-
-    dispatcher: Dispatcher
-    outbox: OutboxTargets
-    clock: Clock
-    adoption: Adoption
-    owner: LoopOwner
-    observers: Sequence[Observer]
-    kept_updates: int
-    redactor: EventRedactor
-    tree: TreeFeed
-    approved_arguments: ApprovedArguments
-    declarations: PresentDeclarations
-    read_only: bool = False
-    immediately: ImmediateStart = field(default_factory=ImmediateStart)
-
-    request_observers: tuple[RequestObserver, ...] = field(init=False)
-    """The observers that see requests."""
-
-    def __post_init__(self) -> None:
-        """Find the observers that see requests, once. A cached property would make all fields slow to read."""
-        found = tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
-        object.__setattr__(self, "request_observers", found)
-
-    @contextmanager
-    def observed(self, conversation_id: str, event: Event) -> Iterator[None]:
-        """Return a context that lasts while somebody waits for this request. The observers see it, and its error."""
-        with ExitStack() as contexts:
-            for observer in self.request_observers:
-                contexts.enter_context(observer.asked(conversation_id, event))
-            yield

@@ -9,15 +9,6 @@ for every event, a turn of four steps took eight tasks and 22 iterations of the 
 
 An event that waits is handled where the one before it was. So each is handed over with the context variables of whoever
 put it in.
-
-Runs coroutines without tasks: in the call that starts them, and behind each wait in the callback of its future.
-
-A task begins in the next iteration of the event loop, and costs several times as much as the callback that continues a
-coroutine. The handling of an event mostly waits for one thing, its commit, and often not even for that. `asyncio` of
-Python 3.12 has eager tasks, which save the iteration and not the task.
-
-Such a coroutine runs in the task of its caller, or in none. So it must not use the current task, as a timeout does, and
-nobody can cancel it.
 """
 
 from __future__ import annotations
@@ -40,14 +31,6 @@ from ..states.values.turn import Waiting
 from .requests import NOTHING_FILLED, Filled, Outcome
 
 logger = logging.getLogger("turnwise.mailbox")
-
-FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
-"""Seconds between two attempts to store an answer; doubled each time. A disk that was busy for a moment costs little,
-and one that is full is not asked all the time."""
-
-BURST = 64
-"""How many events are handled in a row before the event loop gets to do other work: a dispatcher that answers at once
-could keep one conversation busy without end."""
 
 Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 """Starts a coroutine. Returns what must be held until the coroutine has ended."""
@@ -137,15 +120,15 @@ class _Request:
             self._future.set_result(None)
 
 
-class _Marker(_Request):
-    """Nothing is to be done; the caller only waits until everything before it is handled."""
-
-    __slots__ = ()
-
-    is_marker = True
-
-
 _Item: TypeAlias = _Answer | _Request
+
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
+"""Seconds between two attempts to store an answer; doubled each time. A disk that was busy for a moment costs little,
+and one that is full is not asked all the time."""
+
+BURST = 64
+"""How many events are handled in a row before the event loop gets to do other work: a dispatcher that answers at once
+could keep one conversation busy without end."""
 
 
 class Mailbox:
@@ -305,6 +288,14 @@ class Mailbox:
         self._waiting = None
 
 
+class _Marker(_Request):
+    """Nothing is to be done; the caller only waits until everything before it is handled."""
+
+    __slots__ = ()
+
+    is_marker = True
+
+
 def _settle(future: asyncio.Future[bool], result: bool) -> None:
     if not future.done():
         future.set_result(result)
@@ -355,7 +346,16 @@ class Senders:
 
 class ImmediateStart:
     """Starts the coroutines of one event loop. One that is started while another one runs begins in the next iteration,
-    so that conversations which answer each other at once do not nest."""
+    so that conversations which answer each other at once do not nest.
+
+    A coroutine runs without a task: in the call that starts it, and behind each wait in the callback of its future. A
+    task begins in the next iteration of the event loop, and costs several times as much as the callback that continues
+    a coroutine. The handling of an event mostly waits for one thing, its commit, and often not even for that. `asyncio`
+    of Python 3.12 has eager tasks, which save the iteration and not the task.
+
+    Such a coroutine runs in the task of its caller, or in none. So it must not use the current task, as a timeout does,
+    and nobody can cancel it.
+    """
 
     __slots__ = ("is_running",)
 

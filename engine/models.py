@@ -1,7 +1,4 @@
-"""The models of an engine: those that it was opened with, by their names.
-
-What an engine gives to conversations that choose nothing: its models and its profiles.
-"""
+"""The models of an engine: those that it was opened with, and what conversations get that choose nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +21,7 @@ from ..states.values.value import MAX_QUOTED, NAMES_PROFILES, later, shortened
 
 logger = logging.getLogger("turnwise.engine")
 
-CHECK_AGAIN = 10.0
-"""Seconds after which a model that could not be asked is checked again: its key may have been set in the process. The
-check sends nothing."""
-
-GivenModel = str | ModelSpec | Llm
+_GivenModel = str | ModelSpec | Llm
 """A model as an application gives it: a name, a name with a window, or an object of the port."""
 
 
@@ -44,7 +37,9 @@ class Models:
     """The models that are asked by default: the first one, then those to fall back to, in order."""
 
     @classmethod
-    def of(cls, model: GivenModel, fallback_models: Iterable[GivenModel], models: Iterable[GivenModel] = ()) -> Models:
+    def of(
+        cls, model: _GivenModel, fallback_models: Iterable[_GivenModel], models: Iterable[_GivenModel] = ()
+    ) -> Models:
         """Return the models given, each under its name. `models` are not asked by default; one of the others may be
         repeated among them.
 
@@ -155,6 +150,73 @@ class Models:
                 model.check()
 
 
+def _checked(what: str, given: Iterable[_GivenModel]) -> Iterable[_GivenModel]:
+    if isinstance(given, str | ModelSpec | Mapping) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{what} are given as a list.")
+    return given
+
+
+def _model_of(given: _GivenModel) -> Llm:
+    if isinstance(given, str):
+        return _make_model(given)
+    if isinstance(given, ModelSpec):
+        return _make_model(given.name, given.window)
+    if not isinstance(given, Llm):
+        raise ConfigurationError("A model is a name that litellm knows, or an object with the method `complete`.")
+    return given
+
+
+def _make_model(name: str, window: int | None = None) -> Llm:
+    """The model of this name: the rehearsal model, which is imported only where it is asked, or one of litellm's."""
+    if name != REHEARSAL:
+        return LiteLlm(name, window=window)
+    from ..effects.model.rehearsal import RehearsalLlm
+
+    return RehearsalLlm(window=window)
+
+
+def _spec_of(model: Llm) -> ModelSpec:
+    name = name_of(model)
+    if not name.strip() or not is_encodable(name):
+        raise ConfigurationError("A model needs a name.")
+    window = getattr(model, "window", None)
+    if window is not None and not (type(window) is int and window >= 1):
+        raise ConfigurationError(f"The window of the model {name} is a whole number of tokens, above 0.")
+    return ModelSpec(name=name, window=window)
+
+
+async def _until_ready(waits: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    for ready in waits:
+        try:
+            await ready()
+        except Exception:  # the first request reports it to its caller
+            logger.warning("A model could not be loaded ahead.", exc_info=True)
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """The models and the profiles of conversations that follow their engine."""
+
+    models: Models
+    profiles: tuple[Profile, ...] = ()
+
+    def keeps_models(self, context: Context) -> bool:
+        """Whether a conversation goes on with the models that it has. It follows the engine if it chose none, or if the
+        engine lacks one of them."""
+        return context.chose_models and self.models.know(context.policy.models)
+
+    def keeps_profiles(self, context: Context) -> bool:
+        """Whether a conversation goes on with the profiles that it has, because it chose them. A log that began before
+        this was noted keeps the profiles that it has; without any it follows the engine."""
+        was_noted = context.revision >= NAMES_PROFILES
+        return context.chose_profiles or (bool(context.policy.profiles) and not was_noted)
+
+
+CHECK_AGAIN = 10.0
+"""Seconds after which a model that could not be asked is checked again: its key may have been set in the process. The
+check sends nothing."""
+
+
 class WaitingTurns:
     """The turns that wait because the model that they ask first cannot be asked here: its key is missing, or it is not
     known. They would fail for good otherwise, whoever began them: a person, a schedule, or another agent. What they
@@ -199,65 +261,3 @@ class WaitingTurns:
                 await self._clock.sleep_until(later(self._clock.now(), CHECK_AGAIN))
         finally:
             self._faults.pop(conversation_id, None)
-
-
-async def _until_ready(waits: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    for ready in waits:
-        try:
-            await ready()
-        except Exception:  # the first request reports it to its caller
-            logger.warning("A model could not be loaded ahead.", exc_info=True)
-
-
-def _make_model(name: str, window: int | None = None) -> Llm:
-    """The model of this name: the rehearsal model, which is imported only where it is asked, or one of litellm's."""
-    if name != REHEARSAL:
-        return LiteLlm(name, window=window)
-    from ..effects.model.rehearsal import RehearsalLlm
-
-    return RehearsalLlm(window=window)
-
-
-def _checked(what: str, given: Iterable[GivenModel]) -> Iterable[GivenModel]:
-    if isinstance(given, str | ModelSpec | Mapping) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"{what} are given as a list.")
-    return given
-
-
-def _model_of(given: GivenModel) -> Llm:
-    if isinstance(given, str):
-        return _make_model(given)
-    if isinstance(given, ModelSpec):
-        return _make_model(given.name, given.window)
-    if not isinstance(given, Llm):
-        raise ConfigurationError("A model is a name that litellm knows, or an object with the method `complete`.")
-    return given
-
-
-def _spec_of(model: Llm) -> ModelSpec:
-    name = name_of(model)
-    if not name.strip() or not is_encodable(name):
-        raise ConfigurationError("A model needs a name.")
-    window = getattr(model, "window", None)
-    if window is not None and not (type(window) is int and window >= 1):
-        raise ConfigurationError(f"The window of the model {name} is a whole number of tokens, above 0.")
-    return ModelSpec(name=name, window=window)
-
-
-@dataclass(frozen=True)
-class Defaults:
-    """The models and the profiles of conversations that follow their engine."""
-
-    models: Models
-    profiles: tuple[Profile, ...] = ()
-
-    def keeps_models(self, context: Context) -> bool:
-        """Whether a conversation goes on with the models that it has. It follows the engine if it chose none, or if the
-        engine lacks one of them."""
-        return context.chose_models and self.models.know(context.policy.models)
-
-    def keeps_profiles(self, context: Context) -> bool:
-        """Whether a conversation goes on with the profiles that it has, because it chose them. A log that began before
-        this was noted keeps the profiles that it has; without any it follows the engine."""
-        was_noted = context.revision >= NAMES_PROFILES
-        return context.chose_profiles or (bool(context.policy.profiles) and not was_noted)

@@ -1,16 +1,10 @@
-"""What the log says of one conversation, held in memory. It follows the store, never the other way round.
+"""What the log says of one conversation, held in memory: it follows the store, never the other way round.
 
 The head is all that the next step needs: the state and the context. It is known as soon as the conversation is loaded,
 and that costs the same however long the log is. The contents, which are the transcript and the turns that have ended,
 are read from the store when somebody asks for them (a model request, a watcher, a caller that waits for a turn), and
 grow with every step from then on. The updates of a step are made only for those who watch at that moment; whoever comes
 later has them made again from the log.
-
-What was said in a conversation, as performers ask for it: always as of the step that asked for their effect.
-
-Words and calls are found without the transcript where it is not in memory: the log says at which step they stand.
-
-Finds the profile of the last turn of a conversation, which a log holds in the end of that turn.
 """
 
 from __future__ import annotations
@@ -174,11 +168,6 @@ class ConversationProjection:
         return None
 
 
-def is_queued(message_id: str, state: State) -> bool:
-    """Whether this message waits for a turn. `Pure.`"""
-    return any(waiting.event_id == message_id for waiting in getattr(state, "inbox", ()))
-
-
 class _Contents:
     """The transcript and the ended turns up to the step `seq`."""
 
@@ -231,13 +220,22 @@ class _Contents:
         self._shared = None
 
 
+def is_queued(message_id: str, state: State) -> bool:
+    """Whether this message waits for a turn. `Pure.`"""
+    return any(waiting.event_id == message_id for waiting in getattr(state, "inbox", ()))
+
+
 _SHORT = 50
 """The most steps of a round that are read from the log for each of its calls; of a longer one the transcript is kept in
 memory."""
 
 
 class ConversationHistory:
-    """Fills the port `effects.context.History` for one conversation."""
+    """Fills the port `effects.context.History` for one conversation.
+
+    Performers ask for what was said: always as of the step that asked for their effect. Words and calls are found
+    without the transcript where it is not in memory: the log says at which step they stand.
+    """
 
     __slots__ = ("__weakref__", "_projection", "_read_entries")
 
@@ -299,10 +297,7 @@ async def read_call(read_entries: ReadEntries, call: RoundCall, up_to: int | Non
     return found
 
 
-_FILLS: type[History] = ConversationHistory
-
-
-FEW_STEPS = 4
+_FEW_STEPS = 4
 """How many of the newest steps are read first. A turn has mostly ended in the very last one."""
 
 
@@ -311,7 +306,7 @@ async def profile_of_last_turn(state: State, context: Context, read: ReadEntries
 
     Reads as few of the newest steps as it can. Raises `StoreError`.
     """
-    last, count = state.book.seq, FEW_STEPS
+    last, count = state.book.seq, _FEW_STEPS
     while context.policy.profiles and state.book.turn > 0 and last > 0:
         first = max(0, last - count)
         for entry in reversed(await read(first, last)):
@@ -319,3 +314,6 @@ async def profile_of_last_turn(state: State, context: Context, read: ReadEntries
                 return entry.ended.profile
         last, count = first, count * 4
     return ""
+
+
+_FILLS: type[History] = ConversationHistory

@@ -4,36 +4,12 @@ A loop lives while somebody holds a handle on it, while it waits for something, 
 for; then it is forgotten, and read from the store again when it is asked for.
 
 Reading a conversation changes and reports nothing. Taking it over is another door: what an earlier process left in the
-middle is reported to the machine, its timers run again, and its deliveries go on.
-
-Creates conversations: those that an application asks for, and those that another conversation starts.
-
-An application's conversation has a new id, unless the application gives it one, so that it can ask again where it has
-received no answer. One that another conversation starts has an id that follows from the effect that starts it. Both are
-created once, however often they are asked for.
-
-Makes the loops of an engine: of conversations that were just created, and of those that are loaded.
-
-Has conversations with equal rules share them.
-
-A policy takes many times the memory of everything else that a resting conversation needs, and most conversations of an
-engine have one of a few. Each of them reads or makes its own; here equal ones become one object.
-
-Deletes a conversation, and with it the sub-agents that its turns have started.
-
-Takes over what an earlier process left in the middle: its deliveries, its timers, and whatever else was in flight.
-
-The store says which conversations wait, and hands out each of them once. Taking over only reports and enqueues; the
-loops carry out what follows.
+middle is reported to the machine, its timers run again, and its deliveries go on. The store says which conversations
+wait, and hands out each of them once. Taking over only reports and enqueues; the loops carry out what follows.
 
 Several engines may share one open store. One that closes hands over to another what it has left in the middle, so that
 a turn goes on there, and whoever waits for it. And one asks before it delivers whether another has yet to deliver what
 was said earlier.
-
-Tells channels that a turn has ended.
-
-A channel alone cannot know whether more will be said in a turn. One that speaks needs to, because an assistant begins
-to listen again when everything was spoken.
 """
 
 from __future__ import annotations
@@ -80,6 +56,8 @@ from .watching import StreamingConversation
 if TYPE_CHECKING:
     from ..persistence.records import Undelivered
     from ..persistence.summaries import Summary
+
+logger = logging.getLogger("turnwise.engine")
 
 RECENT = 64
 """How many loops are kept although nobody holds them: a server asks for the same few conversations again and again."""
@@ -326,7 +304,12 @@ class ConversationRegistry:
 
 class Creation:
     """Creates conversations in the store of an engine. `policy` holds the rules of conversations that choose none.
-    `note_wake` is called with the first wake-up of each conversation that has a schedule."""
+    `note_wake` is called with the first wake-up of each conversation that has a schedule.
+
+    An application's conversation has a new id, unless the application gives it one, so that it can ask again where it
+    has received no answer. One that another conversation starts has an id that follows from the effect that starts it.
+    Both are created once, however often they are asked for.
+    """
 
     def __init__(
         self,
@@ -410,20 +393,6 @@ class Creation:
         return self._lifetime.store
 
 
-class StoredEntries:
-    """Reads the entries of one log: a `ReadEntries`."""
-
-    __slots__ = ("_conversation_id", "_store")
-
-    def __init__(self, store: Store, conversation_id: str) -> None:
-        self._store = store
-        self._conversation_id = conversation_id
-
-    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[StoredEntry]:
-        """Read the entries that follow the step `after`, up to and including the step `up_to`."""
-        return await self._store.entries(self._conversation_id, after, up_to)
-
-
 class LoopFactory:
     """Makes loops that share the services of their engine."""
 
@@ -433,7 +402,7 @@ class LoopFactory:
 
     def created(self, store: Store, conversation_id: str, log: Log, opened: Opened, step: Step) -> Loop:
         """Return the loop of a conversation whose first step was just stored."""
-        read = StoredEntries(store, conversation_id)
+        read = _StoredEntries(store, conversation_id)
         entries = (LogEntry.of(opened, step),)
         if self._services.tree.is_watched:
             details = Details().after(opened)
@@ -443,7 +412,7 @@ class LoopFactory:
 
     async def loaded(self, store: Store, conversation_id: str, loaded: LoadedConversation) -> Loop:
         """Return the loop of a conversation whose head was read from the store. Raises `StoreError`."""
-        read = StoredEntries(store, conversation_id)
+        read = _StoredEntries(store, conversation_id)
         last_profile = await profile_of_last_turn(loaded.state, loaded.context, read)
         context = self._contexts.shared(loaded.context)
         projection = ConversationProjection(loaded.state, context, read, last_profile=last_profile)
@@ -460,17 +429,29 @@ class LoopFactory:
         return Loop(conversation_id, projection, log, ConversationHistory(projection, read), self._services, links)
 
 
-KEPT = 16
-"""How many policies, and how many contexts, are compared with a new one. Chosen so that the comparison takes some tens
-of microseconds."""
+class _StoredEntries:
+    """Reads the entries of one log: a `ReadEntries`."""
+
+    __slots__ = ("_conversation_id", "_store")
+
+    def __init__(self, store: Store, conversation_id: str) -> None:
+        self._store = store
+        self._conversation_id = conversation_id
+
+    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[StoredEntry]:
+        """Read the entries that follow the step `after`, up to and including the step `up_to`."""
+        return await self._store.entries(self._conversation_id, after, up_to)
+
 
 _PLAIN = Context()
 
-T = TypeVar("T")
-
 
 class SharedContexts:
-    """The contexts and policies that were used last."""
+    """The contexts and policies that were used last.
+
+    A policy takes many times the memory of everything else that a resting conversation needs, and most conversations of
+    an engine have one of a few. Each of them reads or makes its own; here equal ones become one object.
+    """
 
     def __init__(self) -> None:
         self._contexts: list[Context] = []
@@ -492,96 +473,22 @@ class SharedContexts:
         return _kept(self._policies, policy)
 
 
+T = TypeVar("T")
+
+KEPT = 16
+"""How many policies, and how many contexts, are compared with a new one. Chosen so that the comparison takes some tens
+of microseconds."""
+
+
 def _kept(known: list[T], new: T) -> T:
     known.insert(0, new)
     del known[KEPT:]
     return new
 
 
-Forget = Callable[[str], Awaitable[None]]
-"""Forgets whatever is kept of a conversation that is gone."""
-
-ReturnMail = Callable[[str, Sequence[Waiting | Owed], bytes], Awaitable[None]]
-"""Tells the agents whose messages waited in a conversation that is gone, or had yet to be passed on. It is given the
-link of the newest step, too. Must not raise."""
-
-
-class Deletion:
-    """Deletes conversations from a store. `forget` is called for each, then `return_mail`."""
-
-    def __init__(self, store: Store, registry: ConversationRegistry, forget: Forget, return_mail: ReturnMail) -> None:
-        self._store = store
-        self._registry = registry
-        self._forget = forget
-        self._return_mail = return_mail
-        self._traces: TracesLeft | None = None
-
-    async def delete(self, conversation_id: str) -> None:
-        """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again. It starts
-        none meanwhile; those that another engine has it start go last, and once it is gone the store takes none.
-
-        A conversation that waits for sub-agents is not driven meanwhile: their end would have it go on. Its callers
-        learn that it is gone once it is; if it cannot be deleted, they go on waiting. A caller of this method that is
-        cancelled stops waiting. Raises `UnknownConversation` and `StoreError`.
-        """
-        await asyncio.shield(asyncio.ensure_future(self._delete(conversation_id)))
-        if self._traces is not None:
-            raise self._traces
-
-    async def _delete(self, conversation_id: str) -> None:
-        async with self._registry.family(conversation_id):
-            await self._delete_family(conversation_id)
-        await self._delete_all(await children_of(self._store, conversation_id))
-
-    async def _delete_family(self, conversation_id: str) -> None:
-        children = await children_of(self._store, conversation_id)
-        is_waiting = any(child.state != "closed" for child in children)
-        if is_waiting:
-            await self._registry.halt(conversation_id)
-        try:
-            await self._delete_all(children)
-            await self._delete_one(conversation_id)
-        except UnknownConversation as error:  # another engine has deleted it
-            if is_waiting:
-                await self._registry.drop(conversation_id, error)
-            raise
-        except Exception:  # a store of the application may raise anything
-            if is_waiting:
-                await self._registry.take_over(conversation_id)
-            raise
-
-    async def _delete_one(self, conversation_id: str) -> None:
-        unread, link = await self._unread(conversation_id)
-        try:
-            await self._store.delete(conversation_id)
-        except TracesLeft as error:  # it is gone all the same
-            self._traces = error
-        await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
-        await self._forget(conversation_id)
-        await self._return_mail(conversation_id, unread, link)
-
-    async def _unread(self, conversation_id: str) -> tuple[Sequence[Waiting | Owed], bytes]:
-        """Return the messages that wait or have yet to be passed on, and the link of the newest step; none if the
-        conversation cannot be read: what is damaged can be deleted, too."""
-        try:
-            loaded = await self._store.load(conversation_id)
-        except (StoreError, UnknownConversation):
-            return (), b""
-        state = loaded.state
-        return (*state.book.owed, *(state.inbox if isinstance(state, Busy | Failed) else ())), loaded.log.chain
-
-    async def _delete_all(self, conversations: Iterable[Summary]) -> None:
-        for conversation in conversations:
-            with suppress(UnknownConversation):  # somebody else has deleted it
-                await self._delete(conversation.id)
-
-
-logger = logging.getLogger("turnwise.engine")
-
 BATCH = 64
 """How many conversations are taken over at once when an engine opens: enough to keep a disk busy, few enough that the
 first of them need not wait for all."""
-
 
 _SHARING: dict[int, list[TakeOver]] = {}
 """What takes conversations over in the engines that share a store, by the `id` of the store, which they hold."""
@@ -749,11 +656,96 @@ def _each_once(undelivered: list[Undelivered]) -> Iterator[Undelivered]:
         del undelivered[0]
 
 
-ends_logger = logging.getLogger("turnwise.channels")
+Forget = Callable[[str], Awaitable[None]]
+"""Forgets whatever is kept of a conversation that is gone."""
+
+_ReturnMail = Callable[[str, Sequence[Waiting | Owed], bytes], Awaitable[None]]
+"""Tells the agents whose messages waited in a conversation that is gone, or had yet to be passed on. It is given the
+link of the newest step, too. Must not raise."""
+
+
+class Deletion:
+    """Deletes conversations from a store. `forget` is called for each, then `return_mail`.
+
+    With a conversation go the sub-agents that its turns have started.
+    """
+
+    def __init__(self, store: Store, registry: ConversationRegistry, forget: Forget, return_mail: _ReturnMail) -> None:
+        self._store = store
+        self._registry = registry
+        self._forget = forget
+        self._return_mail = return_mail
+        self._traces: TracesLeft | None = None
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again. It starts
+        none meanwhile; those that another engine has it start go last, and once it is gone the store takes none.
+
+        A conversation that waits for sub-agents is not driven meanwhile: their end would have it go on. Its callers
+        learn that it is gone once it is; if it cannot be deleted, they go on waiting. A caller of this method that is
+        cancelled stops waiting. Raises `UnknownConversation` and `StoreError`.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._delete(conversation_id)))
+        if self._traces is not None:
+            raise self._traces
+
+    async def _delete(self, conversation_id: str) -> None:
+        async with self._registry.family(conversation_id):
+            await self._delete_family(conversation_id)
+        await self._delete_all(await children_of(self._store, conversation_id))
+
+    async def _delete_family(self, conversation_id: str) -> None:
+        children = await children_of(self._store, conversation_id)
+        is_waiting = any(child.state != "closed" for child in children)
+        if is_waiting:
+            await self._registry.halt(conversation_id)
+        try:
+            await self._delete_all(children)
+            await self._delete_one(conversation_id)
+        except UnknownConversation as error:  # another engine has deleted it
+            if is_waiting:
+                await self._registry.drop(conversation_id, error)
+            raise
+        except Exception:  # a store of the application may raise anything
+            if is_waiting:
+                await self._registry.take_over(conversation_id)
+            raise
+
+    async def _delete_one(self, conversation_id: str) -> None:
+        unread, link = await self._unread(conversation_id)
+        try:
+            await self._store.delete(conversation_id)
+        except TracesLeft as error:  # it is gone all the same
+            self._traces = error
+        await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
+        await self._forget(conversation_id)
+        await self._return_mail(conversation_id, unread, link)
+
+    async def _unread(self, conversation_id: str) -> tuple[Sequence[Waiting | Owed], bytes]:
+        """Return the messages that wait or have yet to be passed on, and the link of the newest step; none if the
+        conversation cannot be read: what is damaged can be deleted, too."""
+        try:
+            loaded = await self._store.load(conversation_id)
+        except (StoreError, UnknownConversation):
+            return (), b""
+        state = loaded.state
+        return (*state.book.owed, *(state.inbox if isinstance(state, Busy | Failed) else ())), loaded.log.chain
+
+    async def _delete_all(self, conversations: Iterable[Summary]) -> None:
+        for conversation in conversations:
+            with suppress(UnknownConversation):  # somebody else has deleted it
+                await self._delete(conversation.id)
+
+
+channels_logger = logging.getLogger("turnwise.channels")
 
 
 class TurnEnds:
-    """Observes the steps of an engine, and tells each of the `channels` that is a `TurnEndListener` how turns end."""
+    """Observes the steps of an engine, and tells each of the `channels` that is a `TurnEndListener` how turns end.
+
+    A channel alone cannot know whether more will be said in a turn. One that speaks needs to, because an assistant
+    begins to listen again when everything was spoken.
+    """
 
     def __init__(self, channels: Iterable[object]) -> None:
         self._listeners = [channel for channel in channels if isinstance(channel, TurnEndListener)]
@@ -770,7 +762,7 @@ class TurnEnds:
             try:
                 listener.turn_ended(conversation_id, step.ended)
             except BaseException:  # nothing here waits, so it is the channel's own, and must not end the event loop
-                ends_logger.warning("A channel failed at the end of a turn.", exc_info=True)
+                channels_logger.warning("A channel failed at the end of a turn.", exc_info=True)
 
 
 if TYPE_CHECKING:

@@ -1,10 +1,8 @@
-"""Makes requests from what a host hands over, and says in one sentence what is wrong with it.
+"""The requests of a host: made from what it hands over, refused in one sentence, and known when they are sent again.
 
-The requests that a conversation has handled: a request that is sent again is not handled twice.
-
-The log holds every one that was taken, and finds it by its id. The newest are remembered here as well, so that most
-repeated requests are known without asking the store. A cancel that found nothing to stop is not in the log; it is
-remembered here alone, so that its repetition does not stop a later turn.
+A request that is sent again is not handled twice. The log holds every one that was taken, and finds it by its id. The
+newest are remembered here as well, so that most repeated requests are known without asking the store. A cancel that
+found nothing to stop is not in the log; it is remembered here alone, so that its repetition does not stop a later turn.
 """
 
 from __future__ import annotations
@@ -29,28 +27,10 @@ from ..states.step import LogEntry, Step
 from ..states.values.acts import MARK, marks_of
 from ..states.values.value import MAX_QUOTED, shortened
 
-MAX_REQUEST = 4_000_000
-"""The most characters of a request as JSON: four texts of the greatest length. Images are not counted; they have limits
-of their own, in `states/values/messages.py`."""
-
-MAX_HISTORY = 50_000_000
-"""The most characters of the beginning of a conversation with a given history as JSON, images included. Chosen so that
-its line in an export, of up to four bytes for a character, can be imported again."""
-
-LONGEST_ID = 200
-"""Characters. The ids that the engine makes have 36."""
-
-NEW_ID = r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}"
-"""The pattern of the ids that an application may choose. They can stand in a URL as they are, and hold no slash: that
-is in the ids of sub-agents, which are longer than those of the conversations that start them."""
-
-OWNED_ID = rf"{NEW_ID}(?:~[a-z2-7]{{16}})?"
-"""The pattern of the ids that an engine takes: those, and what `owned_id` makes of them."""
+R = TypeVar("R", bound=Event)
 
 ID = "event_id"
 """The field that hosts know as `message_id` if it is that of a message, and otherwise as `request_id`."""
-
-R = TypeVar("R", bound=Event)
 
 
 def make(kind: type[R], **fields: object) -> R:
@@ -70,95 +50,35 @@ def make(kind: type[R], **fields: object) -> R:
         raise InvalidInput(shortened(f"{where}: {fault['msg']}." if where else f"{fault['msg']}.")) from None
 
 
+def checked(event: Event) -> Event:
+    """Return an event that a host has made, as the log will hold it. Raises `InvalidInput`."""
+    try:
+        return bounded(exact(event))
+    except ValueError:
+        raise InvalidInput("This is not an event, or it does not hold what it declares.") from None
+
+
+MAX_HISTORY = 50_000_000
+"""The most characters of the beginning of a conversation with a given history as JSON, images included. Chosen so that
+its line in an export, of up to four bytes for a character, can be imported again."""
+
+_MAX_REQUEST = 4_000_000
+"""The most characters of a request as JSON: four texts of the greatest length. Images are not counted; they have limits
+of their own, in `states/values/messages.py`."""
+
+
 def bounded(request: R) -> R:
     """Return the request. Raises `InvalidInput` if it is too long as a whole."""
     if isinstance(request, Opened) and request.messages:
         if len(request.to_json()) > MAX_HISTORY:
             raise InvalidInput(f"The history is too long: it has more than {MAX_HISTORY:,} characters.")
         return request
-    if isinstance(request, UserMessage) and len(request.text) <= MAX_REQUEST // 8:
+    if isinstance(request, UserMessage) and len(request.text) <= _MAX_REQUEST // 8:
         return request  # the JSON of a text is at most six times as long, and the other fields are short
     images = sum(len(image.url) for image in getattr(request, "images", ()))
-    if len(request.to_json()) - images > MAX_REQUEST:
+    if len(request.to_json()) - images > _MAX_REQUEST:
         raise InvalidInput("The request is too long.")
     return request
-
-
-def checked_id(conversation_id: str) -> str:
-    """Return an id that a conversation may have. Raises `InvalidInput`."""
-    if not isinstance(conversation_id, str):
-        raise InvalidInput("The id of a conversation is a text.")
-    if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
-        raise InvalidInput("No conversation has such an id.")
-    return conversation_id
-
-
-def checked_request_id(request_id: str) -> str:
-    """Return an id that a request may have which no step of the log takes. Raises `InvalidInput`."""
-    if not isinstance(request_id, str):
-        raise InvalidInput("request_id: Input should be a valid string.")
-    if not 0 < len(request_id) <= LONGEST_ID or not is_encodable(request_id):
-        raise InvalidInput(f"request_id: Input should be a text of 1 to {LONGEST_ID} characters.")
-    return request_id
-
-
-def checked_new_id(conversation_id: str) -> str:
-    """Return an id that an application may choose for a new conversation. Raises `InvalidInput`."""
-    if not isinstance(conversation_id, str):
-        raise InvalidInput("The id of a conversation is a text.")
-    if re.fullmatch(OWNED_ID, conversation_id) is None:
-        raise InvalidInput(
-            "The id of a new conversation has 1 to 100 characters: letters, digits and . _ : @ ~ -, first a letter or a"
-            " digit."
-        )
-    return conversation_id
-
-
-def owned_id(owner: str, chosen: str) -> str:
-    """Return the id under which the conversation is stored that this owner calls `chosen`, over HTTP with `owner=`.
-
-    Ids are unique in a store. If two owners could take each other's, one would learn from a refusal which ids the other
-    has, or keep the other from using them; so a mark of the owner follows the name: a digest of 80 bits. Nobody can
-    choose an id that ends in the mark of another one. An id that has the mark already is returned as it is. `Pure.`
-    """
-    name, slash, number = chosen.partition("/")  # a number of sub-agents follows the id of their conversation
-    return f"{name.removesuffix(_mark(owner))}{_mark(owner)}{slash}{number}"
-
-
-def chosen_id(owner: str, stored: str) -> str:
-    """Return what this owner calls the conversation that is stored under this id. `Pure.`"""
-    name, slash, number = stored.partition("/")
-    return f"{name.removesuffix(_mark(owner))}{slash}{number}"
-
-
-def _mark(owner: str) -> str:
-    digest = blake2b(owner.encode(errors="replace"), digest_size=10, person=b"turnwise owner").digest()
-    return f"~{b32encode(digest).decode().lower()}"
-
-
-def id_of_key(key: str) -> str:
-    """Return the id of the request by which an effect with this idempotency key reaches another conversation: the key,
-    or a digest of one that is longer than an id may be. `Pure.`"""
-    return key if len(key) <= LONGEST_ID else blake2b(key.encode(), digest_size=16).hexdigest()
-
-
-def ids_of_key(key: str) -> Iterator[str]:
-    """Yield the ids for `id_of_key` and, without end, those that follow where the target has another request under it.
-    That happens where a sub-agent was deleted while its parent waited, and was started anew under the same id. `Pure.`
-    """
-    yield id_of_key(key)
-    for number in count(2):
-        yield id_of_key(f"{key}~{number}")
-
-
-def checked_metadata(given: Any, marks: Mapping[str, Any]) -> Any:
-    """Return the metadata that an application gives a conversation with these marks of a host; the marks stay. Raises
-    `InvalidInput` for other names that are reserved for hosts. What is no mapping is returned as it is."""
-    if not isinstance(given, Mapping):
-        return given
-    if not marks_of(given).items() <= marks.items():
-        raise InvalidInput(f"metadata: Names that begin with {MARK} are reserved.", "metadata")
-    return {**given, **marks}
 
 
 def checked_answer(answer: Answer) -> Answer:
@@ -185,69 +105,110 @@ def checked_policy(policy: Policy) -> Policy:
         raise InvalidInput("The rules of a conversation do not hold what they declare.") from None
 
 
-def checked(event: Event) -> Event:
-    """Return an event that a host has made, as the log will hold it. Raises `InvalidInput`."""
-    try:
-        return bounded(exact(event))
-    except ValueError:
-        raise InvalidInput("This is not an event, or it does not hold what it declares.") from None
+def checked_metadata(given: Any, marks: Mapping[str, Any]) -> Any:
+    """Return the metadata that an application gives a conversation with these marks of a host; the marks stay. Raises
+    `InvalidInput` for other names that are reserved for hosts. What is no mapping is returned as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    if not marks_of(given).items() <= marks.items():
+        raise InvalidInput(f"metadata: Names that begin with {MARK} are reserved.", "metadata")
+    return {**given, **marks}
 
+
+LONGEST_ID = 200
+"""Characters. The ids that the engine makes have 36."""
+
+
+def checked_id(conversation_id: str) -> str:
+    """Return an id that a conversation may have. Raises `InvalidInput`."""
+    if not isinstance(conversation_id, str):
+        raise InvalidInput("The id of a conversation is a text.")
+    if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
+        raise InvalidInput("No conversation has such an id.")
+    return conversation_id
+
+
+def checked_request_id(request_id: str) -> str:
+    """Return an id that a request may have which no step of the log takes. Raises `InvalidInput`."""
+    if not isinstance(request_id, str):
+        raise InvalidInput("request_id: Input should be a valid string.")
+    if not 0 < len(request_id) <= LONGEST_ID or not is_encodable(request_id):
+        raise InvalidInput(f"request_id: Input should be a text of 1 to {LONGEST_ID} characters.")
+    return request_id
+
+
+NEW_ID = r"[A-Za-z0-9][A-Za-z0-9._:@~-]{0,99}"
+"""The pattern of the ids that an application may choose. They can stand in a URL as they are, and hold no slash: that
+is in the ids of sub-agents, which are longer than those of the conversations that start them."""
+
+_OWNED_ID = rf"{NEW_ID}(?:~[a-z2-7]{{16}})?"
+"""The pattern of the ids that an engine takes: those, and what `owned_id` makes of them."""
+
+
+def checked_new_id(conversation_id: str) -> str:
+    """Return an id that an application may choose for a new conversation. Raises `InvalidInput`."""
+    if not isinstance(conversation_id, str):
+        raise InvalidInput("The id of a conversation is a text.")
+    if re.fullmatch(_OWNED_ID, conversation_id) is None:
+        raise InvalidInput(
+            "The id of a new conversation has 1 to 100 characters: letters, digits and . _ : @ ~ -, first a letter or a"
+            " digit."
+        )
+    return conversation_id
+
+
+def owned_id(owner: str, chosen: str) -> str:
+    """Return the id under which the conversation is stored that this owner calls `chosen`, over HTTP with `owner=`.
+
+    Ids are unique in a store. If two owners could take each other's, one would learn from a refusal which ids the other
+    has, or keep the other from using them; so a mark of the owner follows the name: a digest of 80 bits. Nobody can
+    choose an id that ends in the mark of another one. An id that has the mark already is returned as it is. `Pure.`
+    """
+    name, slash, number = chosen.partition("/")  # a number of sub-agents follows the id of their conversation
+    return f"{name.removesuffix(_mark(owner))}{_mark(owner)}{slash}{number}"
+
+
+def _mark(owner: str) -> str:
+    digest = blake2b(owner.encode(errors="replace"), digest_size=10, person=b"turnwise owner").digest()
+    return f"~{b32encode(digest).decode().lower()}"
+
+
+def chosen_id(owner: str, stored: str) -> str:
+    """Return what this owner calls the conversation that is stored under this id. `Pure.`"""
+    name, slash, number = stored.partition("/")
+    return f"{name.removesuffix(_mark(owner))}{slash}{number}"
+
+
+def id_of_key(key: str) -> str:
+    """Return the id of the request by which an effect with this idempotency key reaches another conversation: the key,
+    or a digest of one that is longer than an id may be. `Pure.`"""
+    return key if len(key) <= LONGEST_ID else blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def ids_of_key(key: str) -> Iterator[str]:
+    """Yield the ids for `id_of_key` and, without end, those that follow where the target has another request under it.
+    That happens where a sub-agent was deleted while its parent waited, and was started anew under the same id. `Pure.`
+    """
+    yield id_of_key(key)
+    for number in count(2):
+        yield id_of_key(f"{key}~{number}")
+
+
+_Variants: TypeAlias = Callable[[Request, Request], Iterable[tuple[Request, Request]]]
+"""Yields a request and the one that was handled under its id in every form in which they may be the same."""
 
 REMEMBERED = 64
 """How many requests are remembered: more than a client sends again at once when its connection comes back."""
 
-REMEMBERED_AT_REST = 2
+_REMEMBERED_AT_REST = 2
 """How many of them are remembered while nothing is under way: those that a client repeats whose connection broke."""
-
-REMEMBERED_NO_OPS = 1024
-"""How many cancels without effect are remembered: the log does not know them, so more than of other requests."""
 
 Filled: TypeAlias = frozenset[str]
 """The fields of a request that its caller left out, and that were filled in for it. They do not count when a repeated
 request is compared with the one that was handled."""
 
-MODELS = "policy.models"
-"""The models of a policy, where the engine filled them in."""
-
-PROFILES = "policy.profiles"
-"""The profiles of a policy, where the engine filled them in."""
-
-RULES = "policy"
-"""A policy that the engine filled in, apart from its models and profiles."""
-
-_ANY_JSON = ("metadata", "arguments")
-"""Fields of requests that hold any JSON. They are compared as JSON, too: to Python, 1 equals True."""
-
-NOTHING_FILLED: Filled = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class HandledRequest:
-    """A request that was handled: the step that took it, and the turn that this step belongs to.
-
-    `is_no_op`: there was nothing to do, so no step took it; `seq` and `turn` are 0.
-    """
-
-    request: Request
-    seq: int = 0
-    turn: int = 0
-    is_no_op: bool = False
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of an event that was put to a conversation.
-
-    `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled
-    before. `handled` is the request, as it was handled the first time; None for other events.
-    """
-
-    step: Step
-    handled: HandledRequest | None = None
-
-
-Variants: TypeAlias = Callable[[Request, Request], Iterable[tuple[Request, Request]]]
-"""Yields a request and the one that was handled under its id in every form in which they may be the same."""
+_REMEMBERED_NO_OPS = 1024
+"""How many cancels without effect are remembered: the log does not know them, so more than of other requests."""
 
 
 class RecentRequests:
@@ -255,7 +216,7 @@ class RecentRequests:
 
     __slots__ = ("_log", "_no_ops", "_recent", "_variants")
 
-    def __init__(self, log: Log, variants: Variants) -> None:
+    def __init__(self, log: Log, variants: _Variants) -> None:
         self._log = log
         self._variants = variants
         self._recent: dict[str, HandledRequest] = {}
@@ -269,15 +230,15 @@ class RecentRequests:
 
     def rest(self) -> None:
         """Nothing is under way: forget older requests, which the log knows."""
-        if len(self._recent) > REMEMBERED_AT_REST:
-            self._recent = dict(list(self._recent.items())[-REMEMBERED_AT_REST:])
+        if len(self._recent) > _REMEMBERED_AT_REST:
+            self._recent = dict(list(self._recent.items())[-_REMEMBERED_AT_REST:])
 
     def note_no_op(self, request: Request, filled: Filled) -> HandledRequest:
         """Remember a request that had nothing to do, unless its caller gave it no id and so cannot repeat it."""
         handled = HandledRequest(request, is_no_op=True)
         if "event_id" not in filled:
             self._no_ops = {} if self._no_ops is None else self._no_ops
-            self._remember(handled, self._no_ops, REMEMBERED_NO_OPS)
+            self._remember(handled, self._no_ops, _REMEMBERED_NO_OPS)
         return handled
 
     def just_noted(self, request: Request) -> HandledRequest:
@@ -321,6 +282,16 @@ class RecentRequests:
             del kept[next(iter(kept))]
 
 
+MODELS = "policy.models"
+"""The models of a policy, where the engine filled them in."""
+
+PROFILES = "policy.profiles"
+"""The profiles of a policy, where the engine filled them in."""
+
+_ANY_JSON = ("metadata", "arguments")
+"""Fields of requests that hold any JSON. They are compared as JSON, too: to Python, 1 equals True."""
+
+
 def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     """Whether the caller that sent `request` asks for what `handled` asked for."""
     if type(request) is not type(handled):
@@ -333,6 +304,10 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     return request.model_copy(update=taken) == handled and all(
         json_identity(getattr(request, name, None)) == json_identity(getattr(handled, name, None)) for name in _ANY_JSON
     )
+
+
+RULES = "policy"
+"""A policy that the engine filled in, apart from its models and profiles."""
 
 
 def _are_same_rules(policy: Policy, filled: Filled, handled: Policy) -> bool:
@@ -353,3 +328,31 @@ def _without_windows(policy: Policy) -> Policy:
     return policy.model_copy(
         update={"models": tuple(spec.replace(window=None) for spec in policy.models), "profiles": profiles}
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HandledRequest:
+    """A request that was handled: the step that took it, and the turn that this step belongs to.
+
+    `is_no_op`: there was nothing to do, so no step took it; `seq` and `turn` are 0.
+    """
+
+    request: Request
+    seq: int = 0
+    turn: int = 0
+    is_no_op: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of an event that was put to a conversation.
+
+    `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled
+    before. `handled` is the request, as it was handled the first time; None for other events.
+    """
+
+    step: Step
+    handled: HandledRequest | None = None
+
+
+NOTHING_FILLED: Filled = frozenset()

@@ -1,6 +1,4 @@
-"""The schedule that an application chooses for a conversation.
-
-When a schedule comes: its first moment, and the next one after each.
+"""The schedule that an application chooses for a conversation, and when it comes: its first moment, and those after it.
 
 An interval is counted from the moment at which the schedule began, whenever its turns begin. A cron expression is read
 in its time zone as cron daemons do: what falls into the hour that a clock change leaves out happens after it, and what
@@ -22,9 +20,11 @@ from ..states.values.value import MAX_QUOTED, later, shortened
 GivenInterval = float | timedelta
 """An interval as an application gives it: in seconds, or as a duration."""
 
-NO_RHYTHM = "A task and a time zone belong to a schedule: give an interval (`every`) or a cron expression (`cron`)."
-TWO_RHYTHMS = "A schedule has either an interval (`every`) or a cron expression (`cron`), not both."
-NO_ZONE = "A time zone belongs to a cron expression; an interval is the same in all of them."
+_NO_RHYTHM = "A task and a time zone belong to a schedule: give an interval (`every`) or a cron expression (`cron`)."
+
+_TWO_RHYTHMS = "A schedule has either an interval (`every`) or a cron expression (`cron`), not both."
+
+_NO_ZONE = "A time zone belongs to a cron expression; an interval is the same in all of them."
 
 
 def schedule_of(
@@ -33,12 +33,12 @@ def schedule_of(
     """Return the schedule that is meant, or None if there is none. Raises `InvalidInput` for one that cannot be."""
     if every is None and cron is None:
         if task is not None or zone != "UTC":
-            raise InvalidInput(NO_RHYTHM)
+            raise InvalidInput(_NO_RHYTHM)
         return None
     if every is not None and cron is not None:
-        raise InvalidInput(TWO_RHYTHMS)
+        raise InvalidInput(_TWO_RHYTHMS)
     if every is not None and zone != "UTC":
-        raise InvalidInput(NO_ZONE)
+        raise InvalidInput(_NO_ZONE)
     seconds = every.total_seconds() if isinstance(every, timedelta) else every
     fields = {"every": seconds, "cron": cron, "zone": zone, "task": default_task if task is None else task}
     try:
@@ -46,13 +46,6 @@ def schedule_of(
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         raise InvalidInput(f"{fault['loc'][0] if fault['loc'] else 'schedule'}: {fault['msg']}.") from None
-
-
-MISSING = 'A cron expression needs the package cronsim: pip install "turnwise[cron]".'
-
-
-SMALL_STEP = 60.0
-"""By so many seconds at most clocks are set in ordinary operation."""
 
 
 def first_moment(schedule: Schedule, now: datetime) -> datetime:
@@ -69,33 +62,14 @@ def first_moment(schedule: Schedule, now: datetime) -> datetime:
     return moment
 
 
-def next_moment(schedule: Schedule, due: datetime, now: datetime) -> datetime | None:
-    """Return when a schedule comes next whose moment `due` is over: the first moment after it that lies in the future,
-    so what was missed is not made up for. None if it never comes again. Raises what `first_moment` raises."""
-    after = max(due, now)
-    if schedule.every is None:
-        return _cron_moment(schedule, after)
-    interval = timedelta(seconds=schedule.every)
-    try:
-        return due + interval * ((after - due) // interval + 1)
-    except OverflowError:
-        return None
-
-
-def moment_set_right(schedule: Schedule, wake: datetime, now: datetime) -> datetime:
-    """Return when a schedule comes next of which a clock that may have run ahead has said that it does so at `wake`: no
-    later than if it began now. A moment of a cron expression does not come twice because a clock was set back by
-    seconds. Raises what `first_moment` raises."""
-    if schedule.every is not None:
-        return min(wake, later(now, schedule.every))
-    return min(wake, _cron_moment(schedule, later(now, SMALL_STEP)) or wake)
-
-
 def _cron_moment(schedule: Schedule, after: datetime) -> datetime | None:
     try:
         return next((moment for moment in _cron_moments(schedule, after) if moment > after), None)
     except (OverflowError, ValueError):
         return None  # the calendar ends before it
+
+
+MISSING = 'A cron expression needs the package cronsim: pip install "turnwise[cron]".'
 
 
 def _cron_moments(schedule: Schedule, after: datetime) -> Iterator[datetime]:
@@ -124,3 +98,29 @@ def _zone(name: str) -> tzinfo:
 
 def _quoted(text: str | None) -> str:
     return repr(shortened(text or "", MAX_QUOTED))
+
+
+def next_moment(schedule: Schedule, due: datetime, now: datetime) -> datetime | None:
+    """Return when a schedule comes next whose moment `due` is over: the first moment after it that lies in the future,
+    so what was missed is not made up for. None if it never comes again. Raises what `first_moment` raises."""
+    after = max(due, now)
+    if schedule.every is None:
+        return _cron_moment(schedule, after)
+    interval = timedelta(seconds=schedule.every)
+    try:
+        return due + interval * ((after - due) // interval + 1)
+    except OverflowError:
+        return None
+
+
+_SMALL_STEP = 60.0
+"""By so many seconds at most clocks are set in ordinary operation."""
+
+
+def moment_set_right(schedule: Schedule, wake: datetime, now: datetime) -> datetime:
+    """Return when a schedule comes next of which a clock that may have run ahead has said that it does so at `wake`: no
+    later than if it began now. A moment of a cron expression does not come twice because a clock was set back by
+    seconds. Raises what `first_moment` raises."""
+    if schedule.every is not None:
+        return min(wake, later(now, schedule.every))
+    return min(wake, _cron_moment(schedule, later(now, _SMALL_STEP)) or wake)

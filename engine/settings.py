@@ -9,12 +9,10 @@ A value comes from the arguments of `Settings`, else from an environment variabl
     description = "Cooking, recipes and shopping."
     prompt = "You are a chef."
 
+The first source that has a value decides it alone. pydantic-settings would merge the dicts of several sources; here a
+dict of profiles that an application passes is all there is, whatever file lies in the working directory.
+
 Settings are not stored and do not affect replay. Those that are rules of a conversation reach it through `reply_flow`.
-
-Where settings come from: the first source that has a value decides it alone.
-
-pydantic-settings would merge the dicts of several sources. Here a dict of profiles that an application passes is all
-there is, whatever file lies in the working directory.
 """
 
 from __future__ import annotations
@@ -42,72 +40,15 @@ from ..states import presets
 from ..states.errors import ConfigurationError
 from ..states.policy import Policy, Profile
 
-
-class FirstOf(PydanticBaseSettingsSource):
-    """Several sources as one, those that take precedence first. A value is taken from the first that has it."""
-
-    def __init__(self, settings: type[BaseSettings], *sources: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__(settings)
-        self._sources = sources
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values by name."""
-        return {name: value for source in reversed(self._sources) for name, value in source().items()}
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Not called, because all values are returned at once."""
-        raise NotImplementedError
-
-
-class Environment:
-    """The environment variables whose names begin with `prefix`.
-
-    Usually none is set, and there is no file either; then nothing of pydantic-settings is asked. This halves
-    the time that it takes to read the settings, which every engine does that is opened without any.
-    """
-
-    def __init__(self, settings: type[BaseSettings], prefix: str) -> None:
-        self._settings = settings
-        self._prefix = prefix
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values by name. Raises `ConfigurationError` for a variable that does not hold the JSON that it
-        should."""
-        is_any_set = any(name.upper().startswith(self._prefix) for name in os.environ)
-        return _Variables(self._settings)() if is_any_set else {}
-
-
-class _Variables(EnvSettingsSource):
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Return the value that a variable holds as JSON."""
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            variable = f"{self.env_prefix}{field_name}".upper()
-            raise ConfigurationError(f"The environment variable {variable} does not hold valid JSON.") from None
-
-
-class File:
-    """The file in the working directory; without it there are no values. Raises `ConfigurationError` for a file that
-    cannot be read. Keys that are not settings are passed over, unless `keeps_unknown`."""
-
-    def __init__(self, settings: type[BaseSettings], path: str, *, keeps_unknown: bool) -> None:
-        self._settings = settings
-        self._path = Path(path)
-        self._keeps_unknown = keeps_unknown
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values by name."""
-        try:
-            values = TomlConfigSettingsSource(self._settings, self._path)() if self._path.exists() else {}
-        except (ValueError, OSError, RecursionError) as error:
-            raise ConfigurationError(f"{self._path} cannot be read: {error}.") from None
-        known = self._settings.model_fields
-        return {name: value for name, value in values.items() if self._keeps_unknown or name in known}
-
-
-FILE = "turnwise.toml"
 PREFIX = "TURNWISE_"
+
+
+def _checked_address(address: str | None) -> str | None:
+    return None if address is None else str(ip_address(address))
+
+
+Deadline = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""Seconds, above 0."""
 
 
 def _with_names(given: Any) -> Any:
@@ -126,15 +67,46 @@ def _named_alike(profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
     return profiles
 
 
-def _checked_address(address: str | None) -> str | None:
-    return None if address is None else str(ip_address(address))
-
-
-Deadline = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""Seconds, above 0."""
-
 NamedProfiles = Annotated[dict[str, Profile], BeforeValidator(_with_names), AfterValidator(_named_alike)]
 """Profiles by name. A profile that is written as a dict has no name in it."""
+
+_MESSAGES = {
+    "tuple_type": "Input should be a list",
+    "dict_type": "Input should be a table of names and values",
+    "model_type": "Input should be a table of names and values",
+}
+"""What is said where pydantic names a type of Python, which neither a file nor a variable has."""
+
+
+def _sentence_of(error: ValidationError, kind: type[Settings], arguments: Mapping[str, Any]) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
+        return f"The setting {name}{_origin(str(first['loc'][0]), arguments)} is not valid: {message}."
+    return f"There is no setting called {name}." + _advice(name, kind) * (len(first["loc"]) == 1)
+
+
+FILE = "turnwise.toml"
+
+
+def _origin(name: str, arguments: Mapping[str, Any]) -> str:
+    """Say which source has the value, unless it is an argument: a variable may hide what the file says."""
+    variable = f"{PREFIX}{name}".upper()
+    if name in arguments:
+        return ""
+    is_in_environment = any(value and given.upper() == variable for given, value in os.environ.items())
+    return f" (variable {variable})" if is_in_environment else f" (in {FILE})"
+
+
+def _advice(name: str, kind: type[Settings]) -> str:
+    from difflib import get_close_matches  # only this sentence needs it
+
+    own = [name for name in kind.__annotations__ if name in kind.model_fields]
+    known = list(dict.fromkeys((*own, *kind.model_fields)))
+    if similar := get_close_matches(name, known, n=1, cutoff=0.8):
+        return f" Did you mean {similar[0]}?"
+    return f" Known: {', '.join(known)}."
 
 
 class Settings(BaseSettings):
@@ -247,37 +219,64 @@ class Settings(BaseSettings):
         return presets.reply_flow(self.agentic_max_turns, self.dialogue_window_sec, self.tool_marker)
 
 
-_MESSAGES = {
-    "tuple_type": "Input should be a list",
-    "dict_type": "Input should be a table of names and values",
-    "model_type": "Input should be a table of names and values",
-}
-"""What is said where pydantic names a type of Python, which neither a file nor a variable has."""
+class FirstOf(PydanticBaseSettingsSource):
+    """Several sources as one, those that take precedence first. A value is taken from the first that has it."""
+
+    def __init__(self, settings: type[BaseSettings], *sources: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(settings)
+        self._sources = sources
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the values by name."""
+        return {name: value for source in reversed(self._sources) for name, value in source().items()}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Not called, because all values are returned at once."""
+        raise NotImplementedError
 
 
-def _sentence_of(error: ValidationError, kind: type[Settings], arguments: Mapping[str, Any]) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    if first["type"] != "extra_forbidden":
-        message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
-        return f"The setting {name}{_origin(str(first['loc'][0]), arguments)} is not valid: {message}."
-    return f"There is no setting called {name}." + _advice(name, kind) * (len(first["loc"]) == 1)
+class Environment:
+    """The environment variables whose names begin with `prefix`.
+
+    Usually none is set, and there is no file either; then nothing of pydantic-settings is asked. This halves
+    the time that it takes to read the settings, which every engine does that is opened without any.
+    """
+
+    def __init__(self, settings: type[BaseSettings], prefix: str) -> None:
+        self._settings = settings
+        self._prefix = prefix
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the values by name. Raises `ConfigurationError` for a variable that does not hold the JSON that it
+        should."""
+        is_any_set = any(name.upper().startswith(self._prefix) for name in os.environ)
+        return _Variables(self._settings)() if is_any_set else {}
 
 
-def _origin(name: str, arguments: Mapping[str, Any]) -> str:
-    """Say which source has the value, unless it is an argument: a variable may hide what the file says."""
-    variable = f"{PREFIX}{name}".upper()
-    if name in arguments:
-        return ""
-    is_in_environment = any(value and given.upper() == variable for given, value in os.environ.items())
-    return f" (variable {variable})" if is_in_environment else f" (in {FILE})"
+class _Variables(EnvSettingsSource):
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Return the value that a variable holds as JSON."""
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            variable = f"{self.env_prefix}{field_name}".upper()
+            raise ConfigurationError(f"The environment variable {variable} does not hold valid JSON.") from None
 
 
-def _advice(name: str, kind: type[Settings]) -> str:
-    from difflib import get_close_matches  # only this sentence needs it
+class File:
+    """The file in the working directory; without it there are no values. Raises `ConfigurationError` for a file that
+    cannot be read. Keys that are not settings are passed over, unless `keeps_unknown`."""
 
-    own = [name for name in kind.__annotations__ if name in kind.model_fields]
-    known = list(dict.fromkeys((*own, *kind.model_fields)))
-    if similar := get_close_matches(name, known, n=1, cutoff=0.8):
-        return f" Did you mean {similar[0]}?"
-    return f" Known: {', '.join(known)}."
+    def __init__(self, settings: type[BaseSettings], path: str, *, keeps_unknown: bool) -> None:
+        self._settings = settings
+        self._path = Path(path)
+        self._keeps_unknown = keeps_unknown
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the values by name."""
+        try:
+            values = TomlConfigSettingsSource(self._settings, self._path)() if self._path.exists() else {}
+        except (ValueError, OSError, RecursionError) as error:
+            raise ConfigurationError(f"{self._path} cannot be read: {error}.") from None
+        known = self._settings.model_fields
+        return {name: value for name, value in values.items() if self._keeps_unknown or name in known}

@@ -13,11 +13,9 @@ its parent: each looks up the span of its turn. Spans are not stored. A turn tha
 goes on in a span of its own, which has the id of the conversation and the number of the turn; the deliveries that it
 left begin a trace.
 
-Spans of OpenTelemetry: how they begin and end, and the names of their attributes.
-
-The names that begin with `gen_ai.` are those of OpenTelemetry's conventions for generative AI. They are strings here,
-because OpenTelemetry's package of constants declares them deprecated. The others begin with `turnwise.`. No attribute
-holds what was said.
+The names of attributes that begin with `gen_ai.` are those of OpenTelemetry's conventions for generative AI. They are
+strings here, because OpenTelemetry's package of constants declares them deprecated. The others begin with `turnwise.`.
+No attribute holds what was said.
 """
 
 from __future__ import annotations
@@ -53,33 +51,32 @@ from ..states.values.turn import TurnEnded, TurnRecord
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+logger = logging.getLogger("turnwise.tracing")
+
+CONVERSATION = "gen_ai.conversation.id"
+
+_OPERATION = "gen_ai.operation.name"
+
+TURN = "turnwise.turn"
+
+_RESUMED = "turnwise.resumed"
+
 ENDED = 1024
 """How many ended turns are remembered, so that deliveries after the end of a turn find its span: more than an engine
 ends while a channel is retried."""
 
-PROVIDERS = {
-    "azure": "azure.ai.openai",
-    "azure_ai": "azure.ai.inference",
-    "bedrock": "aws.bedrock",
-    "gemini": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "vertex_ai": "gcp.vertex_ai",
-    "watsonx": "ibm.watsonx.ai",
-    "xai": "x_ai",
-}
-"""The names that the conventions have for providers, where litellm has others."""
+_TOOL_CALL = "gen_ai.tool.call.id"
+
+_TOOL_NAME = "gen_ai.tool.name"
 
 _ASKED_FOR = contexts.create_key("turnwise-asked-for")
 """The key under which an OpenTelemetry context holds the attributes of the effect that asks a model."""
 
+CHANNEL = "turnwise.channel"
 
-@dataclass(frozen=True)
-class _Turn:
-    """A turn that goes on."""
+_ORDINAL = "turnwise.ordinal"
 
-    number: int
-    span: Span
-    context: Context
+KEY = "turnwise.key"
 
 
 class Tracing:
@@ -136,9 +133,9 @@ class Tracing:
         if turn is not None and turn.number == number:
             return turn
         self.drop(conversation_id)  # another engine has ended it
-        attributes: dict[str, Any] = {OPERATION: "invoke_agent", CONVERSATION: conversation_id, TURN: number}
+        attributes: dict[str, Any] = {_OPERATION: "invoke_agent", CONVERSATION: conversation_id, TURN: number}
         if before.book.turn >= number:  # it began in an earlier process
-            attributes, asked = {**attributes, RESUMED: True}, Context()
+            attributes, asked = {**attributes, _RESUMED: True}, Context()
         span = self._spans.begin("invoke_agent", asked, attributes)
         return _Turn(number, span, trace.set_span_in_context(span, asked))
 
@@ -148,7 +145,7 @@ class Tracing:
         note(turn.span, _cost(ended.usage))
         mark(turn.span, ended.status, fault)
         self._spans.end(turn.span)
-        self._ended[conversation_id, ended.turn] = left_behind(turn.span)
+        self._ended[conversation_id, ended.turn] = _left_behind(turn.span)
         while len(self._ended) > ENDED:
             self._ended.popitem(last=False)
 
@@ -175,8 +172,8 @@ class Tracing:
             call = effect.call
             runs = isinstance(effect, TOOL_RUNS)
             name = f"{effect.type} {call.name}"
-            attributes = {**_of(effect, context), TOOL_NAME: call.name, TOOL_CALL: call.call_id}
-            attributes |= {OPERATION: "execute_tool"} if runs else {}
+            attributes = {**_of(effect, context), _TOOL_NAME: call.name, _TOOL_CALL: call.call_id}
+            attributes |= {_OPERATION: "execute_tool"} if runs else {}
             with self._spans.around(name, self._context(context.conversation_id, context.turn), attributes) as span:
                 answer = await perform(effect, context)
                 fault = _fault_of(answer)
@@ -206,7 +203,7 @@ class Tracing:
             CONVERSATION: delivery.conversation_id,
             TURN: delivery.turn,
             CHANNEL: channel.name,
-            ORDINAL: delivery.ordinal,
+            _ORDINAL: delivery.ordinal,
             KEY: delivery.key,
         }
         # The last delivery of a turn arrives after its end.
@@ -216,6 +213,54 @@ class Tracing:
             fault = await attempt(channel, delivery)
             mark(span, "failed" if fault else "completed", "delivery_failed" if fault else None)
             return fault
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A turn that goes on."""
+
+    number: int
+    span: Span
+    context: Context
+
+
+Attributes = Mapping[str, Any]
+
+_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+
+_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+
+
+def _cost(usage: Usage) -> Attributes:
+    """Return the tokens, if they are known."""
+    return {_INPUT_TOKENS: usage.input_tokens, _OUTPUT_TOKENS: usage.output_tokens} if usage.tokens else {}
+
+
+EFFECT = "turnwise.effect"
+
+
+def _of(effect: Any, context: EffectContext) -> dict[str, Any]:
+    """Return the attributes of every span for an effect."""
+    return {
+        CONVERSATION: context.conversation_id,
+        TURN: context.turn,
+        EFFECT: effect.type,
+        KEY: context.key(effect.effect_id),
+    }
+
+
+def _fault_of(answer: Answer | None) -> str | None:
+    """Return the kind of failure of a tool, if it has failed, without its words."""
+    if isinstance(answer, EffectFailed):
+        return answer.kind
+    return "tool_error" if isinstance(answer, ToolComplete) and answer.result.error else None
+
+
+_REQUEST_MODEL = "gen_ai.request.model"
+
+_RESPONSE_MODEL = "gen_ai.response.model"
+
+_FINISH_REASONS = "gen_ai.response.finish_reasons"
 
 
 class _TracedAsking(ModelCaller):
@@ -233,67 +278,35 @@ class _TracedAsking(ModelCaller):
         """Return the answer of the model. Raises `LlmFailure`."""
         context = contexts.get_current()
         asked_for: Any = contexts.get_value(_ASKED_FOR) or {}
-        attributes = {**asked_for, OPERATION: "chat", REQUEST_MODEL: request.model, **_provider_of(request.model)}
+        attributes = {**asked_for, _OPERATION: "chat", _REQUEST_MODEL: request.model, **_provider_of(request.model)}
         with self._spans.around(f"chat {request.model}", context, attributes, SpanKind.CLIENT) as span:
             answer = await self._asking.ask(request, show)
-            answered = {RESPONSE_MODEL: without_secrets(answer.model)} if answer.model else {}
+            answered = {_RESPONSE_MODEL: without_secrets(answer.model)} if answer.model else {}
             reasons = [without_secrets(answer.finish_reason)]
-            note(span, {FINISH_REASONS: reasons, **answered, **_cost(answer.usage)})
+            note(span, {_FINISH_REASONS: reasons, **answered, **_cost(answer.usage)})
             mark(span, "completed")
             return answer
 
 
-def _of(effect: Any, context: EffectContext) -> dict[str, Any]:
-    """Return the attributes of every span for an effect."""
-    return {
-        CONVERSATION: context.conversation_id,
-        TURN: context.turn,
-        EFFECT: effect.type,
-        KEY: context.key(effect.effect_id),
-    }
+_PROVIDER = "gen_ai.provider.name"
+
+PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""The names that the conventions have for providers, where litellm has others."""
 
 
 def _provider_of(model: str) -> Attributes:
     """Return the provider, if the name of the model holds it, as litellm's names with a slash do."""
     prefix, slash, _ = model.partition("/")
-    return {PROVIDER: PROVIDERS.get(prefix, prefix)} if slash else {}
-
-
-def _cost(usage: Usage) -> Attributes:
-    """Return the tokens, if they are known."""
-    return {INPUT_TOKENS: usage.input_tokens, OUTPUT_TOKENS: usage.output_tokens} if usage.tokens else {}
-
-
-def _fault_of(answer: Answer | None) -> str | None:
-    """Return the kind of failure of a tool, if it has failed, without its words."""
-    if isinstance(answer, EffectFailed):
-        return answer.kind
-    return "tool_error" if isinstance(answer, ToolComplete) and answer.result.error else None
-
-
-logger = logging.getLogger("turnwise.tracing")
-
-OPERATION = "gen_ai.operation.name"
-PROVIDER = "gen_ai.provider.name"
-CONVERSATION = "gen_ai.conversation.id"
-REQUEST_MODEL = "gen_ai.request.model"
-RESPONSE_MODEL = "gen_ai.response.model"
-FINISH_REASONS = "gen_ai.response.finish_reasons"
-INPUT_TOKENS = "gen_ai.usage.input_tokens"
-OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
-TOOL_NAME = "gen_ai.tool.name"
-TOOL_CALL = "gen_ai.tool.call.id"
-ERROR = "error.type"
-
-TURN = "turnwise.turn"
-RESUMED = "turnwise.resumed"
-STATUS = "turnwise.status"
-EFFECT = "turnwise.effect"
-CHANNEL = "turnwise.channel"
-ORDINAL = "turnwise.ordinal"
-KEY = "turnwise.key"
-
-Attributes = Mapping[str, Any]
+    return {_PROVIDER: PROVIDERS.get(prefix, prefix)} if slash else {}
 
 
 class Spans:
@@ -334,10 +347,24 @@ class Spans:
             self.end(span)
 
 
+@contextmanager
+def _forgiving(done: str) -> Iterator[None]:
+    """Log what a tracer raises, so that tracing never ends what it observes."""
+    try:
+        yield
+    except Exception:
+        logger.warning("A span could not be %s.", done, exc_info=True)
+
+
 def note(span: Span, attributes: Attributes) -> None:
     """Add attributes."""
     with _forgiving("written on"):
         span.set_attributes(dict(attributes))
+
+
+ERROR = "error.type"
+
+STATUS = "turnwise.status"
 
 
 def mark(span: Span, status: str, fault: str | None = None) -> None:
@@ -348,18 +375,9 @@ def mark(span: Span, status: str, fault: str | None = None) -> None:
             span.set_status(StatusCode.ERROR)
 
 
-def left_behind(span: Span) -> Context:
+def _left_behind(span: Span) -> Context:
     """Return the parent of what follows after the end of this span: it belongs below the span, which is over."""
     ended: Span = INVALID_SPAN
     with _forgiving("told from others"):
         ended = NonRecordingSpan(span.get_span_context())
     return trace.set_span_in_context(ended, Context())
-
-
-@contextmanager
-def _forgiving(done: str) -> Iterator[None]:
-    """Log what a tracer raises, so that tracing never ends what it observes."""
-    try:
-        yield
-    except Exception:
-        logger.warning("A span could not be %s.", done, exc_info=True)

@@ -1,13 +1,8 @@
-"""Makes the turns that hosts receive, out of what the log says of them.
-
-The fields of an update as JSON, which is made when somebody asks for it.
-
-A message of the transcript as watchers see it.
-
-A turn as a host receives it, when it has ended or waits for a person.
+"""A turn as a host receives it, when it has ended or waits for a person.
 
 `Turn` is the union of one small class for each status, so that a type checker knows what a turn holds once a program
-has asked for its class or its status: a `WaitsForAnswer` has questions, a `WaitsForApproval` has a call.
+has asked for its class or its status: a `WaitsForAnswer` has questions, a `WaitsForApproval` has a call. Turns are made
+out of what the log says of them, and written as JSON, as messages and calls are, when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -27,140 +22,6 @@ from ..states.values.messages import Message, Said, ToolCall, Usage
 from ..states.values.questions import UserQuestion
 from ..states.values.turn import Delivered, LimitKind, TurnEnded
 from ..states.values.value import DEEPEST, is_nested_deeper, json_object
-
-
-def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> EndedTurn:
-    """Return a turn that has ended. The transcript must hold its last step. `Pure.`"""
-    final = ended.final_content
-    described: dict[str, Any] = {
-        "number": ended.turn,
-        "final_content": None if final is None else text_of_reply(transcript.words(final), policy),
-        **_received_texts(ended.user_response, ended.deliveries, transcript, policy),
-        "silent": ended.silent,
-        "truncated": ended.truncated,
-        "failure": ended.failure.sentence if ended.failure else None,
-        "limit": ended.limit,
-        "usage": ended.usage,
-        "profile": ended.profile,
-    }
-    match ended.status:
-        case "completed":
-            return CompletedTurn(**described)
-        case "incomplete":
-            return IncompleteTurn(**described)
-        case "failed":
-            return FailedTurn(**{**described, "failure": described["failure"] or ""})
-        case "cancelled":
-            return CancelledTurn(**described)
-
-
-WaitsForPerson: TypeAlias = AwaitingPerson | InDoubt | AwaitingSubAgents
-"""The states in which a turn may wait for a person."""
-
-_MAY_WAIT = frozenset(state for state in STATES if issubclass(state, get_args(WaitsForPerson)))
-
-
-def waits_for_person(state: State) -> TypeGuard[WaitsForPerson]:
-    """Whether the turn waits for a person; while sub-agents work, that is so if one of them asks. `Pure.`"""
-    return type(state) in _MAY_WAIT and (isinstance(state, InDoubt) or state.waiting_call_id is not None)
-
-
-def waiting_turn(state: WaitsForPerson, transcript: Transcript, policy: Policy) -> WaitingTurn:
-    """Return a turn that waits for a person, with what the user has received of it so far. `Pure.`"""
-    spoken = spoken_and_delivered(state.turn)
-    described: dict[str, Any] = {
-        "number": state.turn.number,
-        "call_id": state.call.call_id,
-        **_received_texts(spoken, state.turn.deliveries, transcript, policy),
-        "usage": state.turn.usage,
-        "profile": state.turn.profile,
-    }
-    if (asked := state.open_question) is not None:
-        return WaitsForAnswer(**{**described, "questions": asked.questions, "call_id": asked.call_id})
-    call = transcript.call(state.call.call_id)
-    if isinstance(state, AwaitingApproval):
-        return WaitsForApproval(call=call, **described)
-    return WaitsForResolution(call=call, **described)
-
-
-def _received_texts(
-    spoken: Sequence[Said], delivered: Sequence[Delivered], transcript: Transcript, policy: Policy
-) -> dict[str, Any]:
-    """Return the fields that hold what the user received of a turn."""
-    by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
-    deliveries = tuple(text_of_delivery(transcript.words(one.said), policy, relayed=one.relayed) for one in delivered)
-    return {
-        "reply": "\n\n".join(by_tool or deliveries),
-        "user_response": "\n\n".join(by_tool) if by_tool else None,
-        "deliveries": deliveries,
-    }
-
-
-NOT_DATA = {"position", "type"}
-"""Fields that are no data: they say which update it is, and where it stands."""
-
-
-@cache
-def data_fields(kind: Any) -> Mapping[str, Field[Any]]:
-    """Return the fields of a dataclass that are data. `Pure.`"""
-    return {one.name: one for one in fields(kind) if one.name not in NOT_DATA}
-
-
-def data_of(shown: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as a JSON object. A field that has its default is left out. `Pure.`"""
-    kind: Any = type(shown)
-    values = ((name, getattr(shown, name), one.default) for name, one in data_fields(kind).items())
-    return {name: _as_json(value) for name, value, default in values if default is MISSING or value != default}
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_as_json(one) for one in value]
-    if isinstance(value, UserQuestion):
-        return question_data(value)
-    return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, BaseModel) else value
-
-
-def question_data(question: UserQuestion) -> dict[str, Any]:
-    """Return a question as JSON. It always has `options`, which are empty if any text answers it. `Pure.`"""
-    return {"options": [], **question.model_dump(mode="json", exclude_defaults=True)}
-
-
-_OF_MODELS = {"opaque", "provider"}
-"""What a provider wrote for its models only."""
-
-
-def message_view(message: Message, policy: Policy) -> Message:
-    """Return the message as people see it: what a model wrote, and what was delivered, without marked lines.
-    `Pure.`"""
-    if not policy.marker:
-        return message
-    is_mail = message.audience is not None
-    deliveries = tuple(text_of_delivery(text, policy, relayed=is_mail) for text in message.deliveries)
-    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
-    return message.replace(text=text, deliveries=deliveries)
-
-
-def message_data(message: Message) -> dict[str, Any]:
-    """Return a message as JSON; a field that has its default is left out, and so is what only models read. `Pure.`"""
-    data = message.model_dump(mode="json", exclude=_OF_MODELS, exclude_defaults=True)
-    return data | ({"tool_calls": [call_data(call) for call in message.tool_calls]} if message.tool_calls else {})
-
-
-def call_data(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call as JSON: its arguments as an object, and the text that the model wrote where that is no JSON
-    object. `Pure.`"""
-    return call.model_dump(mode="json", exclude_defaults=True) | arguments_data(call)
-
-
-def arguments_data(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments as an object, and the text that the model wrote where that is no JSON object, or one that is
-    nested too deeply to be shown. `Pure.`"""
-    arguments = json_object(call.raw_arguments)
-    if arguments is None or is_nested_deeper(arguments, DEEPEST):
-        return {"arguments": {}, "raw_arguments": call.raw_arguments}
-    return {"arguments": arguments}
-
 
 TurnStatus = Literal[
     "completed",
@@ -229,11 +90,8 @@ class BaseTurn:
             "usage": self.usage.model_dump(mode="json"),
             "profile": self.profile,
             **waits,
-            **({} if self.call is None else {"call": call_data(self.call)}),
+            **({} if self.call is None else {"call": _call_data(self.call)}),
         }
-
-
-# --- turns that have ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,9 +124,6 @@ class CancelledTurn(BaseTurn):
     status: Literal["cancelled"] = "cancelled"
 
 
-# --- turns that wait for a person
-
-
 @dataclass(frozen=True, kw_only=True)
 class WaitsForAnswer(BaseTurn):
     """The model asks `questions`, by the call `call_id`. Go on with `Conversation.answer` or `decline`."""
@@ -294,9 +149,6 @@ class WaitsForResolution(BaseTurn):
     status: Literal["in_doubt"] = "in_doubt"
     call_id: str = field()
     call: ToolCall = field()
-
-
-# --- turns that nobody waited for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,3 +184,136 @@ Turn: TypeAlias = (
     | QueuedTurn
 )
 """A turn of a conversation. Narrow it by its class or by its `status`."""
+
+
+def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> EndedTurn:
+    """Return a turn that has ended. The transcript must hold its last step. `Pure.`"""
+    final = ended.final_content
+    described: dict[str, Any] = {
+        "number": ended.turn,
+        "final_content": None if final is None else text_of_reply(transcript.words(final), policy),
+        **_received_texts(ended.user_response, ended.deliveries, transcript, policy),
+        "silent": ended.silent,
+        "truncated": ended.truncated,
+        "failure": ended.failure.sentence if ended.failure else None,
+        "limit": ended.limit,
+        "usage": ended.usage,
+        "profile": ended.profile,
+    }
+    match ended.status:
+        case "completed":
+            return CompletedTurn(**described)
+        case "incomplete":
+            return IncompleteTurn(**described)
+        case "failed":
+            return FailedTurn(**{**described, "failure": described["failure"] or ""})
+        case "cancelled":
+            return CancelledTurn(**described)
+
+
+def _received_texts(
+    spoken: Sequence[Said], delivered: Sequence[Delivered], transcript: Transcript, policy: Policy
+) -> dict[str, Any]:
+    """Return the fields that hold what the user received of a turn."""
+    by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
+    deliveries = tuple(text_of_delivery(transcript.words(one.said), policy, relayed=one.relayed) for one in delivered)
+    return {
+        "reply": "\n\n".join(by_tool or deliveries),
+        "user_response": "\n\n".join(by_tool) if by_tool else None,
+        "deliveries": deliveries,
+    }
+
+
+_WaitsForPerson: TypeAlias = AwaitingPerson | InDoubt | AwaitingSubAgents
+"""The states in which a turn may wait for a person."""
+
+_MAY_WAIT = frozenset(state for state in STATES if issubclass(state, get_args(_WaitsForPerson)))
+
+
+def waits_for_person(state: State) -> TypeGuard[_WaitsForPerson]:
+    """Whether the turn waits for a person; while sub-agents work, that is so if one of them asks. `Pure.`"""
+    return type(state) in _MAY_WAIT and (isinstance(state, InDoubt) or state.waiting_call_id is not None)
+
+
+def waiting_turn(state: _WaitsForPerson, transcript: Transcript, policy: Policy) -> WaitingTurn:
+    """Return a turn that waits for a person, with what the user has received of it so far. `Pure.`"""
+    spoken = spoken_and_delivered(state.turn)
+    described: dict[str, Any] = {
+        "number": state.turn.number,
+        "call_id": state.call.call_id,
+        **_received_texts(spoken, state.turn.deliveries, transcript, policy),
+        "usage": state.turn.usage,
+        "profile": state.turn.profile,
+    }
+    if (asked := state.open_question) is not None:
+        return WaitsForAnswer(**{**described, "questions": asked.questions, "call_id": asked.call_id})
+    call = transcript.call(state.call.call_id)
+    if isinstance(state, AwaitingApproval):
+        return WaitsForApproval(call=call, **described)
+    return WaitsForResolution(call=call, **described)
+
+
+def message_view(message: Message, policy: Policy) -> Message:
+    """Return the message as people see it: what a model wrote, and what was delivered, without marked lines.
+    `Pure.`"""
+    if not policy.marker:
+        return message
+    is_mail = message.audience is not None
+    deliveries = tuple(text_of_delivery(text, policy, relayed=is_mail) for text in message.deliveries)
+    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
+    return message.replace(text=text, deliveries=deliveries)
+
+
+_OF_MODELS = {"opaque", "provider"}
+"""What a provider wrote for its models only."""
+
+
+def message_data(message: Message) -> dict[str, Any]:
+    """Return a message as JSON; a field that has its default is left out, and so is what only models read. `Pure.`"""
+    data = message.model_dump(mode="json", exclude=_OF_MODELS, exclude_defaults=True)
+    return data | ({"tool_calls": [_call_data(call) for call in message.tool_calls]} if message.tool_calls else {})
+
+
+def _call_data(call: ToolCall) -> dict[str, Any]:
+    """Return a tool call as JSON: its arguments as an object, and the text that the model wrote where that is no JSON
+    object. `Pure.`"""
+    return call.model_dump(mode="json", exclude_defaults=True) | arguments_data(call)
+
+
+def arguments_data(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments as an object, and the text that the model wrote where that is no JSON object, or one that is
+    nested too deeply to be shown. `Pure.`"""
+    arguments = json_object(call.raw_arguments)
+    if arguments is None or is_nested_deeper(arguments, DEEPEST):
+        return {"arguments": {}, "raw_arguments": call.raw_arguments}
+    return {"arguments": arguments}
+
+
+def question_data(question: UserQuestion) -> dict[str, Any]:
+    """Return a question as JSON. It always has `options`, which are empty if any text answers it. `Pure.`"""
+    return {"options": [], **question.model_dump(mode="json", exclude_defaults=True)}
+
+
+def data_of(shown: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as a JSON object. A field that has its default is left out. `Pure.`"""
+    kind: Any = type(shown)
+    values = ((name, getattr(shown, name), one.default) for name, one in data_fields(kind).items())
+    return {name: _as_json(value) for name, value, default in values if default is MISSING or value != default}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_json(one) for one in value]
+    if isinstance(value, UserQuestion):
+        return question_data(value)
+    return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, BaseModel) else value
+
+
+_NOT_DATA = {"position", "type"}
+"""Fields that are no data: they say which update it is, and where it stands."""
+
+
+@cache
+def data_fields(kind: Any) -> Mapping[str, Field[Any]]:
+    """Return the fields of a dataclass that are data. `Pure.`"""
+    return {one.name: one for one in fields(kind) if one.name not in _NOT_DATA}

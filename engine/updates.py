@@ -1,22 +1,11 @@
-"""The updates of a step, and of a log.
+"""What watchers are told of a conversation: each kind of update, and how updates follow from the steps of its log.
 
-The steps of a log, computed again from its events.
+Most updates follow from the log. Each of them has an id, the step that it shows and its position in that step, from
+which a watcher can resume; whoever comes later has them made again from the events. Live updates are shown while
+something happens and are never stored; they have no id. A watcher that begins now gets a snapshot, the conversation as
+it is, with what has been streamed so far of an answer that a model is writing.
 
-A state as watchers see it: what it waits for, and the ids that a request about it names.
-
-The id of an update: the step that it shows, and its position in that step.
-
-Updates that follow from the log. Each has an id, from which a watcher can resume.
-
-Updates that are shown while something happens and are never stored. They have no id.
-
-What has been streamed so far of the answer that a model is writing, for watchers that begin in the middle of it.
-
-The conversation as it is, for a watcher that begins now.
-
-The union of all updates.
-
-Updates of many conversations: of all agents of an owner, or of everybody.
+Updates of a tree are those of many conversations: of all agents of an owner, or of everybody.
 """
 
 from __future__ import annotations
@@ -63,173 +52,8 @@ from .turns import EndedTurn, arguments_data, data_of, ended_turn, message_data,
 if TYPE_CHECKING:
     from ..persistence.summaries import Summary
 
-
-class ReplayedStep(NamedTuple):
-    """A step of a log: its entry, the states before and after it, the context before it, and the effects that the
-    event leads to now."""
-
-    entry: LogEntry
-    before: AnyState
-    after: AnyState
-    context: Context
-    effects: tuple[Effect, ...]
-
-
-_BEGINNING, _NO_CONTEXT = Idle(), Context()
-
-
-def replayed_steps(
-    entries: Iterable[LogEntry], state: AnyState = _BEGINNING, context: Context = _NO_CONTEXT
-) -> Iterator[ReplayedStep]:
-    """Yield the steps of these entries, the first of a log, or those that follow this state with this context. Raises
-    `Refused` if the machine does not take an event that it took then. `Pure.`"""
-    for entry in entries:
-        event = entry.event
-        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
-        yield ReplayedStep(entry, state, step.state, context, step.effects)
-        state, context = step.state, context.after(event)
-
-
-def repeated_step(entry: LogEntry, state: State, context: Context) -> Step:
-    """Return the step that the entry was stored with; `state` and `context` are those before it. Raises `Damaged` if
-    the entry does not follow that state, and `StoreError` if the machine makes another step of the event now. `Pure.`
-    """
-    before = state.book.seq
-    if entry.seq != before + 1:
-        raise Damaged(entry.seq, f"Step {entry.seq} does not follow step {before}.")
-    try:
-        step = transition(state, entry.event, context)
-    except Refused:
-        step = None
-    if step is None or step.ignored or step.effects != entry.effects:
-        raise StoreError(f"Step {entry.seq} was made by another version of the state machine.")
-    return step
-
-
-StateType = Literal[
-    "idle",
-    "profile_selecting",
-    "memory_recalling",
-    "llm_requesting",
-    "retry_waiting",
-    "tool_executing",
-    "awaiting_user_response",
-    "awaiting_approval",
-    "awaiting_sub_agents",
-    "verifying",
-    "summarizing",
-    "compacting",
-    "cancelling",
-    "in_doubt",
-    "failed",
-    "closed",
-]
-"""The types of all states, in snake_case."""
-
-WAITS: frozenset[StateType] = frozenset(("awaiting_user_response", "awaiting_approval", "in_doubt"))
-"""The states in which a turn always waits for a person."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StateView:
-    """A state, without what only the machine needs.
-
-    `turn` is the newest turn, 0 before the first one, and `inbox` has the ids of the messages that wait for a turn.
-    While a model is asked, `request` is the id of that request, `attempt` counts the requests to this `model`; while
-    the next attempt is waited for, it is `due` at that moment (ISO 8601). `questions` and `call_id` are set while the
-    turn waits for an answer, also to what a sub-agent asks; `call_id`, `name` and `arguments` while it waits for a
-    person to approve that call, or to say whether it ran; `approval_by` is `operator` where nobody else may approve it.
-    `raw_arguments` is set where the model did not write a JSON object. A failure has a `kind` and a `sentence` for
-    people. `left_out` is set in the `state_change` with which a turn goes on although something failed or was not there
-    in time, such as the choice of a profile or a search of older conversations: what it goes on without, and why.
-    """
-
-    type: StateType
-    turn: int
-    request: int | None = None
-    attempt: int | None = None
-    model: str | None = None
-    due: str | None = None
-    questions: tuple[UserQuestion, ...] = ()
-    call_id: str | None = None
-    name: str | None = None
-    arguments: dict[str, Any] | None = None
-    raw_arguments: str | None = None
-    approval_by: Approver = "user"
-    kind: str | None = None
-    sentence: str | None = None
-    inbox: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def waits_for_person(self) -> bool:
-        """Whether the turn waits for a person, also for one who is to answer a sub-agent."""
-        return self.type in WAITS or bool(self.questions)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The state as JSON: its type, and what it tells."""
-        return {"type": self.type, "data": data_of(self)}
-
-
-def view_of(state: State, transcript: Transcript, policy: Policy) -> StateView:
-    """Return a state as watchers see it. `Pure.`"""
-    return StateView(
-        type=cast("StateType", state.type),
-        turn=state.book.turn,
-        inbox=tuple(one.event_id for one in getattr(state, "inbox", ()) if one.audience is None),
-        **_details(state, transcript, policy),
-    )
-
-
-def _details(state: State, transcript: Transcript, policy: Policy) -> dict[str, Any]:
-    details = _asked_of_person(state, transcript)
-    match state:
-        case LlmRequesting(effect_id=request):
-            details["request"] = request
-        case RetryWaiting(timer=timer):
-            details["due"] = timer.due.isoformat()
-        case Failed(kind=kind, sentence=sentence):
-            details |= {"kind": kind, "sentence": sentence}
-        case _:
-            pass
-    if isinstance(state, LlmRequesting | RetryWaiting | Compacting):
-        details["attempt"] = state.attempt
-    if isinstance(state, LlmRequesting | RetryWaiting):
-        details["model"] = models_of(policy, state.turn.profile)[state.turn.model].name
-    return details
-
-
-def _asked_of_person(state: State, transcript: Transcript) -> dict[str, Any]:
-    if (asked := state.open_question) is not None:
-        return {"questions": asked.questions, "call_id": asked.call_id}
-    if isinstance(state, AwaitingApproval | InDoubt):
-        call = state.call
-        shown = {
-            "call_id": call.call_id,
-            "name": call.name,
-            "approval_by": call.approval_by if call.approval else "user",
-        }
-        return shown | arguments_data(transcript.call(call.call_id))
-    return {}
-
-
 Position: TypeAlias = tuple[int, int]
 """The two numbers of an id. Updates come in their order."""
-
-_ID = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
-
-
-def parse_id(text: object) -> Position:
-    """Return the numbers of an id. Raises `InvalidInput`. `Pure.`"""
-    match = _ID.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        raise InvalidInput("The id of an update reads like 12.3, the step and the position in it.")
-    return int(match[1]), int(match[2])
-
-
-ToolStatus = Literal["running", "completed", "failed", "cancelled", "denied"]
-"""What became of a tool call so far."""
 
 
 @dataclass(frozen=True)
@@ -286,6 +110,10 @@ class ThoughtUpdate(StoredUpdate):
     type: ClassVar[Literal["thought"]] = "thought"
     text: str
     turn: int
+
+
+ToolStatus = Literal["running", "completed", "failed", "cancelled", "denied"]
+"""What became of a tool call so far."""
 
 
 @dataclass(frozen=True)
@@ -429,6 +257,331 @@ class DeliveryFailedUpdate(BaseLiveUpdate):
 LiveUpdate: TypeAlias = TokenUpdate | ToolProgressUpdate | DeliveredUpdate | DeliveryFailedUpdate
 
 
+@dataclass(frozen=True)
+class SnapshotUpdate(StoredUpdate):
+    """The conversation as it is now: its `state` as in state_change, and its `transcript`, messages with their
+    `deliveries` if there are any. `streaming` is the text that the model has written so far of an answer that is not
+    complete; it is left out if there is none."""
+
+    type: ClassVar[Literal["snapshot"]] = "snapshot"
+    state: StateView
+    transcript: tuple[Message, ...]
+    streaming: Streaming | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The fields as JSON."""
+        data = {"state": self.state.data, "transcript": [message_data(message) for message in self.transcript]}
+        return data if self.streaming is None else {**data, "streaming": self.streaming.data}
+
+
+Update: TypeAlias = (
+    SnapshotUpdate
+    | StateChangeUpdate
+    | MessageUpdate
+    | ThoughtUpdate
+    | ToolUpdate
+    | DeliveryUpdate
+    | TurnEndedUpdate
+    | TokenUpdate
+    | ToolProgressUpdate
+    | DeliveredUpdate
+    | DeliveryFailedUpdate
+)
+"""Something to show. Narrow it by its class or by its `type`. `data` is the same as JSON, and `id` is None for what is
+live."""
+
+StateType = Literal[
+    "idle",
+    "profile_selecting",
+    "memory_recalling",
+    "llm_requesting",
+    "retry_waiting",
+    "tool_executing",
+    "awaiting_user_response",
+    "awaiting_approval",
+    "awaiting_sub_agents",
+    "verifying",
+    "summarizing",
+    "compacting",
+    "cancelling",
+    "in_doubt",
+    "failed",
+    "closed",
+]
+"""The types of all states, in snake_case."""
+
+WAITS: frozenset[StateType] = frozenset(("awaiting_user_response", "awaiting_approval", "in_doubt"))
+"""The states in which a turn always waits for a person."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateView:
+    """A state, without what only the machine needs.
+
+    `turn` is the newest turn, 0 before the first one, and `inbox` has the ids of the messages that wait for a turn.
+    While a model is asked, `request` is the id of that request, `attempt` counts the requests to this `model`; while
+    the next attempt is waited for, it is `due` at that moment (ISO 8601). `questions` and `call_id` are set while the
+    turn waits for an answer, also to what a sub-agent asks; `call_id`, `name` and `arguments` while it waits for a
+    person to approve that call, or to say whether it ran; `approval_by` is `operator` where nobody else may approve it.
+    `raw_arguments` is set where the model did not write a JSON object. A failure has a `kind` and a `sentence` for
+    people. `left_out` is set in the `state_change` with which a turn goes on although something failed or was not there
+    in time, such as the choice of a profile or a search of older conversations: what it goes on without, and why.
+    """
+
+    type: StateType
+    turn: int
+    request: int | None = None
+    attempt: int | None = None
+    model: str | None = None
+    due: str | None = None
+    questions: tuple[UserQuestion, ...] = ()
+    call_id: str | None = None
+    name: str | None = None
+    arguments: dict[str, Any] | None = None
+    raw_arguments: str | None = None
+    approval_by: Approver = "user"
+    kind: str | None = None
+    sentence: str | None = None
+    inbox: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def waits_for_person(self) -> bool:
+        """Whether the turn waits for a person, also for one who is to answer a sub-agent."""
+        return self.type in WAITS or bool(self.questions)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The state as JSON: its type, and what it tells."""
+        return {"type": self.type, "data": data_of(self)}
+
+
+def view_of(state: State, transcript: Transcript, policy: Policy) -> StateView:
+    """Return a state as watchers see it. `Pure.`"""
+    return StateView(
+        type=cast("StateType", state.type),
+        turn=state.book.turn,
+        inbox=tuple(one.event_id for one in getattr(state, "inbox", ()) if one.audience is None),
+        **_details(state, transcript, policy),
+    )
+
+
+def _details(state: State, transcript: Transcript, policy: Policy) -> dict[str, Any]:
+    details = _asked_of_person(state, transcript)
+    match state:
+        case LlmRequesting(effect_id=request):
+            details["request"] = request
+        case RetryWaiting(timer=timer):
+            details["due"] = timer.due.isoformat()
+        case Failed(kind=kind, sentence=sentence):
+            details |= {"kind": kind, "sentence": sentence}
+        case _:
+            pass
+    if isinstance(state, LlmRequesting | RetryWaiting | Compacting):
+        details["attempt"] = state.attempt
+    if isinstance(state, LlmRequesting | RetryWaiting):
+        details["model"] = models_of(policy, state.turn.profile)[state.turn.model].name
+    return details
+
+
+def _asked_of_person(state: State, transcript: Transcript) -> dict[str, Any]:
+    if (asked := state.open_question) is not None:
+        return {"questions": asked.questions, "call_id": asked.call_id}
+    if isinstance(state, AwaitingApproval | InDoubt):
+        call = state.call
+        shown = {
+            "call_id": call.call_id,
+            "name": call.name,
+            "approval_by": call.approval_by if call.approval else "user",
+        }
+        return shown | arguments_data(transcript.call(call.call_id))
+    return {}
+
+
+_Shown: TypeAlias = Callable[[Position], Update]
+"""An update that does not have its position yet."""
+
+
+class StepUpdates:
+    """Makes the updates of steps that follow each other. It makes the view of each state once, because the state after
+    a step is the one before the next step. `ended` is the turn that ended in the newest step, or None."""
+
+    __slots__ = ("_state", "_view", "_viewed_under", "ended")
+
+    def __init__(self) -> None:
+        self.ended: EndedTurn | None = None
+        self._state: State | None = None
+        self._viewed_under: Policy | None = None
+        self._view: StateView | None = None
+
+    def add(
+        self, entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
+    ) -> tuple[Update, ...]:
+        """Return the updates of a step, in order: what was said and done, the new state, and whether a turn has ended.
+
+        Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
+        """
+        policy = context.policy
+        said = partial(_said, policy=policy, falls_back=_falls_back(entry, before, context))
+        was = self._view_of(before, transcript, policy)
+        messages = transcript.add(entry)
+        self._state = None  # the entry may change the arguments of a call that the same state shows
+        now = self._view_of(after, transcript, policy)
+        shown_state = replace(now, left_out=left_out) if (left_out := _left_out(entry, before, after)) else now
+        change: list[_Shown] = [partial(StateChangeUpdate, state=shown_state)] if shown_state != was else []
+        if entry.ended is None:
+            self.ended = None
+            shown = [*said(messages), *_done(entry, messages, transcript, policy), *change]
+        else:
+            turn = entry.ended.turn
+            self.ended = ended_turn(entry.ended, transcript, policy)
+            end = partial(TurnEndedUpdate.of, turn=self.ended)
+            shown = [*said(m for m in messages if m.turn <= turn)]
+            shown += _done(entry, messages, transcript, policy)
+            begun = list(said(m for m in messages if m.turn > turn))
+            # If the next turn begins in the same step, the end of this one is shown before anything of the next.
+            shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
+        return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
+
+    def _view_of(self, state: State, transcript: Transcript, policy: Policy) -> StateView:
+        if self._view is None or state is not self._state or policy is not self._viewed_under:
+            self._state, self._viewed_under = state, policy
+            self._view = view_of(state, transcript, policy)
+        return self._view
+
+
+def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:
+    """Whether the text of the model in this step reaches the user only if nothing is said by tool."""
+    if isinstance(entry.event, LlmResponse):
+        speaks = entry.event.speaks
+    else:
+        turn = getattr(before, "turn", None)
+        speaks = isinstance(turn, TurnRecord) and turn.speaks
+    return text_rule(context, speaks=speaks) == "fallback"
+
+
+def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> Iterator[_Shown]:
+    for message in messages:
+        if message.thinking:
+            yield partial(ThoughtUpdate, text=message.thinking, turn=message.turn)
+        is_thought = policy.text == "thought" and bool(message.turn)  # what was given was said to the user
+        if message.role == "assistant" and is_thought and message.text.strip():
+            yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
+        elif message.role in ("user", "assistant") and (message.text.strip() or message.images):
+            yield partial(
+                MessageUpdate,
+                role=message.role,
+                text=message_view(message, policy).text,
+                turn=message.turn,
+                message_id=message.message_id,
+                origin=message.origin,
+                images=message.images,
+                fallback=falls_back and message.role == "assistant" and bool(message.turn),
+            )
+
+
+_GOES_ON_WITHOUT = (ProfileSelecting, MemoryRecalling, Verifying, Summarizing, Compacting)
+"""The states in which a turn can do without what is being made."""
+
+
+def _left_out(entry: LogEntry, before: State, after: State) -> tuple[str, ...]:
+    """What the turn goes on without after this step, in sentences for people. A call that failed shows its error."""
+    if isinstance(entry.event, MemoryRecalled):
+        return entry.event.left_out
+    goes_on = isinstance(before, _GOES_ON_WITHOUT) and not isinstance(after, Failed)
+    return (entry.event.sentence,) if isinstance(entry.event, EffectFailed) and goes_on else ()
+
+
+def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, policy: Policy) -> Iterator[_Shown]:
+    results = {message.tool_call_id: message for message in messages}
+    for effect in entry.effects:
+        if isinstance(effect, PersistToolResults):
+            for result in effect.results:
+                yield partial(ToolUpdate, **_call(transcript, result.call_id), **_outcome(results[result.call_id]))
+        elif isinstance(effect, ExecuteTool):
+            call = _call(transcript, effect.call.call_id)
+            yield partial(ToolUpdate, **call, status="running", turn=entry.turn)
+        elif isinstance(effect, DeliverToUser):
+            text = text_of_delivery(transcript.words(effect.said), policy, relayed=effect.relayed)
+            yield partial(DeliveryUpdate, text=text, turn=effect.turn, ordinal=effect.ordinal, relayed=effect.relayed)
+
+
+def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
+    call = transcript.call(call_id)
+    return {
+        "call_id": call_id,
+        "name": call.name,
+        "speaks": "speech" in call.acts,
+        **arguments_data(call),
+    }
+
+
+def _outcome(result: Message) -> dict[str, Any]:
+    status: ToolStatus = result.stopped or ("failed" if result.error else "completed")
+    return {"status": status, "turn": result.turn, "error" if result.error else "result": result.text}
+
+
+def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
+    """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
+    transcript, updates = Transcript(), StepUpdates()
+    for entry, before, after, context, _ in replayed_steps(entries):
+        yield from updates.add(entry, before, after, transcript, context)
+
+
+class ReplayedStep(NamedTuple):
+    """A step of a log: its entry, the states before and after it, the context before it, and the effects that the
+    event leads to now."""
+
+    entry: LogEntry
+    before: AnyState
+    after: AnyState
+    context: Context
+    effects: tuple[Effect, ...]
+
+
+_BEGINNING, _NO_CONTEXT = Idle(), Context()
+
+
+def replayed_steps(
+    entries: Iterable[LogEntry], state: AnyState = _BEGINNING, context: Context = _NO_CONTEXT
+) -> Iterator[ReplayedStep]:
+    """Yield the steps of these entries, the first of a log, or those that follow this state with this context. Raises
+    `Refused` if the machine does not take an event that it took then. `Pure.`"""
+    for entry in entries:
+        event = entry.event
+        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
+        yield ReplayedStep(entry, state, step.state, context, step.effects)
+        state, context = step.state, context.after(event)
+
+
+def repeated_step(entry: LogEntry, state: State, context: Context) -> Step:
+    """Return the step that the entry was stored with; `state` and `context` are those before it. Raises `Damaged` if
+    the entry does not follow that state, and `StoreError` if the machine makes another step of the event now. `Pure.`
+    """
+    before = state.book.seq
+    if entry.seq != before + 1:
+        raise Damaged(entry.seq, f"Step {entry.seq} does not follow step {before}.")
+    try:
+        step = transition(state, entry.event, context)
+    except Refused:
+        step = None
+    if step is None or step.ignored or step.effects != entry.effects:
+        raise StoreError(f"Step {entry.seq} was made by another version of the state machine.")
+    return step
+
+
+_ID = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
+
+
+def parse_id(text: object) -> Position:
+    """Return the numbers of an id. Raises `InvalidInput`. `Pure.`"""
+    match = _ID.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise InvalidInput("The id of an update reads like 12.3, the step and the position in it.")
+    return int(match[1]), int(match[2])
+
+
 _KINDS: Mapping[LiveKind, type[LiveUpdate]] = {
     "token": TokenUpdate,
     "tool_progress": ToolProgressUpdate,
@@ -543,24 +696,6 @@ class StreamedText:
         return joined
 
 
-@dataclass(frozen=True)
-class SnapshotUpdate(StoredUpdate):
-    """The conversation as it is now: its `state` as in state_change, and its `transcript`, messages with their
-    `deliveries` if there are any. `streaming` is the text that the model has written so far of an answer that is not
-    complete; it is left out if there is none."""
-
-    type: ClassVar[Literal["snapshot"]] = "snapshot"
-    state: StateView
-    transcript: tuple[Message, ...]
-    streaming: Streaming | None = None
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON."""
-        data = {"state": self.state.data, "transcript": [message_data(message) for message in self.transcript]}
-        return data if self.streaming is None else {**data, "streaming": self.streaming.data}
-
-
 def snapshot(
     state: State, transcript: Transcript, policy: Policy, streaming: Streaming | None = None
 ) -> SnapshotUpdate:
@@ -571,153 +706,6 @@ def snapshot(
         transcript=tuple(message_view(message, policy) for message in transcript.messages),
         streaming=streaming if streaming is not None and streaming.request in pending(state) else None,
     )
-
-
-Update: TypeAlias = (
-    SnapshotUpdate
-    | StateChangeUpdate
-    | MessageUpdate
-    | ThoughtUpdate
-    | ToolUpdate
-    | DeliveryUpdate
-    | TurnEndedUpdate
-    | TokenUpdate
-    | ToolProgressUpdate
-    | DeliveredUpdate
-    | DeliveryFailedUpdate
-)
-"""Something to show. Narrow it by its class or by its `type`. `data` is the same as JSON, and `id` is None for what is
-live."""
-
-
-_Shown: TypeAlias = Callable[[Position], Update]
-"""An update that does not have its position yet."""
-
-
-_GOES_ON_WITHOUT = (ProfileSelecting, MemoryRecalling, Verifying, Summarizing, Compacting)
-"""The states in which a turn can do without what is being made."""
-
-
-class StepUpdates:
-    """Makes the updates of steps that follow each other. It makes the view of each state once, because the state after
-    a step is the one before the next step. `ended` is the turn that ended in the newest step, or None."""
-
-    __slots__ = ("_state", "_view", "_viewed_under", "ended")
-
-    def __init__(self) -> None:
-        self.ended: EndedTurn | None = None
-        self._state: State | None = None
-        self._viewed_under: Policy | None = None
-        self._view: StateView | None = None
-
-    def add(
-        self, entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
-    ) -> tuple[Update, ...]:
-        """Return the updates of a step, in order: what was said and done, the new state, and whether a turn has ended.
-
-        Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
-        """
-        policy = context.policy
-        said = partial(_said, policy=policy, falls_back=_falls_back(entry, before, context))
-        was = self._view_of(before, transcript, policy)
-        messages = transcript.add(entry)
-        self._state = None  # the entry may change the arguments of a call that the same state shows
-        now = self._view_of(after, transcript, policy)
-        shown_state = replace(now, left_out=left_out) if (left_out := _left_out(entry, before, after)) else now
-        change: list[_Shown] = [partial(StateChangeUpdate, state=shown_state)] if shown_state != was else []
-        if entry.ended is None:
-            self.ended = None
-            shown = [*said(messages), *_done(entry, messages, transcript, policy), *change]
-        else:
-            turn = entry.ended.turn
-            self.ended = ended_turn(entry.ended, transcript, policy)
-            end = partial(TurnEndedUpdate.of, turn=self.ended)
-            shown = [*said(m for m in messages if m.turn <= turn)]
-            shown += _done(entry, messages, transcript, policy)
-            begun = list(said(m for m in messages if m.turn > turn))
-            # If the next turn begins in the same step, the end of this one is shown before anything of the next.
-            shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
-        return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
-
-    def _view_of(self, state: State, transcript: Transcript, policy: Policy) -> StateView:
-        if self._view is None or state is not self._state or policy is not self._viewed_under:
-            self._state, self._viewed_under = state, policy
-            self._view = view_of(state, transcript, policy)
-        return self._view
-
-
-def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
-    """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
-    transcript, updates = Transcript(), StepUpdates()
-    for entry, before, after, context, _ in replayed_steps(entries):
-        yield from updates.add(entry, before, after, transcript, context)
-
-
-def _left_out(entry: LogEntry, before: State, after: State) -> tuple[str, ...]:
-    """What the turn goes on without after this step, in sentences for people. A call that failed shows its error."""
-    if isinstance(entry.event, MemoryRecalled):
-        return entry.event.left_out
-    goes_on = isinstance(before, _GOES_ON_WITHOUT) and not isinstance(after, Failed)
-    return (entry.event.sentence,) if isinstance(entry.event, EffectFailed) and goes_on else ()
-
-
-def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:
-    """Whether the text of the model in this step reaches the user only if nothing is said by tool."""
-    if isinstance(entry.event, LlmResponse):
-        speaks = entry.event.speaks
-    else:
-        turn = getattr(before, "turn", None)
-        speaks = isinstance(turn, TurnRecord) and turn.speaks
-    return text_rule(context, speaks=speaks) == "fallback"
-
-
-def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> Iterator[_Shown]:
-    for message in messages:
-        if message.thinking:
-            yield partial(ThoughtUpdate, text=message.thinking, turn=message.turn)
-        is_thought = policy.text == "thought" and bool(message.turn)  # what was given was said to the user
-        if message.role == "assistant" and is_thought and message.text.strip():
-            yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
-        elif message.role in ("user", "assistant") and (message.text.strip() or message.images):
-            yield partial(
-                MessageUpdate,
-                role=message.role,
-                text=message_view(message, policy).text,
-                turn=message.turn,
-                message_id=message.message_id,
-                origin=message.origin,
-                images=message.images,
-                fallback=falls_back and message.role == "assistant" and bool(message.turn),
-            )
-
-
-def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, policy: Policy) -> Iterator[_Shown]:
-    results = {message.tool_call_id: message for message in messages}
-    for effect in entry.effects:
-        if isinstance(effect, PersistToolResults):
-            for result in effect.results:
-                yield partial(ToolUpdate, **_call(transcript, result.call_id), **_outcome(results[result.call_id]))
-        elif isinstance(effect, ExecuteTool):
-            call = _call(transcript, effect.call.call_id)
-            yield partial(ToolUpdate, **call, status="running", turn=entry.turn)
-        elif isinstance(effect, DeliverToUser):
-            text = text_of_delivery(transcript.words(effect.said), policy, relayed=effect.relayed)
-            yield partial(DeliveryUpdate, text=text, turn=effect.turn, ordinal=effect.ordinal, relayed=effect.relayed)
-
-
-def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
-    call = transcript.call(call_id)
-    return {
-        "call_id": call_id,
-        "name": call.name,
-        "speaks": "speech" in call.acts,
-        **arguments_data(call),
-    }
-
-
-def _outcome(result: Message) -> dict[str, Any]:
-    status: ToolStatus = result.stopped or ("failed" if result.error else "completed")
-    return {"status": status, "turn": result.turn, "error" if result.error else "result": result.text}
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""Callers that wait for a turn.
+"""Callers that wait for a turn, and where a turn stopped.
 
-A turn can be returned when it has ended, or when it waits for a person; until then its caller waits.
-
-Where a turn stopped: it waited for a person, possibly several times, and in the end it ended.
+A turn can be returned when it has ended, or when it waits for a person; until then its caller waits. It may wait for a
+person several times, and in the end it ends.
 
 A caller that repeats a request gets the turn as it was when it stopped first after that request, even if it has gone on
 since. The newest stops are held in memory; an older one is found by reading the log once more.
@@ -26,43 +25,8 @@ from .turns import QueuedTurn, RunningTurn, Turn, WaitingTurn, ended_turn, waiti
 from .updates import replayed_steps
 
 K = TypeVar("K")
+
 T = TypeVar("T")
-
-
-class CountsWaiters(Protocol):
-    """What looks at the store while somebody waits for what another loop does."""
-
-    def add_waiter(self) -> None:
-        """Somebody waits from now on."""
-
-    def remove_waiter(self) -> None:
-        """Somebody waits no longer."""
-
-
-@dataclass(eq=False, slots=True)
-class _Waiter(Generic[K, T]):
-    """A caller that waits for what `find` returns for `key`. It returns None as long as that is not there, and raises
-    `Refused` if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person.
-
-    `key` stands apart, so that no partial is held for each caller."""
-
-    find: Callable[[K], T | None]
-    key: K
-    future: asyncio.Future[T]
-    for_stop: bool
-
-    def is_served(self) -> bool:
-        """Whether the caller has its result now, or does not wait any more."""
-        if self.future.done():
-            return True
-        try:
-            found = self.find(self.key)
-        except Refused as refused:
-            self.future.set_exception(refused)
-            return True
-        if found is not None:
-            self.future.set_result(found)
-        return found is not None
 
 
 class TurnWaiters:
@@ -70,11 +34,11 @@ class TurnWaiters:
 
     __slots__ = ("_closed", "_follower", "_projection", "_stops", "_waiters")
 
-    def __init__(self, projection: ConversationProjection, follower: CountsWaiters) -> None:
+    def __init__(self, projection: ConversationProjection, follower: _CountsWaiters) -> None:
         """`follower` is told while somebody waits."""
         self._projection = projection
         self._follower = follower
-        self._stops = TurnStops(projection)
+        self._stops = _TurnStops(projection)
         self._waiters: list[_Waiter[Any, Any]] = []
         self._closed: TurnwiseError | None = None
 
@@ -179,16 +143,47 @@ class TurnWaiters:
         return waits if waits is not None and waits.number == number else self._projection.turns.get(number)
 
 
+@dataclass(eq=False, slots=True)
+class _Waiter(Generic[K, T]):
+    """A caller that waits for what `find` returns for `key`. It returns None as long as that is not there, and raises
+    `Refused` if it never will be. `for_stop`: it waits for a turn to end, or to wait for a person.
+
+    `key` stands apart, so that no partial is held for each caller."""
+
+    find: Callable[[K], T | None]
+    key: K
+    future: asyncio.Future[T]
+    for_stop: bool
+
+    def is_served(self) -> bool:
+        """Whether the caller has its result now, or does not wait any more."""
+        if self.future.done():
+            return True
+        try:
+            found = self.find(self.key)
+        except Refused as refused:
+            self.future.set_exception(refused)
+            return True
+        if found is not None:
+            self.future.set_result(found)
+        return found is not None
+
+
+class _CountsWaiters(Protocol):
+    """What looks at the store while somebody waits for what another loop does."""
+
+    def add_waiter(self) -> None:
+        """Somebody waits from now on."""
+
+    def remove_waiter(self) -> None:
+        """Somebody waits no longer."""
+
+
 REMEMBERED = 64
 """How many waits for a person are remembered: those of the last minutes, within which requests are repeated."""
 
 
-class _Wait(NamedTuple):
-    seq: int
-    turn: WaitingTurn
-
-
-class TurnStops:
+class _TurnStops:
     """The stops of the turns of one conversation. Whoever advances the projection must call `note`."""
 
     __slots__ = ("_begin", "_projection", "_waits")
@@ -231,7 +226,7 @@ class TurnStops:
         begin = self._begin
         if begin is None or since >= begin:
             return None
-        return first_stop(await self._projection.read_entries(0, begin - 1), number, since)
+        return _first_stop(await self._projection.read_entries(0, begin - 1), number, since)
 
     def remembered(self, number: int, since: int) -> Turn | None:
         """Return the first stop of a turn at or after the step `since`, as far as it is in memory. The contents must
@@ -242,7 +237,12 @@ class TurnStops:
         return self._projection.turns.get(number)
 
 
-def first_stop(entries: Iterable[LogEntry], number: int, since: int) -> Turn | None:
+class _Wait(NamedTuple):
+    seq: int
+    turn: WaitingTurn
+
+
+def _first_stop(entries: Iterable[LogEntry], number: int, since: int) -> Turn | None:
     """Return the turn with this number as it was when it ended, or waited for a person, at or after the step `since`
     for the first time; None if that is not among `entries`, the first of a log. `Pure.`"""
     transcript = Transcript()

@@ -1,25 +1,9 @@
-"""The newest updates of all conversations of an engine, for those who watch a tree of agents.
+"""Watchers of conversations, each at its own pace: what they read from the log, and what they find in a feed.
 
-Nothing is kept while nobody watches. A watcher begins with a list of the conversations, and goes on with what their
-loops publish; one that falls behind the oldest update kept begins again with a new list. Each conversation in the list
-has the number of its newest step, by which what the list shows already is told from what is new.
-
-The newest of what is published, for any number of readers at their own pace.
-
-A reader has a position and no queue of its own, so a slow one neither blocks others nor costs memory. One that falls
-behind the oldest item kept learns so, and finds out in another way what it missed.
-
-The updates of one turn, cut out of those of its conversation.
-
-They begin with the message that the turn took, and end where the turn ends, or waits for a person for the first time
-after that message.
-
-A watcher of a conversation: it reads from the log what it missed, and from the feed what is new.
-
-The newest updates of a conversation, for any number of watchers at their own pace.
-
-A watcher that falls behind the oldest update kept reads what it missed from the log. While nobody watches nothing is
-kept, so a watcher that resumes from before that time reads the log, too.
+The newest of what is published is kept, for any number of readers. A reader has a position and no queue of its own, so
+a slow one neither blocks others nor costs memory. One that falls behind the oldest item kept learns so, and finds out
+in another way what it missed: a watcher of a conversation from the log, a watcher of a tree by a new list. While nobody
+watches nothing is kept, so a watcher that resumes from before that time reads the log, too.
 """
 
 from __future__ import annotations
@@ -54,280 +38,6 @@ from .updates import (
 
 if TYPE_CHECKING:
     from ..persistence.summaries import Summary
-
-TREE_CAPACITY = 4096
-"""How many updates of all conversations are kept, live ones included: those of some dozen agents that stream."""
-
-
-class StreamingConversation(NamedTuple):
-    """A conversation whose model writes an answer, and the text so far as one token of each kind."""
-
-    conversation_id: str
-    owner: str | None
-    tokens: Iterable[TokenUpdate]
-
-
-class _Published(NamedTuple):
-    conversation_id: str
-    owner: str | None
-    update: AnyTreeUpdate
-
-
-ListConversations = Callable[[str | None], Awaitable[Sequence["Summary"]]]
-"""Returns all stored conversations of an owner, or of everybody for None."""
-
-ListStreaming = Callable[[], Iterable[StreamingConversation]]
-"""Returns the conversations whose models write answers at this moment."""
-
-
-class TreeFeed:
-    """What loops publish to those who watch trees."""
-
-    def __init__(self, capacity: int = TREE_CAPACITY) -> None:
-        self._kept = KeptUpdates[_Published](capacity)
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody watches, so that updates must be known."""
-        return self._kept.is_watched
-
-    def follow(self, conversation_id: str, owner: str | None, updates: Sequence[Update] | None) -> None:
-        """Show the updates of a step. None if nobody here knows them: then every watcher begins again."""
-        if updates is None:
-            self.begin_again()
-        elif self.is_watched and updates:
-            self._kept.keep(_Published(conversation_id, owner, update) for update in updates)
-
-    def begin_again(self) -> None:
-        """Give every watcher a new snapshot, because conversations have changed in a way that no update shows."""
-        if self.is_watched:
-            self._kept.skip()
-
-    def open(self, summary: Summary) -> None:
-        """Show that a conversation has begun."""
-        if self.is_watched:
-            self._kept.keep((_Published(summary.id, summary.owner, ConversationOpenedUpdate(summary)),))
-
-    def delete(self, conversation_id: str) -> None:
-        """Show that a conversation was deleted. Its owner need not be known: who has not seen it passes it over."""
-        if self.is_watched:
-            self._kept.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
-
-    def close(self) -> None:
-        """Nothing more will come: the watchers end once they have read everything."""
-        self._kept.close()
-
-    async def prepare(self, projection: ConversationProjection) -> None:
-        """Read the contents of a conversation before its next step, so that the updates of the step are known. If they
-        cannot be read, the watchers begin again behind the step."""
-        if self.is_watched and not projection.is_read:
-            with suppress(TurnwiseError):
-                await projection.read()
-
-    async def updates(
-        self, owner: str | None, listed: ListConversations, streaming: ListStreaming
-    ) -> AsyncGenerator[TreeUpdate, None]:
-        """Yield a snapshot of the conversations of this owner (None: of everybody), then their updates, until the feed
-        is closed. Raises what `listed` raises."""
-        with self._kept.reading():
-            while not self._kept.has_ended_at(self._kept.end):
-                async for update in self._from_snapshot(_Tree(owner), listed, streaming):
-                    yield update
-
-    async def _from_snapshot(
-        self, tree: _Tree, listed: ListConversations, streaming: ListStreaming
-    ) -> AsyncGenerator[TreeUpdate, None]:
-        """Yield a snapshot and what follows it, until this watcher has fallen behind or the feed is closed."""
-        position = self._kept.end
-        try:
-            summaries = await listed(tree.owner)
-        except EngineClosed:
-            return
-        yield tree.snapshot(summaries)
-        missed = self._kept.since(position)
-        if missed is None:
-            return
-        position = self._kept.end
-        # The text that is streamed now includes the tokens that were published while the list was read.
-        stored = [one for one in missed if not isinstance(one.update, TokenUpdate)]
-        for update in (*tree.new(stored), *tree.streamed(streaming())):
-            yield update
-        while (published := self._kept.since(position)) is not None:
-            position = self._kept.end
-            for update in tree.new(published):
-                yield update
-            if self._kept.has_ended_at(position):
-                return
-            await self._kept.beyond(position)
-
-
-class _Tree:
-    """The conversations that one watcher knows, each with the step up to which it was shown."""
-
-    def __init__(self, owner: str | None) -> None:
-        self.owner = owner
-        self._shown: dict[str, int] = {}
-
-    def snapshot(self, summaries: Sequence[Summary]) -> TreeUpdate:
-        self._shown = {summary.id: summary.seq for summary in summaries}
-        return TreeUpdate(None, TreeSnapshotUpdate(tuple(summaries)))
-
-    def new(self, published: Iterable[_Published]) -> Iterator[TreeUpdate]:
-        """Yield what concerns this tree and was not shown."""
-        for conversation_id, owner, update in published:
-            if self._is_new(conversation_id, owner, update):
-                yield TreeUpdate(conversation_id, update)
-
-    def _is_new(self, conversation_id: str, owner: str | None, update: AnyTreeUpdate) -> bool:
-        match update:
-            case ConversationDeletedUpdate():
-                return self._shown.pop(conversation_id, None) is not None
-            case ConversationOpenedUpdate(conversation=summary):
-                return self._concerns(owner) and self._shown.setdefault(conversation_id, 0) < summary.seq
-            case TreeSnapshotUpdate():
-                return False
-            case _ if update.position is not None:
-                return self._concerns(owner) and update.position[0] > self._shown.get(conversation_id, 0)
-            case _:
-                return self._concerns(owner)
-
-    def streamed(self, streaming: Iterable[StreamingConversation]) -> tuple[TreeUpdate, ...]:
-        return tuple(
-            TreeUpdate(conversation_id, token)
-            for conversation_id, owner, tokens in streaming
-            if self._concerns(owner)
-            for token in tokens
-        )
-
-    def _concerns(self, owner: str | None) -> bool:
-        return self.owner is None or owner == self.owner
-
-
-T = TypeVar("T")
-
-
-class KeptUpdates(Generic[T]):
-    """Items, numbered from 0 in the order of publication, of which the newest `capacity` are kept.
-
-    What holds them is made when something is published, and what wakes readers when somebody waits: an engine has one
-    of these for each conversation in memory, and most of these rest.
-    """
-
-    __slots__ = ("_capacity", "_changed", "_end", "_kept", "_readers", "closed", "is_watched")
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._kept: deque[T] | None = None
-        self._end = 0
-        self._changed: asyncio.Event | None = None
-        self._readers = 0
-        self.is_watched = False
-        """Whether somebody reads."""
-        self.closed = False
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Return a context that lasts while somebody reads. The last reader that leaves lets go of the items."""
-        self._readers += 1
-        self.is_watched = True
-        try:
-            yield
-        finally:
-            self._readers -= 1
-            if not self._readers:
-                self.is_watched = False
-                self.forget()
-
-    @property
-    def end(self) -> int:
-        """The number that the next item will have."""
-        return self._end
-
-    def keep(self, items: Iterable[T]) -> None:
-        """Publish these items."""
-        if self._kept is None:
-            self._kept = deque(maxlen=self._capacity)
-        for item in items:
-            self._kept.append(item)
-            self._end += 1
-        self._wake()
-
-    def skip(self) -> None:
-        """Note that something has happened which nobody here knows: every reader learns that it fell behind."""
-        self._kept = None
-        self._end += 1
-        self._wake()
-
-    def forget(self) -> None:
-        """Let go of all items. A reader that has not read them learns that it fell behind."""
-        self._kept = None
-
-    def close(self) -> None:
-        """Nothing more will come."""
-        self.closed = True
-        self._wake()
-
-    def since(self, position: int) -> tuple[T, ...] | None:
-        """Return the items from this number on, or None if some of them are not kept."""
-        kept = self._kept or ()
-        oldest = self._end - len(kept)
-        if position < oldest:
-            return None
-        return tuple(kept[index] for index in range(position - oldest, len(kept)))
-
-    def has_ended_at(self, position: int) -> bool:
-        """Whether there is no item with this number, and never will be."""
-        return self.closed and self._end <= position
-
-    async def beyond(self, position: int) -> None:
-        """Return when there is an item with this number, or nothing more will come."""
-        while self._end <= position and not self.closed:
-            await self.changed()
-
-    async def changed(self) -> None:
-        """Return when the next item is published or skipped, or nothing more will come."""
-        if self._changed is None:
-            self._changed = asyncio.Event()
-        await self._changed.wait()
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, None
-        if changed is not None:
-            changed.set()
-
-
-async def updates_of_turn(
-    updates: AsyncGenerator[Update, None], message_id: str, stopped: Callable[[], Awaitable[object]]
-) -> AsyncGenerator[Update, None]:
-    """Yield those of `updates` that belong to the turn which takes this message, and close `updates`.
-
-    If they end before the turn stops, or begin anew with a snapshot because some cannot be shown, `stopped` is awaited:
-    it returns when the turn has stopped, or raises why it never will.
-    """
-    turn: int | None = None
-    async with aclosing(updates):
-        async for update in updates:
-            if isinstance(update, SnapshotUpdate):
-                break
-            if turn is None and isinstance(update, MessageUpdate) and update.message_id == message_id:
-                turn = update.turn
-            if turn is None or _turn_of(update) != turn:
-                continue
-            yield update
-            if _stops(update):
-                return
-    await stopped()
-
-
-def _turn_of(update: Update) -> int:
-    return update.state.turn if isinstance(update, SnapshotUpdate | StateChangeUpdate) else update.turn
-
-
-def _stops(update: Update) -> bool:
-    """Whether the turn of this update ends with it, or waits for a person."""
-    if isinstance(update, StateChangeUpdate):
-        return update.state.waits_for_person
-    return isinstance(update, TurnEndedUpdate)
 
 
 class Watcher:
@@ -444,7 +154,100 @@ class Watcher:
         return snapshot(projection.state, projection.transcript, projection.context.policy, streaming)
 
 
-FEED_CAPACITY = 1024
+T = TypeVar("T")
+
+
+class KeptUpdates(Generic[T]):
+    """Items, numbered from 0 in the order of publication, of which the newest `capacity` are kept.
+
+    What holds them is made when something is published, and what wakes readers when somebody waits: an engine has one
+    of these for each conversation in memory, and most of these rest.
+    """
+
+    __slots__ = ("_capacity", "_changed", "_end", "_kept", "_readers", "closed", "is_watched")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._kept: deque[T] | None = None
+        self._end = 0
+        self._changed: asyncio.Event | None = None
+        self._readers = 0
+        self.is_watched = False
+        """Whether somebody reads."""
+        self.closed = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Return a context that lasts while somebody reads. The last reader that leaves lets go of the items."""
+        self._readers += 1
+        self.is_watched = True
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self.is_watched = False
+                self.forget()
+
+    @property
+    def end(self) -> int:
+        """The number that the next item will have."""
+        return self._end
+
+    def keep(self, items: Iterable[T]) -> None:
+        """Publish these items."""
+        if self._kept is None:
+            self._kept = deque(maxlen=self._capacity)
+        for item in items:
+            self._kept.append(item)
+            self._end += 1
+        self._wake()
+
+    def skip(self) -> None:
+        """Note that something has happened which nobody here knows: every reader learns that it fell behind."""
+        self._kept = None
+        self._end += 1
+        self._wake()
+
+    def forget(self) -> None:
+        """Let go of all items. A reader that has not read them learns that it fell behind."""
+        self._kept = None
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.closed = True
+        self._wake()
+
+    def since(self, position: int) -> tuple[T, ...] | None:
+        """Return the items from this number on, or None if some of them are not kept."""
+        kept = self._kept or ()
+        oldest = self._end - len(kept)
+        if position < oldest:
+            return None
+        return tuple(kept[index] for index in range(position - oldest, len(kept)))
+
+    def has_ended_at(self, position: int) -> bool:
+        """Whether there is no item with this number, and never will be."""
+        return self.closed and self._end <= position
+
+    async def beyond(self, position: int) -> None:
+        """Return when there is an item with this number, or nothing more will come."""
+        while self._end <= position and not self.closed:
+            await self.changed()
+
+    async def changed(self) -> None:
+        """Return when the next item is published or skipped, or nothing more will come."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+
+_FEED_CAPACITY = 1024
 """How many updates are kept, live ones included: several long streamed answers."""
 
 
@@ -457,7 +260,7 @@ class Feed(KeptUpdates[Update]):
 
     __slots__ = ("streamed",)
 
-    def __init__(self, capacity: int = FEED_CAPACITY) -> None:
+    def __init__(self, capacity: int = _FEED_CAPACITY) -> None:
         super().__init__(capacity)
         self.streamed = StreamedText()
 
@@ -486,3 +289,192 @@ class Feed(KeptUpdates[Update]):
             self.skip()
         else:
             self.publish(*updates)
+
+
+async def updates_of_turn(
+    updates: AsyncGenerator[Update, None], message_id: str, stopped: Callable[[], Awaitable[object]]
+) -> AsyncGenerator[Update, None]:
+    """Yield those of `updates` that belong to the turn which takes this message, and close `updates`.
+
+    If they end before the turn stops, or begin anew with a snapshot because some cannot be shown, `stopped` is awaited:
+    it returns when the turn has stopped, or raises why it never will.
+
+    They begin with the message that the turn took, and end where the turn ends, or waits for a person for the first
+    time after that message.
+    """
+    turn: int | None = None
+    async with aclosing(updates):
+        async for update in updates:
+            if isinstance(update, SnapshotUpdate):
+                break
+            if turn is None and isinstance(update, MessageUpdate) and update.message_id == message_id:
+                turn = update.turn
+            if turn is None or _turn_of(update) != turn:
+                continue
+            yield update
+            if _stops(update):
+                return
+    await stopped()
+
+
+def _turn_of(update: Update) -> int:
+    return update.state.turn if isinstance(update, SnapshotUpdate | StateChangeUpdate) else update.turn
+
+
+def _stops(update: Update) -> bool:
+    """Whether the turn of this update ends with it, or waits for a person."""
+    if isinstance(update, StateChangeUpdate):
+        return update.state.waits_for_person
+    return isinstance(update, TurnEndedUpdate)
+
+
+class StreamingConversation(NamedTuple):
+    """A conversation whose model writes an answer, and the text so far as one token of each kind."""
+
+    conversation_id: str
+    owner: str | None
+    tokens: Iterable[TokenUpdate]
+
+
+_TREE_FEED_CAPACITY = 4096
+"""How many updates of all conversations are kept, live ones included: those of some dozen agents that stream."""
+
+_ListConversations = Callable[[str | None], Awaitable[Sequence["Summary"]]]
+"""Returns all stored conversations of an owner, or of everybody for None."""
+
+_ListStreaming = Callable[[], Iterable[StreamingConversation]]
+"""Returns the conversations whose models write answers at this moment."""
+
+
+class TreeFeed:
+    """What loops publish to those who watch trees.
+
+    A watcher begins with a list of the conversations, and goes on with what their loops publish; one that falls behind
+    the oldest update kept begins again with a new list. Each conversation in the list has the number of its newest
+    step, by which what the list shows already is told from what is new.
+    """
+
+    def __init__(self, capacity: int = _TREE_FEED_CAPACITY) -> None:
+        self._kept = KeptUpdates[_Published](capacity)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody watches, so that updates must be known."""
+        return self._kept.is_watched
+
+    def follow(self, conversation_id: str, owner: str | None, updates: Sequence[Update] | None) -> None:
+        """Show the updates of a step. None if nobody here knows them: then every watcher begins again."""
+        if updates is None:
+            self.begin_again()
+        elif self.is_watched and updates:
+            self._kept.keep(_Published(conversation_id, owner, update) for update in updates)
+
+    def begin_again(self) -> None:
+        """Give every watcher a new snapshot, because conversations have changed in a way that no update shows."""
+        if self.is_watched:
+            self._kept.skip()
+
+    def open(self, summary: Summary) -> None:
+        """Show that a conversation has begun."""
+        if self.is_watched:
+            self._kept.keep((_Published(summary.id, summary.owner, ConversationOpenedUpdate(summary)),))
+
+    def delete(self, conversation_id: str) -> None:
+        """Show that a conversation was deleted. Its owner need not be known: who has not seen it passes it over."""
+        if self.is_watched:
+            self._kept.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
+
+    def close(self) -> None:
+        """Nothing more will come: the watchers end once they have read everything."""
+        self._kept.close()
+
+    async def prepare(self, projection: ConversationProjection) -> None:
+        """Read the contents of a conversation before its next step, so that the updates of the step are known. If they
+        cannot be read, the watchers begin again behind the step."""
+        if self.is_watched and not projection.is_read:
+            with suppress(TurnwiseError):
+                await projection.read()
+
+    async def updates(
+        self, owner: str | None, listed: _ListConversations, streaming: _ListStreaming
+    ) -> AsyncGenerator[TreeUpdate, None]:
+        """Yield a snapshot of the conversations of this owner (None: of everybody), then their updates, until the feed
+        is closed. Raises what `listed` raises."""
+        with self._kept.reading():
+            while not self._kept.has_ended_at(self._kept.end):
+                async for update in self._from_snapshot(_Tree(owner), listed, streaming):
+                    yield update
+
+    async def _from_snapshot(
+        self, tree: _Tree, listed: _ListConversations, streaming: _ListStreaming
+    ) -> AsyncGenerator[TreeUpdate, None]:
+        """Yield a snapshot and what follows it, until this watcher has fallen behind or the feed is closed."""
+        position = self._kept.end
+        try:
+            summaries = await listed(tree.owner)
+        except EngineClosed:
+            return
+        yield tree.snapshot(summaries)
+        missed = self._kept.since(position)
+        if missed is None:
+            return
+        position = self._kept.end
+        # The text that is streamed now includes the tokens that were published while the list was read.
+        stored = [one for one in missed if not isinstance(one.update, TokenUpdate)]
+        for update in (*tree.new(stored), *tree.streamed(streaming())):
+            yield update
+        while (published := self._kept.since(position)) is not None:
+            position = self._kept.end
+            for update in tree.new(published):
+                yield update
+            if self._kept.has_ended_at(position):
+                return
+            await self._kept.beyond(position)
+
+
+class _Published(NamedTuple):
+    conversation_id: str
+    owner: str | None
+    update: AnyTreeUpdate
+
+
+class _Tree:
+    """The conversations that one watcher knows, each with the step up to which it was shown."""
+
+    def __init__(self, owner: str | None) -> None:
+        self.owner = owner
+        self._shown: dict[str, int] = {}
+
+    def snapshot(self, summaries: Sequence[Summary]) -> TreeUpdate:
+        self._shown = {summary.id: summary.seq for summary in summaries}
+        return TreeUpdate(None, TreeSnapshotUpdate(tuple(summaries)))
+
+    def new(self, published: Iterable[_Published]) -> Iterator[TreeUpdate]:
+        """Yield what concerns this tree and was not shown."""
+        for conversation_id, owner, update in published:
+            if self._is_new(conversation_id, owner, update):
+                yield TreeUpdate(conversation_id, update)
+
+    def _is_new(self, conversation_id: str, owner: str | None, update: AnyTreeUpdate) -> bool:
+        match update:
+            case ConversationDeletedUpdate():
+                return self._shown.pop(conversation_id, None) is not None
+            case ConversationOpenedUpdate(conversation=summary):
+                return self._concerns(owner) and self._shown.setdefault(conversation_id, 0) < summary.seq
+            case TreeSnapshotUpdate():
+                return False
+            case _ if update.position is not None:
+                return self._concerns(owner) and update.position[0] > self._shown.get(conversation_id, 0)
+            case _:
+                return self._concerns(owner)
+
+    def streamed(self, streaming: Iterable[StreamingConversation]) -> tuple[TreeUpdate, ...]:
+        return tuple(
+            TreeUpdate(conversation_id, token)
+            for conversation_id, owner, tokens in streaming
+            if self._concerns(owner)
+            for token in tokens
+        )
+
+    def _concerns(self, owner: str | None) -> bool:
+        return self.owner is None or owner == self.owner

@@ -1,11 +1,6 @@
 """The agents of one engine: the directory that finds them, and the performers of the effects that concern others.
 
-It is built before the conversations of the engine are opened and closed before they are.
-
-The directory of agents, read from the store.
-
-Nothing is kept in memory: whom an agent works for, and who was active last, stands in the store, which other engines
-may share.
+They are built before the conversations of the engine are opened, and closed before they are.
 """
 
 from __future__ import annotations
@@ -101,7 +96,11 @@ PAGE = 20
 
 
 class Directory:
-    """The port `Agents`, filled by the store of an engine, which is opened later."""
+    """The port `Agents`, filled by the store of an engine, which is opened later.
+
+    Nothing is kept in memory: whom an agent works for, and who was active last, stands in the store, which other
+    engines may share.
+    """
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store

@@ -1,17 +1,11 @@
-"""Carries messages from one agent to another.
+"""Carries messages from one agent to another, and to sub-agents what the user of their parent answers.
 
-A message is an outgoing effect of its sender, which `posting` hands over. What the target will never take, because it
-is closed or gone, is reported to the sender by a silent message.
+Both are outgoing effects of their sender. Such an effect stands in the outbox of the sender until the target has stored
+what it asks for, as a request. It is posted under the key of the effect, so the target takes it once, however often it
+is posted. What the target cannot take now is tried again.
 
-Hands over what one agent has for another: an outgoing effect that its target takes as a request.
-
-The effect stands in the outbox of its sender until the target has stored the request. It is posted under the key of the
-effect, so the target takes it once, however often it is posted. What the target cannot take now is tried again.
-
-Passes on to sub-agents what the user of their parent answers.
-
-The answer is an outgoing effect of the parent, which `posting` hands over. A sub-agent that no longer asks does not
-take it, and need not.
+What the target of a message will never take, because it is closed or gone, is reported to the sender by a silent
+message. A sub-agent that no longer asks does not take an answer, and need not.
 """
 
 from __future__ import annotations
@@ -51,17 +45,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("turnwise.agents")
 
-RETURNED = (
+Post = Callable[[], Awaitable[None]]
+"""Posts the request once. Returns if the target has taken it, or needs it no longer; else it raises, and is called
+again later."""
+
+_RETURNED = (
     "Your message to the agent {target} was not delivered: that agent is closed, or is none that you may write to."
 )
 """What the sender reads of a message that its target will never take."""
-
-UNREAD = (
-    "Your message to the agent {target} was not read, or its user was not told of it, because that agent has closed or "
-    "too much time has passed: {text}"
-)
-"""What the sender reads of a message that still waited, or had yet to be passed on, when its target closed, and of one
-that lapsed."""
 
 
 class MailPerformer:
@@ -151,7 +142,7 @@ class MailPerformer:
     async def _return(self, target: str, sender_id: str, key: str) -> None:
         """Tell the sender that its message was not delivered, unless it cannot be told either."""
         try:
-            notice = RETURNED.format(target=shortened(target, MAX_QUOTED))
+            notice = _RETURNED.format(target=shortened(target, MAX_QUOTED))
             await self._post(sender_id, notice, target[:LONGEST_ID], f"{key}/returned", silent=True)
         except UnknownConversation:
             pass  # it was deleted meanwhile
@@ -175,67 +166,19 @@ class MailPerformer:
                     raise
 
 
+_UNREAD = (
+    "Your message to the agent {target} was not read, or its user was not told of it, because that agent has closed or "
+    "too much time has passed: {text}"
+)
+"""What the sender reads of a message that still waited, or had yet to be passed on, when its target closed, and of one
+that lapsed."""
+
+
 async def _text_of(effect: SendToAgent, context: EffectContext) -> str:
     text = await context.words(effect.said)
     if effect.returned:
-        return UNREAD.format(target=context.conversation_id, text=shortened(text, MAX_QUOTED))
+        return _UNREAD.format(target=context.conversation_id, text=shortened(text, MAX_QUOTED))
     return text
-
-
-if TYPE_CHECKING:
-    _FILLS: tuple[type[Sender], type[Resumable]] = (MailPerformer, MailPerformer)
-
-
-BROKEN = "Something broke inside the program that runs the agents."
-"""Why an attempt has failed that raised an error which is not for people."""
-
-Post = Callable[[], Awaitable[None]]
-"""Posts the request once. Returns if the target has taken it, or needs it no longer; else it raises, and is called
-again later."""
-
-
-class Posting:
-    """Posts effects of agents through the queues of an engine."""
-
-    def __init__(self, queues: RetryQueues) -> None:
-        self._queues = queues
-
-    async def submit(self, effect: OutgoingEffect, context: EffectContext, target: str, post: Post) -> None:
-        """Post the effect once. A target that takes long delays what its sender does next for as long as one attempt of
-        a delivery may; then, and if it does not take the effect, posting goes on in the background."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._queues.submit([_pending(effect, context, target, post)]), ATTEMPT_TIMEOUT)
-
-    def resume(
-        self,
-        effect: OutgoingEffect,
-        context: EffectContext,
-        target: str,
-        post: Post,
-        attempts: int,
-        due: datetime | None,
-    ) -> None:
-        """Go on with an effect that an earlier process left in the outbox, as `Resumable` says."""
-        pending = _pending(effect, context, target, post)
-        pending.attempts, pending.due = attempts, due
-        self._queues.resume(pending)
-
-
-def _pending(effect: OutgoingEffect, context: EffectContext, target: str, post: Post) -> PendingEffect:
-    attempt = partial(_attempt, post, effect.type)
-    return PendingEffect(context.conversation_id, effect.effect_id, target, context.receipts, attempt)
-
-
-async def _attempt(post: Post, kind: str) -> str | None:
-    """Make one attempt. Returns None if it has succeeded, otherwise a sentence that says why not."""
-    try:
-        await post()
-    except TurnwiseError as error:
-        return error.sentence
-    except Exception:
-        logger.exception("An effect of the type %s could not be posted to another agent.", kind)
-        return BROKEN
-    return None
 
 
 class ChildAnswerPerformer:
@@ -291,4 +234,55 @@ class ChildAnswerPerformer:
 
 
 if TYPE_CHECKING:
-    _FILLS_ANSWERS: tuple[type[Sender], type[Resumable]] = (ChildAnswerPerformer, ChildAnswerPerformer)
+    _FILLS: tuple[tuple[type[Sender], type[Resumable]], ...] = (
+        (MailPerformer, MailPerformer),
+        (ChildAnswerPerformer, ChildAnswerPerformer),
+    )
+
+
+class Posting:
+    """Posts effects of agents through the queues of an engine."""
+
+    def __init__(self, queues: RetryQueues) -> None:
+        self._queues = queues
+
+    async def submit(self, effect: OutgoingEffect, context: EffectContext, target: str, post: Post) -> None:
+        """Post the effect once. A target that takes long delays what its sender does next for as long as one attempt of
+        a delivery may; then, and if it does not take the effect, posting goes on in the background."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._queues.submit([_pending(effect, context, target, post)]), ATTEMPT_TIMEOUT)
+
+    def resume(
+        self,
+        effect: OutgoingEffect,
+        context: EffectContext,
+        target: str,
+        post: Post,
+        attempts: int,
+        due: datetime | None,
+    ) -> None:
+        """Go on with an effect that an earlier process left in the outbox, as `Resumable` says."""
+        pending = _pending(effect, context, target, post)
+        pending.attempts, pending.due = attempts, due
+        self._queues.resume(pending)
+
+
+def _pending(effect: OutgoingEffect, context: EffectContext, target: str, post: Post) -> PendingEffect:
+    attempt = partial(_attempt, post, effect.type)
+    return PendingEffect(context.conversation_id, effect.effect_id, target, context.receipts, attempt)
+
+
+BROKEN = "Something broke inside the program that runs the agents."
+"""Why an attempt has failed that raised an error which is not for people."""
+
+
+async def _attempt(post: Post, kind: str) -> str | None:
+    """Make one attempt. Returns None if it has succeeded, otherwise a sentence that says why not."""
+    try:
+        await post()
+    except TurnwiseError as error:
+        return error.sentence
+    except Exception:
+        logger.exception("An effect of the type %s could not be posted to another agent.", kind)
+        return BROKEN
+    return None

@@ -1,11 +1,8 @@
 """The sub-agents of one engine: conversations that a turn of another conversation has started.
 
 A sub-agent is driven like any other conversation. What is special is its id, the key of the effect that started it,
-which says who waits for it, and that it ends when nobody does (`orphans`).
-
-The conversation of one sub-agent, as the performer that waits for it sees it.
-
-Ends sub-agents for which nobody waits: their parent has gone on without them, was closed or was deleted.
+which says who waits for it, and that it ends when nobody does: its parent has gone on without it, was closed or was
+deleted.
 """
 
 from __future__ import annotations
@@ -37,6 +34,8 @@ if TYPE_CHECKING:
     from ...persistence.ports import Store
     from ..ports import Observer
 
+logger = logging.getLogger("turnwise.agents")
+
 
 class EngineSubAgents:
     """The port `SubAgents`, filled by the conversations of an engine. `create` creates a conversation, or returns the
@@ -49,19 +48,19 @@ class EngineSubAgents:
         self._clock = clock
         self._create = create
 
-    async def find(self, child_id: str) -> ChildConversation | None:
+    async def find(self, child_id: str) -> _ChildConversation | None:
         """See `SubAgents`."""
         try:
             loop = await self._registry.read(child_id)
         except UnknownConversation:
             return None
-        return ChildConversation(self._registry, loop, self._clock)
+        return _ChildConversation(self._registry, loop, self._clock)
 
-    async def create(self, child_id: str, opened: Opened) -> ChildConversation:
+    async def create(self, child_id: str, opened: Opened) -> _ChildConversation:
         """See `SubAgents`."""
         checked_id(child_id)
-        loop = await persistently(lambda: self._create_once(child_id, opened))
-        return ChildConversation(self._registry, loop, self._clock)
+        loop = await _persistently(lambda: self._create_once(child_id, opened))
+        return _ChildConversation(self._registry, loop, self._clock)
 
     async def _create_once(self, child_id: str, opened: Opened) -> Loop:
         parent_id, _ = parent_of(child_id)
@@ -79,20 +78,11 @@ class EngineSubAgents:
         return None if known is None else OpenQuestion(known.call_id, known.questions, known.since)
 
 
-if TYPE_CHECKING:
-    _FILLS: type[SubAgents] = EngineSubAgents
-
-
-T = TypeVar("T")
-
 CLOSED = "closed-by-parent"
 """The id under which a sub-agent is told to end, once."""
 
-FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
-"""Seconds between two attempts while the store takes nothing; doubled each time."""
 
-
-class ChildConversation:
+class _ChildConversation:
     """The port `SubAgent`, filled by a loop. A loop that has failed is replaced by the next one."""
 
     def __init__(self, registry: ConversationRegistry, loop: Loop, clock: Clock) -> None:
@@ -134,7 +124,7 @@ class ChildConversation:
             await self._loop.request(event)
 
         try:
-            await persistently(request)
+            await _persistently(request)
         except Refused as refused:
             if refused.code != "closed":
                 raise
@@ -147,7 +137,7 @@ class ChildConversation:
                 while loop.state.book.seq <= seq and not loop.feed.closed:
                     await loop.feed.changed()
             if loop.state.book.seq <= seq:
-                self._loop = await persistently(lambda: self._registry.read(self._loop.conversation_id))
+                self._loop = await _persistently(lambda: self._registry.read(self._loop.conversation_id))
 
     async def outcome(self) -> ChildOutcome:
         """See `SubAgent`."""
@@ -164,28 +154,6 @@ class ChildConversation:
     async def usage(self) -> Usage:
         """See `SubAgent`."""
         return usage(await self._loop.projection.read_entries())
-
-
-async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return what the attempt returns, made again for as long as the store takes nothing."""
-    wait = FIRST_WAIT
-    while True:
-        try:
-            return await attempt()
-        except StorageFailed:
-            pass
-        except Refused as refused:
-            if refused.code != "storage":
-                raise
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, LONGEST_WAIT)
-
-
-if TYPE_CHECKING:
-    _FILLS_CONVERSATION: type[SubAgent] = ChildConversation
-
-
-logger = logging.getLogger("turnwise.agents")
 
 
 class Orphans:
@@ -259,7 +227,7 @@ class Orphans:
     async def _close(self, child_id: str) -> None:
         try:
             loop = await self._registry.read(child_id)
-            await ChildConversation(self._registry, loop, self._clock).close()
+            await _ChildConversation(self._registry, loop, self._clock).close()
         except (EngineClosed, UnknownConversation):
             pass
         except StoreError as error:
@@ -274,4 +242,24 @@ class Orphans:
 
 
 if TYPE_CHECKING:
-    _FILLS_ORPHANS: type[Observer] = Orphans
+    _FILLS: tuple[type[SubAgents], type[SubAgent], type[Observer]] = (EngineSubAgents, _ChildConversation, Orphans)
+
+T = TypeVar("T")
+
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
+"""Seconds between two attempts while the store takes nothing; doubled each time."""
+
+
+async def _persistently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what the attempt returns, made again for as long as the store takes nothing."""
+    wait = FIRST_WAIT
+    while True:
+        try:
+            return await attempt()
+        except StorageFailed:
+            pass
+        except Refused as refused:
+            if refused.code != "storage":
+                raise
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT)
