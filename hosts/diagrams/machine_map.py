@@ -1,18 +1,16 @@
-"""The map of the machine as data: boxes with places, lines with points, and every way that the table has.
+"""The map of the machine: boxes with places, lines with points, and every way that a conversation can take, as data.
 
 A page draws the boxes and the lines, and then shows where a conversation is and which way it came: each transition says
-over which states it is drawn. The places are chosen by hand in `map_places`. Everything else is read from the table, so
-the map cannot differ from it.
+over which states it is drawn.
 
-Where the states stand in the map of the machine, and which lines connect them: chosen by hand.
+Where the states stand, and which lines connect them, is chosen by hand in `PLACES` and `LINES`, since a program that
+places the states by itself does not know what belongs together. Here a turn runs down the middle column, its end runs
+up the right one, and whatever interrupts it stands to the left and below. The busy states stand in a frame, as in a
+statechart: an arrow that leaves the frame can be taken from every state in it.
 
-A program that places the states by itself does not know what belongs together. Here a turn runs down the middle column,
-its end runs up the right one, and whatever interrupts it stands to the left and below. The busy states stand in a
-frame, as in a statechart: an arrow that leaves the frame can be taken from every state in it.
-
-Junctions are not drawn. A state stands in for each of them: a way through the junction passes over that state. A turn
-that needs no memory, for example, passes over `MemoryRecalling`. `machine_map` finds these ways in the table and fails
-if a line is missing here.
+Everything else is read from the table, so the map cannot differ from it. Junctions are not drawn. A state stands in for
+each of them: a way through the junction passes over that state. A turn that needs no memory, for example, passes over
+`MemoryRecalling`. `machine_map` finds these ways in the table and fails if a line is missing.
 """
 
 from __future__ import annotations
@@ -52,114 +50,7 @@ from ...states.states import (
 from ...states.values.value import Value
 from .mermaid import waits_for_person
 
-Side: TypeAlias = Literal["left", "right", "top", "bottom"]
-
-StateType: TypeAlias = type[State]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a state stands in the grid, counted from the top left corner, and what is written in its box."""
-
-    column: int
-    row: int
-    title: str
-
-
-@dataclass(frozen=True)
-class Port:
-    """Where a line touches a box: a side, and the distance from its middle, to the right or downwards."""
-
-    side: Side
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line between two states. One whose ends have different heights is bent in the middle between its columns."""
-
-    source: StateType
-    leaves: Port
-    target: StateType
-    enters: Port
-    both: bool = False
-    """Whether the machine also goes the other way."""
-
-
-PLACES: dict[StateType, Place] = {
-    Failed: Place(0, 0, "Failed"),
-    Idle: Place(1, 0, "Idle"),
-    Closed: Place(2, 0, "Closed"),
-    ProfileSelecting: Place(1, 1, "Profile selecting"),
-    Cancelling: Place(2, 1, "Cancelling"),
-    Compacting: Place(0, 2, "Compacting"),
-    MemoryRecalling: Place(1, 2, "Memory recalling"),
-    Summarizing: Place(2, 2, "Summarizing"),
-    RetryWaiting: Place(0, 3, "Retry waiting"),
-    LlmRequesting: Place(1, 3, "LLM requesting"),
-    Verifying: Place(2, 3, "Verifying"),
-    AwaitingApproval: Place(0, 4, "Awaiting approval"),
-    ToolExecuting: Place(1, 4, "Tool executing"),
-    AwaitingSubAgents: Place(2, 4, "Awaiting sub-agents"),
-    InDoubt: Place(0, 5, "In doubt"),
-    AwaitingUserResponse: Place(1, 5, "Awaiting user response"),
-}
-"""The place of every state. A title is the name of the state's class in words."""
-
-LEFT, RIGHT, TOP, BOTTOM = Port("left"), Port("right"), Port("top"), Port("bottom")
-
-LINES: tuple[Line, ...] = (
-    # A turn runs down the middle.
-    Line(Idle, BOTTOM, ProfileSelecting, TOP),
-    Line(ProfileSelecting, BOTTOM, MemoryRecalling, TOP),
-    Line(MemoryRecalling, BOTTOM, LlmRequesting, TOP),
-    Line(LlmRequesting, BOTTOM, ToolExecuting, TOP, both=True),
-    # It waits for people, for sub-agents and for another attempt.
-    Line(ToolExecuting, BOTTOM, AwaitingUserResponse, TOP, both=True),
-    Line(ToolExecuting, LEFT, AwaitingApproval, RIGHT, both=True),
-    Line(ToolExecuting, Port("left", 13), InDoubt, RIGHT, both=True),
-    Line(ToolExecuting, RIGHT, AwaitingSubAgents, LEFT, both=True),
-    Line(LlmRequesting, LEFT, RetryWaiting, RIGHT, both=True),
-    Line(LlmRequesting, Port("left", -13), Compacting, Port("right", 8), both=True),
-    # Its end runs up on the right.
-    Line(LlmRequesting, RIGHT, Verifying, LEFT, both=True),
-    Line(ToolExecuting, Port("right", -13), Verifying, Port("left", 13)),
-    Line(Verifying, TOP, Summarizing, BOTTOM),
-    Line(LlmRequesting, Port("right", -13), Summarizing, Port("left", 8)),
-    Line(Summarizing, Port("left", -8), Idle, Port("right", 9)),
-    Line(Cancelling, LEFT, Idle, Port("right", 9)),
-    # At rest.
-    Line(Idle, Port("right", -7), Closed, Port("left", -7)),
-    Line(Idle, Port("left", -7), Failed, Port("right", -7), both=True),
-    Line(Idle, Port("left", 9), Compacting, Port("right", -8), both=True),
-)
-"""Every line between two states."""
-
-EXITS: tuple[StateType, ...] = (Failed, Cancelling)
-"""The states right above the frame to which an arrow leads from it, which stands for one from each state in it."""
-
-CUT_OUT = Cancelling
-"""The state in the top right corner of the frame that stands outside it."""
-
-STANDS_IN: dict[Junction, StateType] = {
-    choices.BEGIN_TURN: ProfileSelecting,
-    choices.AFTER_PROFILE: MemoryRecalling,
-    choices.ASK_MODEL: LlmRequesting,
-    choices.FIT_WINDOW: LlmRequesting,
-    choices.AFTER_EMPTY: LlmRequesting,
-    choices.GIVE_UP: LlmRequesting,
-    choices.NEXT_IN_ROUND: ToolExecuting,
-    choices.CHECK_WORK: Verifying,
-    choices.END_TURN: Summarizing,
-    choices.REST: Idle,
-    choices.FAIL: Failed,
-    choices.STOP: Cancelling,
-    choices.ACKNOWLEDGED: Cancelling,
-}
-"""The state that each junction is drawn at."""
-
-
-Kind: TypeAlias = Literal["rest", "busy", "person", "end"]
+_Kind: TypeAlias = Literal["rest", "busy", "person", "end"]
 """What a state waits for: for nothing, for an effect, for a person (perhaps beside effects), or for nothing ever."""
 
 START = "start"
@@ -168,17 +59,8 @@ START = "start"
 TURN = "turn"
 """The node of the frame around the busy states. A way over it leaves the frame from any state in it."""
 
-WIDTH, HEIGHT = 112, 40
+_WIDTH, _HEIGHT = 112, 40
 """The size of a box, in units of the drawing. Chosen for titles of two lines with 13 letters each, 13 units high."""
-
-COLUMN, ROW = 156, 76
-"""The distances between the middles of boxes."""
-
-LEFT_EDGE, TOP_EDGE = 20, 34
-"""The space left of the first column and above the first row, where the conversation begins."""
-
-FRAME_EDGE = 12
-"""The space between the frame and the boxes in it."""
 
 Point: TypeAlias = tuple[int, int]
 
@@ -189,7 +71,7 @@ class MapState(Value):
     type: str = Field(description="The `type` of the state in updates and in the log.")
     name: str = Field(description="The name of its class.")
     title: str
-    kind: Kind
+    kind: _Kind
     description: str = Field(description="One sentence. Names of fields stand between backticks.")
     column: int
     row: int
@@ -239,8 +121,8 @@ class MachineMap(Value):
 
     width: int
     height: int
-    box_width: int = WIDTH
-    box_height: int = HEIGHT
+    box_width: int = _WIDTH
+    box_height: int = _HEIGHT
     states: tuple[MapState, ...]
     frame: MapFrame
     lines: tuple[MapLine, ...]
@@ -254,22 +136,135 @@ def machine_map() -> MachineMap:
     columns = 1 + max(place.column for place in PLACES.values())
     rows = 1 + max(place.row for place in PLACES.values())
     return MachineMap(
-        width=2 * LEFT_EDGE + WIDTH + (columns - 1) * COLUMN,
-        height=TOP_EDGE + HEIGHT + (rows - 1) * ROW + LEFT_EDGE,
+        width=2 * _LEFT_EDGE + _WIDTH + (columns - 1) * _COLUMN,
+        height=_TOP_EDGE + _HEIGHT + (rows - 1) * _ROW + _LEFT_EDGE,
         states=tuple(map(_state, STATES)),
         frame=_frame(columns, rows),
-        lines=(_start(), *map(_line, LINES), *map(_exit, EXITS)),
+        lines=(_start(), *map(_line, LINES), *map(_exit, _EXITS)),
         junctions=tuple(MapJunction(name=one.name, state=type_of(state)) for one, state in STANDS_IN.items()),
         transitions=tuple(_transitions()),
     )
 
 
+_Side: TypeAlias = Literal["left", "right", "top", "bottom"]
+
+StateType: TypeAlias = type[State]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a state stands in the grid, counted from the top left corner, and what is written in its box."""
+
+    column: int
+    row: int
+    title: str
+
+
+@dataclass(frozen=True)
+class _Port:
+    """Where a line touches a box: a side, and the distance from its middle, to the right or downwards."""
+
+    side: _Side
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line between two states. One whose ends have different heights is bent in the middle between its columns."""
+
+    source: StateType
+    leaves: _Port
+    target: StateType
+    enters: _Port
+    both: bool = False
+    """Whether the machine also goes the other way."""
+
+
+PLACES: dict[StateType, Place] = {
+    Failed: Place(0, 0, "Failed"),
+    Idle: Place(1, 0, "Idle"),
+    Closed: Place(2, 0, "Closed"),
+    ProfileSelecting: Place(1, 1, "Profile selecting"),
+    Cancelling: Place(2, 1, "Cancelling"),
+    Compacting: Place(0, 2, "Compacting"),
+    MemoryRecalling: Place(1, 2, "Memory recalling"),
+    Summarizing: Place(2, 2, "Summarizing"),
+    RetryWaiting: Place(0, 3, "Retry waiting"),
+    LlmRequesting: Place(1, 3, "LLM requesting"),
+    Verifying: Place(2, 3, "Verifying"),
+    AwaitingApproval: Place(0, 4, "Awaiting approval"),
+    ToolExecuting: Place(1, 4, "Tool executing"),
+    AwaitingSubAgents: Place(2, 4, "Awaiting sub-agents"),
+    InDoubt: Place(0, 5, "In doubt"),
+    AwaitingUserResponse: Place(1, 5, "Awaiting user response"),
+}
+"""The place of every state. A title is the name of the state's class in words."""
+
+_LEFT, RIGHT, _TOP, _BOTTOM = _Port("left"), _Port("right"), _Port("top"), _Port("bottom")
+
+LINES: tuple[Line, ...] = (
+    # A turn runs down the middle.
+    Line(Idle, _BOTTOM, ProfileSelecting, _TOP),
+    Line(ProfileSelecting, _BOTTOM, MemoryRecalling, _TOP),
+    Line(MemoryRecalling, _BOTTOM, LlmRequesting, _TOP),
+    Line(LlmRequesting, _BOTTOM, ToolExecuting, _TOP, both=True),
+    # It waits for people, for sub-agents and for another attempt.
+    Line(ToolExecuting, _BOTTOM, AwaitingUserResponse, _TOP, both=True),
+    Line(ToolExecuting, _LEFT, AwaitingApproval, RIGHT, both=True),
+    Line(ToolExecuting, _Port("left", 13), InDoubt, RIGHT, both=True),
+    Line(ToolExecuting, RIGHT, AwaitingSubAgents, _LEFT, both=True),
+    Line(LlmRequesting, _LEFT, RetryWaiting, RIGHT, both=True),
+    Line(LlmRequesting, _Port("left", -13), Compacting, _Port("right", 8), both=True),
+    # Its end runs up on the right.
+    Line(LlmRequesting, RIGHT, Verifying, _LEFT, both=True),
+    Line(ToolExecuting, _Port("right", -13), Verifying, _Port("left", 13)),
+    Line(Verifying, _TOP, Summarizing, _BOTTOM),
+    Line(LlmRequesting, _Port("right", -13), Summarizing, _Port("left", 8)),
+    Line(Summarizing, _Port("left", -8), Idle, _Port("right", 9)),
+    Line(Cancelling, _LEFT, Idle, _Port("right", 9)),
+    # At rest.
+    Line(Idle, _Port("right", -7), Closed, _Port("left", -7)),
+    Line(Idle, _Port("left", -7), Failed, _Port("right", -7), both=True),
+    Line(Idle, _Port("left", 9), Compacting, _Port("right", -8), both=True),
+)
+"""Every line between two states."""
+
+_EXITS: tuple[StateType, ...] = (Failed, Cancelling)
+"""The states right above the frame to which an arrow leads from it, which stands for one from each state in it."""
+
+_CUT_OUT = Cancelling
+"""The state in the top right corner of the frame that stands outside it."""
+
+STANDS_IN: dict[Junction, StateType] = {
+    choices.BEGIN_TURN: ProfileSelecting,
+    choices.AFTER_PROFILE: MemoryRecalling,
+    choices.ASK_MODEL: LlmRequesting,
+    choices.FIT_WINDOW: LlmRequesting,
+    choices.AFTER_EMPTY: LlmRequesting,
+    choices.GIVE_UP: LlmRequesting,
+    choices.NEXT_IN_ROUND: ToolExecuting,
+    choices.CHECK_WORK: Verifying,
+    choices.END_TURN: Summarizing,
+    choices.REST: Idle,
+    choices.FAIL: Failed,
+    choices.STOP: Cancelling,
+    choices.ACKNOWLEDGED: Cancelling,
+}
+"""The state that each junction is drawn at."""
+
+_COLUMN, _ROW = 156, 76
+"""The distances between the middles of boxes."""
+
+_LEFT_EDGE, _TOP_EDGE = 20, 34
+"""The space left of the first column and above the first row, where the conversation begins."""
+
+_FRAME_EDGE = 12
+"""The space between the frame and the boxes in it."""
+
+
 def type_of(state: StateType) -> str:
     """The `type` of a state, as it is written. `Pure.`"""
     return str(state.model_fields["type"].default)
-
-
-# --- the drawing
 
 
 def _state(state: StateType) -> MapState:
@@ -288,7 +283,7 @@ def _state(state: StateType) -> MapState:
     )
 
 
-def _kind(state: StateType) -> Kind:
+def _kind(state: StateType) -> _Kind:
     if state is Closed:
         return "end"
     if not issubclass(state, Busy):
@@ -298,27 +293,27 @@ def _kind(state: StateType) -> Kind:
 
 def _middle(state: StateType) -> Point:
     place = PLACES[state]
-    return LEFT_EDGE + WIDTH // 2 + place.column * COLUMN, TOP_EDGE + HEIGHT // 2 + place.row * ROW
+    return _LEFT_EDGE + _WIDTH // 2 + place.column * _COLUMN, _TOP_EDGE + _HEIGHT // 2 + place.row * _ROW
 
 
 def _frame(columns: int, rows: int) -> MapFrame:
-    """The frame: a rectangle around all rows but the first, without the corner in which `CUT_OUT` stands."""
-    left, right = LEFT_EDGE - FRAME_EDGE, LEFT_EDGE + WIDTH + (columns - 1) * COLUMN + FRAME_EDGE
-    top, bottom = TOP_EDGE + ROW - FRAME_EDGE, TOP_EDGE + (rows - 1) * ROW + HEIGHT + FRAME_EDGE
-    x, y = _middle(CUT_OUT)
-    inner_x, inner_y = x - COLUMN + WIDTH // 2 + FRAME_EDGE, y + ROW - HEIGHT // 2 - FRAME_EDGE
+    """The frame: a rectangle around all rows but the first, without the corner in which `_CUT_OUT` stands."""
+    left, right = _LEFT_EDGE - _FRAME_EDGE, _LEFT_EDGE + _WIDTH + (columns - 1) * _COLUMN + _FRAME_EDGE
+    top, bottom = _TOP_EDGE + _ROW - _FRAME_EDGE, _TOP_EDGE + (rows - 1) * _ROW + _HEIGHT + _FRAME_EDGE
+    x, y = _middle(_CUT_OUT)
+    inner_x, inner_y = x - _COLUMN + _WIDTH // 2 + _FRAME_EDGE, y + _ROW - _HEIGHT // 2 - _FRAME_EDGE
     points = ((left, top), (inner_x, top), (inner_x, inner_y), (right, inner_y), (right, bottom), (left, bottom))
     framed = tuple(type_of(state) for state in STATES if _is_framed(state))
     return MapFrame(title="A turn is under way", states=framed, points=points)
 
 
 def _is_framed(state: StateType) -> bool:
-    return issubclass(state, Busy) and state is not CUT_OUT
+    return issubclass(state, Busy) and state is not _CUT_OUT
 
 
 def _start() -> MapLine:
     x, y = _middle(Idle)
-    return MapLine(source=START, target=type_of(Idle), both=False, points=((x, 8), (x, y - HEIGHT // 2)))
+    return MapLine(source=START, target=type_of(Idle), both=False, points=((x, 8), (x, y - _HEIGHT // 2)))
 
 
 def _line(line: Line) -> MapLine:
@@ -330,20 +325,17 @@ def _line(line: Line) -> MapLine:
     return MapLine(source=type_of(line.source), target=type_of(line.target), both=line.both, points=points)
 
 
-def _port(state: StateType, port: Port) -> Point:
+def _port(state: StateType, port: _Port) -> Point:
     x, y = _middle(state)
     if port.side in ("left", "right"):
-        return x + (WIDTH // 2 if port.side == "right" else -WIDTH // 2), y + port.offset
-    return x + port.offset, y + (HEIGHT // 2 if port.side == "bottom" else -HEIGHT // 2)
+        return x + (_WIDTH // 2 if port.side == "right" else -_WIDTH // 2), y + port.offset
+    return x + port.offset, y + (_HEIGHT // 2 if port.side == "bottom" else -_HEIGHT // 2)
 
 
 def _exit(target: StateType) -> MapLine:
     x, y = _middle(target)
-    points = ((x, y + ROW - HEIGHT // 2 - FRAME_EDGE), (x, y + HEIGHT // 2))
+    points = ((x, y + _ROW - _HEIGHT // 2 - _FRAME_EDGE), (x, y + _HEIGHT // 2))
     return MapLine(source=TURN, target=type_of(target), both=False, points=points)
-
-
-# --- the ways of the table
 
 
 def _transitions() -> Iterator[MapTransition]:
@@ -390,11 +382,11 @@ def _leg(source: StateType, target: StateType) -> Sequence[str]:
         return ()
     if target in _NEXT[source]:
         return (type_of(target),)
-    if target in EXITS and _is_framed(source):
+    if target in _EXITS and _is_framed(source):
         return (TURN, type_of(target))
     if Idle in _NEXT[source] and target in _NEXT[Idle]:
         return (type_of(Idle), type_of(target))
-    raise LookupError(f"The map has no line from {source.__name__} to {target.__name__}: see map_places.")
+    raise LookupError(f"The map has no line from {source.__name__} to {target.__name__}: LINES needs one.")
 
 
 def _connected_states() -> dict[StateType, set[StateType]]:

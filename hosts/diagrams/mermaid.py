@@ -1,12 +1,12 @@
-"""Draws the table in Mermaid's language: every state, every junction, and every way from one to the next.
+"""Draws the conversation machine as a picture in Mermaid's language: every state, every junction, and every way from
+one to the next.
 
 The picture is made from the table, so it cannot differ from it. `turnwise diagram` prints it, and docs/machine.md shows
 it.
 
-Reads the table for the drawings and for the pages about it.
-
-All of them need the same things: names, junctions, the states in which a person can act, and above all what most busy
-states have in common. What these have in common is shown once, as any busy state.
+All drawings, and the pages about the table, need the same things of it: names, junctions, the states in which a person
+can act, and above all what most busy states have in common. That is shown once, as any busy state. So the functions
+that read the table are public, and stand behind the drawing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,24 @@ from ...states.grammar import Branch, Entry, Guard, Junction, Row, Same, Target
 from ...states.states import STATES, Busy, Idle, State
 from ...states.table import TABLE
 
-PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "padding": 8, "wrappingWidth": 400}}}%%'
+_PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "padding": 8, "wrappingWidth": 400}}}%%'
 """Mermaid's default spacing would make the picture too wide to be read on a page."""
+
+ANY_BUSY_STATE = "any busy state"
+"""The title of what most busy states have in common."""
+
+ANY_BUSY = "AnyBusyState"
+"""The node of what most busy states have in common."""
+
+STYLES = (
+    "classDef person fill:#fde68a,stroke:#b45309,color:#111827",
+    "classDef junction fill:#e5e7eb,stroke:#6b7280,color:#111827",
+)
+"""The colours of states in which a person can act, and of junctions. They suit light and dark pages."""
 
 
 @dataclass(frozen=True)
-class Arrow:
+class _Arrow:
     """A row of the table, or a branch of a junction, as the picture shows it."""
 
     source: str
@@ -38,7 +50,7 @@ class Arrow:
 
 
 @dataclass(frozen=True)
-class Box:
+class _Box:
     """A state, or what most busy states have in common."""
 
     name: str
@@ -48,9 +60,6 @@ class Box:
     untaken: tuple[type[Event], ...] = ()
     """The events that most busy states take, and this one does not."""
     waits_for_person: bool = False
-
-
-# --- the picture
 
 
 def mermaid() -> str:
@@ -74,56 +83,53 @@ def mermaid() -> str:
         "classDef elsewhere fill:none,stroke:#9ca3af,stroke-dasharray:3",
         "classDef hidden fill:none,stroke:none",
     ]
-    return "".join([f"{PACKED}\nflowchart LR\n", *(f"    {line}\n" for line in lines)])
+    return "".join([f"{_PACKED}\nflowchart LR\n", *(f"    {line}\n" for line in lines)])
 
 
-# --- what is drawn
-
-
-DrawnRow: TypeAlias = tuple[Guard | None, Target]
+_DrawnRow: TypeAlias = tuple[Guard | None, Target]
 """A row as the picture shows it: its guard, and where it leads."""
 
 
-def _drawn_rows(state: type[State]) -> dict[type[Event], tuple[DrawnRow, ...]]:
+def _drawn_rows(state: type[State]) -> dict[type[Event], tuple[_DrawnRow, ...]]:
     """For each event that is taken in this state, its rows as they are drawn."""
-    found: dict[type[Event], tuple[DrawnRow, ...]] = {}
+    found: dict[type[Event], tuple[_DrawnRow, ...]] = {}
     for row in rows(state):
         found[row.event] = (*found.get(row.event, ()), (row.when, row.to))
     return found
 
 
-def _shared() -> dict[type[Event], tuple[DrawnRow, ...]]:
+def _shared() -> dict[type[Event], tuple[_DrawnRow, ...]]:
     return dict(common(lambda state: _drawn_rows(state).items()))
 
 
-def _box(state: type[State]) -> Box:
+def _box(state: type[State]) -> _Box:
     own, shared = _drawn_rows(state), _shared() if state in BUSY_STATES else {}
     said = [entries(state, event) for event, drawn in own.items() if shared.get(event) != drawn]
     untaken = [event for event in shared if event not in own]
-    return Box(state.__name__, state.__name__, tuple(said), tuple(untaken), waits_for_person(state))
+    return _Box(state.__name__, state.__name__, tuple(said), tuple(untaken), waits_for_person(state))
 
 
-def _shared_box() -> Box:
+def _shared_box() -> _Box:
     """What most busy states have in common, with the entries of one that has it."""
     said = [
         next(entries(state, event) for state in BUSY_STATES if _drawn_rows(state).get(event) == drawn)
         for event, drawn in _shared().items()
     ]
-    return Box(ANY_BUSY, ANY_BUSY_STATE, tuple(said))
+    return _Box(ANY_BUSY, ANY_BUSY_STATE, tuple(said))
 
 
-def _rows_drawn(boxes: Sequence[Box]) -> Iterator[Arrow]:
+def _rows_drawn(boxes: Sequence[_Box]) -> Iterator[_Arrow]:
     for box in boxes:
         for said in box.entries:
             for entry in said:
                 if isinstance(entry, Row) and not isinstance(entry.to, Same):
-                    yield Arrow(box.name, name(entry.to), entry.event.__name__, _asked(entry, said))
+                    yield _Arrow(box.name, name(entry.to), entry.event.__name__, _asked(entry, said))
 
 
-def _branches_drawn() -> Iterator[Arrow]:
+def _branches_drawn() -> Iterator[_Arrow]:
     for junction in junctions():
         for branch in junction.branches:
-            yield Arrow(junction.name, name(branch.to), "", _asked(branch, junction.branches))
+            yield _Arrow(junction.name, name(branch.to), "", _asked(branch, junction.branches))
 
 
 def _asked(choice: Entry | Branch, siblings: Sequence[Entry | Branch]) -> str:
@@ -132,10 +138,7 @@ def _asked(choice: Entry | Branch, siblings: Sequence[Entry | Branch]) -> str:
     return guard(choice, siblings) if len(ways) > 1 else ""
 
 
-# --- drawing
-
-
-def _heads(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[str]:
+def _heads(boxes: Sequence[_Box], arrows: Sequence[_Arrow]) -> list[str]:
     """The nodes that begin a line, each junction behind the first box that leads to it.
 
     A state that only one arrow leads to, and from which only copies of names follow, begins no line.
@@ -158,7 +161,7 @@ def _put_in_order(node: str, ways: Sequence[tuple[str, str]], order: dict[str, N
             _put_in_order(target, ways, order)
 
 
-def _drawn(box: Box) -> str:
+def _drawn(box: _Box) -> str:
     lines = [f"<b>{box.title}</b>"]
     for said in box.entries:
         for entry in said:
@@ -170,8 +173,8 @@ def _drawn(box: Box) -> str:
     return f"{box.name}{shape}{':::person' if box.waits_for_person else ''}"
 
 
-def _lines(arrows: Sequence[Arrow], heads: Sequence[str]) -> Iterator[str]:
-    between: dict[tuple[str, str], list[Arrow]] = {}
+def _lines(arrows: Sequence[_Arrow], heads: Sequence[str]) -> Iterator[str]:
+    between: dict[tuple[str, str], list[_Arrow]] = {}
     for arrow in arrows:
         between.setdefault((arrow.source, arrow.target), []).append(arrow)
     for (source, target), several in between.items():
@@ -179,7 +182,7 @@ def _lines(arrows: Sequence[Arrow], heads: Sequence[str]) -> Iterator[str]:
         yield f'{source} -->|"{_label(several)}"| {end}'
 
 
-def _label(arrows: Sequence[Arrow]) -> str:
+def _label(arrows: Sequence[_Arrow]) -> str:
     """One line for each event, with its guards below. Events that have the same guards are joined by commas."""
     guards_of: dict[str, tuple[str, ...]] = {}
     for arrow in arrows:
@@ -192,18 +195,6 @@ def _label(arrows: Sequence[Arrow]) -> str:
         lines += causes if guards == ("",) else [",<br>".join(causes), *guards]
     return "<br>".join(line for line in lines if line)
 
-
-ANY_BUSY_STATE = "any busy state"
-"""The title of what most busy states have in common."""
-
-ANY_BUSY = "AnyBusyState"
-"""The node of what most busy states have in common."""
-
-STYLES = (
-    "classDef person fill:#fde68a,stroke:#b45309,color:#111827",
-    "classDef junction fill:#e5e7eb,stroke:#6b7280,color:#111827",
-)
-"""The colours of states in which a person can act, and of junctions. They suit light and dark pages."""
 
 BUSY_STATES: tuple[type[State], ...] = tuple(state for state in STATES if issubclass(state, Busy))
 

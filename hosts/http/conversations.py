@@ -1,7 +1,4 @@
-"""Conversations: creating, finding, changing, copying and deleting them.
-
-Conversations: how one is created, changed and shown.
-"""
+"""Conversations over HTTP: how they are created, found, shown, changed, copied and deleted."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ if TYPE_CHECKING:
     from ...persistence.summaries import Summary
 
 Title = Annotated[str, Field(max_length=1000)]
-ChosenId = Annotated[
+_ChosenId = Annotated[
     str,
     Field(
         pattern=f"^{NEW_ID}$",
         description="An id that the client chooses: the conversation is created once, however often this is sent.",
     ),
 ]
-ToolNames = Annotated[list[str], Field(description="The tools that the conversation may use; null stands for all.")]
+_ToolNames = Annotated[list[str], Field(description="The tools that the conversation may use; null stands for all.")]
 Metadata = Annotated[dict[str, Any], Field(description="What the application notes about the conversation.")]
 
 
@@ -53,10 +50,10 @@ class NewConversation(Body):
     """A conversation to create. Its rules are given as a `preset` or as a `policy`, or are those of the engine.
     `messages`, in OpenAI's chat format, were said elsewhere before."""
 
-    id: ChosenId | None = None
+    id: _ChosenId | None = None
     system: str = ""
     model: str | None = None
-    tools: ToolNames | None = None
+    tools: _ToolNames | None = None
     preset: Preset | None = None
     policy: GivenPolicy | None = None
     messages: list[dict[str, Any]] | None = None
@@ -73,7 +70,7 @@ class Changes(Body):
     `request_id`, and those that were made are not made twice."""
 
     profile: str = ""
-    tools: ToolNames | None = None
+    tools: _ToolNames | None = None
     metadata: Metadata = Field(default_factory=dict)
     title: Title = ""
     request_id: Annotated[RequestId, Field(max_length=180)] | None = None
@@ -176,7 +173,7 @@ class Copy(Answer):
     landed_on: int
 
 
-LARGEST_PAGE = 200
+_LARGEST_PAGE = 200
 """How many conversations a page of the list holds at most."""
 
 router = APIRouter(tags=["conversations"])
@@ -229,7 +226,7 @@ async def list_conversations(
     role: Role | None = None,
     parent: str | None = None,
     works_for: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 50,
+    limit: Annotated[int, Query(ge=1, le=_LARGEST_PAGE)] = 50,
     before: str | None = None,
 ) -> ConversationPage:
     """List conversations, the one that changed last first."""

@@ -1,16 +1,9 @@
-"""An engine over the conversations of the demonstration, in a database that is removed afterwards.
+"""The demonstration: a travel desk with conversations that a visitor finds under way, in a database that is removed
+afterwards.
 
-The conversations of the demonstration: what was said in each, by the travel desk and by its users.
-
-Each function holds one conversation, and leaves it in a state of its own: at rest, or waiting for the visitor.
-
-The model that held the conversations of the demonstration before a visitor came: it says what was written for them.
-
-The log calls it by the name of the model that answers visitors, so that each conversation goes on with that one.
-
-The tools of the demonstration: a travel desk whose trains and weather are made up.
-
-What the travel desk of the demonstration says and asks. Its trains, prices and times are made up.
+Each conversation is held to a state of its own: at rest, or waiting for the visitor. Its trains, weather, prices and
+times are made up, and what the model says in it is written here. The log calls that scripted model by the name of the
+model that answers visitors, so that each conversation goes on with that one.
 """
 
 from __future__ import annotations
@@ -56,10 +49,10 @@ async def hold_conversations(database: Path, model: str) -> None:
 
     The log names `model` as the one that answered, so that each conversation goes on with it. Takes about a second.
     """
-    scripted = ScriptedModel(model)
+    scripted = _ScriptedModel(model)
     tools = TravelTools(delay=0).tools
     async with Engine.open(database, model=scripted, tools=tools, policy=POLICY) as engine:
-        desk = TravelDesk(engine, scripted)
+        desk = _TravelDesk(engine, scripted)
         async with asyncio.TaskGroup() as group:
             for hold in (desk.fail, desk.ask_what_to_pack, desk.ask_to_book, desk.ask_for_a_train):
                 group.create_task(hold())
@@ -73,10 +66,13 @@ SYSTEM = (
 )
 
 
-class TravelDesk:
-    """Holds conversations with a scripted model."""
+class _TravelDesk:
+    """Holds conversations with a scripted model: what was said in each, by the travel desk and by its users.
 
-    def __init__(self, engine: Engine, model: ScriptedModel) -> None:
+    Each method holds one conversation, and leaves it at rest or waiting for the visitor.
+    """
+
+    def __init__(self, engine: Engine, model: _ScriptedModel) -> None:
         self._engine = engine
         self._model = model
 
@@ -105,14 +101,14 @@ class TravelDesk:
             call("check_weather", city="Vienna", day="Saturday"),
             thinking="They need a train and an idea of the weather. Neither depends on the other, so I ask for both.",
         )
-        asking = says("There are three good trains.", call("ask_user_question", questions=[WHICH_TRAIN]))
+        asking = says("There are three good trains.", call("ask_user_question", questions=[_WHICH_TRAIN]))
         conversation = await self.hold(
             "vienna",
             "A weekend in Vienna",
             ["Two of us want to see Klimt's Kiss in Vienna on Saturday. Which train from Zürich, and will it rain?"],
-            [looking_up, asking, says(PLAN), says(CONNECTION)],
+            [looking_up, asking, says(PLAN), says(_CONNECTION)],
         )
-        await conversation.answer({WHICH_TRAIN["question"]: "RJX 163"})
+        await conversation.answer({_WHICH_TRAIN["question"]: "RJX 163"})
         await conversation.send("How do we get from the station to the museum?")
 
     async def ask_for_a_train(self) -> None:
@@ -160,7 +156,7 @@ class TravelDesk:
             ["Where is the weather best on Saturday? Take your time."],
             [
                 says("My scout is asking in three cities. You will hear from me."),
-                says(PASSED_ON),
+                says(_PASSED_ON),
             ],
             presets.foreground(),
         )
@@ -171,7 +167,7 @@ class TravelDesk:
             system="You find things out for a travel desk.",
             title="Scout",
         )
-        tasks = [f"Check the weather in {city} on Saturday" for city in CITIES]
+        tasks = [f"Check the weather in {city} on Saturday" for city in _CITIES]
         self._model.write(
             scout.id,
             [
@@ -201,8 +197,11 @@ def call(name: str, **arguments: object) -> ModelCall:
     return ModelCall("call_0", name, json.dumps(arguments, ensure_ascii=False))
 
 
-class ScriptedModel:
-    """Gives each conversation the answers written for it, and answers all others as the rehearsal model does."""
+class _ScriptedModel:
+    """Gives each conversation the answers written for it, and answers all others as the rehearsal model does.
+
+    `name` is that of the model that answers visitors.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -239,13 +238,13 @@ def _priced(answer: ModelAnswer, request: ModelRequest) -> ModelAnswer:
 
 BUILT_IN = ("ask_user_question", "spawn_agents", "send_user_message", "send_agent_message")
 
-TRAINS = (
+_TRAINS = (
     {"train": "RJX 163", "when": "8:40 to 16:30", "changes": "no change", "price": "€ 84"},
     {"train": "NJ 467", "when": "20:40 to 7:55", "changes": "no change, with a bed", "price": "€ 129"},
     {"train": "EC 191", "when": "10:33 to 19:21", "changes": "one change", "price": "€ 61"},
 )
 
-WEATHER = {
+_WEATHER = {
     "Vienna": "sunny, with rain from 4 PM on, 17 °C",
     "Prague": "rain all day, 12 °C",
     "Rome": "rain in the morning, 16 °C",
@@ -269,13 +268,13 @@ class TravelTools:
         for railway in ("ÖBB", "SBB", "DB"):
             context.progress(f"Asking {railway} about {destination}, {day} …")
             await asyncio.sleep(self._delay)
-        return [*TRAINS]
+        return [*_TRAINS]
 
     @tool(crash="pure")
     async def check_weather(self, city: str, day: str) -> str:
         """Look up the weather."""
         await asyncio.sleep(self._delay)
-        return f"{city}, {day}: {WEATHER.get(city, 'clouds and sun, 15 °C')}."
+        return f"{city}, {day}: {_WEATHER.get(city, 'clouds and sun, 15 °C')}."
 
     @tool(crash="idempotent", approval=True)
     async def book_train(
@@ -286,16 +285,16 @@ class TravelTools:
         return f"Booked: {seats} × {train}, {travel_class} class{', at the window' if window else ''}."
 
 
-TRAIN_PREVIEWS = {
+_TRAIN_PREVIEWS = {
     "RJX 163": "Zürich HB      8:40\nBuchs          9:50\nInnsbruck     12:18\nWien Hbf      16:30\n\n€ 84, no change",
     "NJ 467": "Zürich HB     20:40\nBuchs         22:02\nLinz           6:14\nWien Hbf       7:55\n\n€ 129, with a bed",
     "EC 191": "Zürich HB     10:33\nMünchen Hbf   14:05\nSalzburg      16:58\nWien Hbf      19:21\n\n€ 61, one change",
 }
 
-WHICH_TRAIN: dict[str, Any] = {
+_WHICH_TRAIN: dict[str, Any] = {
     "question": "Which train shall I plan with?",
     "header": "Train",
-    "options": [{"label": train, "preview": preview} for train, preview in TRAIN_PREVIEWS.items()],
+    "options": [{"label": train, "preview": preview} for train, preview in _TRAIN_PREVIEWS.items()],
 }
 
 PLAN = """\
@@ -312,7 +311,7 @@ Here is the plan. **Take an umbrella**: it rains from four o'clock on.
 - It is open until six, so reserve tickets for `16:45`.
 """
 
-CONNECTION = """\
+_CONNECTION = """\
 1. Leave the station at **Arsenalstraße**.
 2. Walk straight on for ten minutes, or take the tram to *Schloss Belvedere*.
 3. Go in through the garden: from there you see the palace as it was meant to be seen.
@@ -367,10 +366,10 @@ PACKING: list[dict[str, Any]] = [
     },
 ]
 
-CITIES = ("Vienna", "Prague", "Rome")
+_CITIES = ("Vienna", "Prague", "Rome")
 
 FOUND = "Sun in Vienna until the afternoon; rain in Prague and Rome."
 """What the scout reports."""
 
-PASSED_ON = "**Vienna** it is: my scout reports sun there until the afternoon, and rain in Prague and Rome."
+_PASSED_ON = "**Vienna** it is: my scout reports sun there until the afternoon, and rain in Prague and Rome."
 """What the user reads of it."""

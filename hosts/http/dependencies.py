@@ -1,8 +1,6 @@
 """What an endpoint is given besides its input: the engine, the caller, and the conversation that its path names.
 
 The aliases stand at module level, because FastAPI looks annotations up among a module's globals.
-
-How paths name a conversation. The id of a sub-agent is that of its parent, a number and a mark, behind slashes.
 """
 
 from __future__ import annotations
@@ -42,21 +40,21 @@ class HostState:
     reading_markdown: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-def host_state(request: Request) -> HostState:
+def _host_state(request: Request) -> HostState:
     """Return what the endpoints of this application share."""
     state: HostState = request.app.state.host
     return state
 
 
-CurrentHost = Annotated[HostState, Depends(host_state)]
+CurrentHost = Annotated[HostState, Depends(_host_state)]
 
 
-def current_engine(host: CurrentHost) -> Engine:
+def _current_engine(host: CurrentHost) -> Engine:
     """Return the engine that the application was made with."""
     return host.engine
 
 
-CurrentEngine = Annotated[Engine, Depends(current_engine)]
+CurrentEngine = Annotated[Engine, Depends(_current_engine)]
 
 
 async def current_caller(request: Request, host: CurrentHost) -> Caller:
@@ -79,18 +77,19 @@ CurrentCaller = Annotated[Caller, Depends(current_caller)]
 ConversationId = Annotated[str, Path(description="The id of a conversation; a slash in it is written as %2F.")]
 
 
-async def conversation_of_path(
+async def _conversation_of_path(
     conversation_id: ConversationId, engine: CurrentEngine, caller: CurrentCaller
 ) -> Conversation:
     """Return a handle of its own for this request. Raises `UnknownConversation`."""
     return await caller.open(engine, conversation_id)
 
 
-TheConversation = Annotated[Conversation, Depends(conversation_of_path)]
+TheConversation = Annotated[Conversation, Depends(_conversation_of_path)]
 
 
-class ConversationIdConvertor(Convertor[str]):
-    """Takes an id in a path, with the slashes of a sub-agent's id."""
+class _ConversationIdConvertor(Convertor[str]):
+    """Takes an id in a path, with the slashes of a sub-agent's id: that of its parent, a number and a mark, behind
+    slashes."""
 
     regex = "[^/]+(?:/[0-9]+(?:/[0-9a-f]{12})?)*"
 
@@ -103,7 +102,7 @@ class ConversationIdConvertor(Convertor[str]):
         return value
 
 
-register_url_convertor("conversation_id", ConversationIdConvertor())
+register_url_convertor("conversation_id", _ConversationIdConvertor())
 
 CONVERSATION = "/conversations/{conversation_id:conversation_id}"
 """The path of a conversation."""

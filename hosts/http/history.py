@@ -1,10 +1,7 @@
-"""What was said in a conversation, what its turns were, and what they cost.
+"""The history of a conversation over HTTP: what was said, what it cost, and the log with every step.
 
-What was said in a conversation, what its turns were, and what they cost.
-
-What the log of a conversation holds: its steps, the requests to models, the replay, and what is to be delivered.
-
-The log of a conversation: its steps, the requests to models, the replay, and what is still to be delivered.
+The first endpoints show what a user sees: the transcript, the turns that have ended, the usage. Those of the log show
+what is behind it: the steps, the requests to models, the replay, and the deliveries that are not acknowledged.
 """
 
 from __future__ import annotations
@@ -192,7 +189,7 @@ def _json(value: Value) -> dict[str, Any]:
     return value.model_dump(mode="json", exclude_defaults=True)
 
 
-LARGEST_PAGE = 1000
+_LARGEST_PAGE = 1000
 """How many steps a page of the log holds at most."""
 
 log_router = APIRouter(tags=["log"], prefix=CONVERSATION, responses=problems(404))
@@ -203,7 +200,7 @@ async def get_log(
     conversation: TheConversation,
     caller: CurrentCaller,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 200,
+    limit: Annotated[int, Query(ge=1, le=_LARGEST_PAGE)] = 200,
 ) -> LogPage:
     """Return the steps that follow the step `after`, in order."""
     caller.require("log")

@@ -1,6 +1,6 @@
-"""Requests: what a client asks of a conversation. Each returns once it is stored; the updates show what follows.
+"""What a client asks of a conversation over HTTP: to take a message, an answer, an approval or a cancel.
 
-What a client asks of a conversation, and what it receives once that is stored.
+Each request returns once it is stored; the updates show what follows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .dependencies import CONVERSATION, CurrentCaller, TheConversation
 from .problems import problems
 from .schemas import BODY_REFUSALS, LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, StateJson, TurnJson
 
-CallId = Annotated[str, Field(min_length=1, description="The call of a tool that the conversation waits for.")]
+_CallId = Annotated[str, Field(min_length=1, description="The call of a tool that the conversation waits for.")]
 
 
 class NewMessage(Body):
@@ -36,13 +36,13 @@ class GivenAnswers(Repeatable):
 
     answers: dict[str, str | list[str]]
     annotations: dict[str, dict[str, str]] | None = None
-    call_id: CallId | None = None
+    call_id: _CallId | None = None
 
 
 class Declined(Repeatable):
     """Nobody answers the questions of the call `call_id`, or those that are open."""
 
-    call_id: CallId | None = None
+    call_id: _CallId | None = None
 
 
 class CancelRequest(Repeatable):
@@ -54,7 +54,7 @@ class CancelRequest(Repeatable):
 class Approval(Repeatable):
     """Whether a call may run. A `note` tells the model why not; `arguments` replace those that the model wrote."""
 
-    call_id: CallId
+    call_id: _CallId
     allowed: bool
     note: str | None = None
     arguments: dict[str, Any] | None = None
@@ -63,7 +63,7 @@ class Approval(Repeatable):
 class Verdict(Repeatable):
     """What became of a call in doubt; with `again` it runs once more."""
 
-    call_id: CallId
+    call_id: _CallId
     verdict: Resolution
 
 
@@ -98,10 +98,10 @@ class StateAnswer(Answer):
     state: StateJson
 
 
-REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
+_REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
 """How every one of these requests may be refused."""
 
-router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=REFUSALS)
+router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=_REFUSALS)
 
 
 @router.post("/messages", status_code=202, operation_id="sendMessage")

@@ -1,13 +1,9 @@
-"""The bases of the bodies that clients send and receive.
+"""What the bodies that clients send and receive have in common: their bases, ids, policies, and values that are JSON
+already.
 
-The rules of a conversation, as a client chooses them: the name of a preset, or a policy.
-
-Values that are JSON already, described in OpenAPI by the models that the engine makes of its own data classes.
-
-An update, a state or a turn knows its JSON form (`.data`), and the schema of that form is made from the same class. So
-an endpoint sends `.data` as it is; validating it again would only cost time.
-
-States, turns, steps and messages, whose JSON form and schema the engine makes from its own data classes.
+States, turns, steps and messages know their JSON form (`.data`), and the schema of that form is made by the engine from
+its own data classes. So an endpoint sends `.data` as it is; validating it again would only cost time. OpenAPI describes
+it by that schema all the same (`DescribedBy`).
 """
 
 from __future__ import annotations
@@ -104,7 +100,7 @@ PRESETS: Mapping[Preset, Callable[[], Policy]] = {
 """The function that makes each of them."""
 
 
-def policy_of(given: Any) -> Policy:
+def _policy_of(given: Any) -> Policy:
     """Return the policy that is given as JSON, in which a text is not taken for a number. Raises
     `PydanticCustomError`, which names the first invalid field. `Pure.`"""
     try:
@@ -116,8 +112,8 @@ def policy_of(given: Any) -> Policy:
         raise PydanticCustomError("policy", "{where}{fault}", {"where": where, "fault": fault["msg"]}) from None
 
 
-GivenPolicy = Annotated[Policy, PlainValidator(policy_of, json_schema_input_type=Policy)]
-"""A policy in a body."""
+GivenPolicy = Annotated[Policy, PlainValidator(_policy_of, json_schema_input_type=Policy)]
+"""A policy in a body. The rules of a conversation are given as this, or as the name of a preset."""
 
 
 class DescribedBy:

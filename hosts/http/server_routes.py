@@ -1,22 +1,11 @@
-"""Whether the server can do its work, for what starts and watches servers.
+"""What the server offers beside conversations: health, sessions, the map of the machine, Markdown, and what may be
+chosen.
 
-What an engine offers to conversations, and what the server offers beside them.
+The two routers differ in who may ask. `public_router` is for everybody: for what starts and watches servers, and for
+browsers, which exchange the token for a session. `router` is for callers that the application knows.
 
-The state machine as a map, for pages that draw it.
-
-Texts in Markdown, and the trees that they are rendered as.
-
-Markdown as trees of allowed nodes, which a page builds as elements without reading any markup.
-
-Which methods a path supports, for the header `Allow` of a refusal (RFC 9110, section 15.5.6), and HEAD, which every
-path supports that supports GET.
-
-The router asks one route after the other, and refuses with the methods of the first that has the path. A path may have
-a route for each of its methods.
-
-What conversations may choose, models and tools, and what the caller may do with them.
-
-Sessions of browsers, which cannot send a token with every request: they exchange it for a cookie.
+Markdown goes out as trees of allowed nodes, which a page builds as elements without reading any markup. What holds for
+all paths stands at the end: the methods that a refusal names in `Allow`, and HEAD.
 """
 
 from __future__ import annotations
@@ -40,6 +29,98 @@ from .permissions import PERMISSIONS
 from .problems import ProblemResponse, http_problem, problems
 from .schemas import BODY_REFUSALS, Answer, Body, DescribedBy
 from .security import clear_session, set_session
+
+public_router = APIRouter(tags=["server"])
+
+router = APIRouter(tags=["engine"])
+
+
+class Health(Answer):
+    """The server answers, and its engine is open."""
+
+    status: Literal["ok"]
+
+
+@public_router.get("/health", operation_id="getHealth", openapi_extra=NEEDS_NO_TOKEN)
+async def get_health(engine: CurrentEngine) -> Health:
+    """Tell whether the engine is open. It needs no token and shows nothing of any conversation."""
+    if not engine.is_open:
+        raise EngineClosed
+    return Health(status="ok")
+
+
+class GivenToken(Body):
+    """The token of the server."""
+
+    token: str
+
+
+@public_router.post(
+    "/session",
+    status_code=204,
+    operation_id="openSession",
+    responses=problems(*BODY_REFUSALS),
+    openapi_extra=NEEDS_NO_TOKEN,
+)
+async def open_session(body: GivenToken, request: Request, response: Response, host: CurrentHost) -> None:
+    """Exchange the token for a cookie that no script can read."""
+    set_session(response, request, body.token, host.token, host.wrong_tokens)
+
+
+@public_router.delete("/session", status_code=204, operation_id="closeSession", openapi_extra=NEEDS_NO_TOKEN)
+async def close_session(request: Request, response: Response) -> None:
+    """Remove the cookie."""
+    clear_session(response, request)
+
+
+@router.get("/machine", operation_id="getMachine")
+async def get_machine(caller: CurrentCaller) -> MachineMap:
+    """Return the states, the junctions and the ways between them, each with its place in a drawing."""
+    return machine_map()
+
+
+_MOST_TEXTS = 50
+_LONGEST_TEXT = 200_000
+"""How many texts a request may bring, and how many characters each may have. Chosen so that a page renders all that it
+shows at once in one request."""
+
+
+class MarkdownElement(Answer):
+    """An element with what is inside. A link has an `href`, a list may have the number of its `start`, a cell of a
+    table may be aligned, and a block of code may have a language. Keys that an element does not need are left out."""
+
+    tag: str
+    children: list[str | MarkdownElement] = Field(default_factory=list)
+    href: str = ""
+    start: int = 1
+    align: str = ""
+    language: str = ""
+
+
+MarkdownNode = Annotated[Any, DescribedBy(str | MarkdownElement)]
+"""A text, or an element."""
+
+
+class MarkdownTexts(Body):
+    """Texts in Markdown."""
+
+    texts: Annotated[list[Annotated[str, Field(max_length=_LONGEST_TEXT)]], Field(max_length=_MOST_TEXTS)]
+
+
+class MarkdownTrees(Answer):
+    """The nodes of each text, in the order of the texts."""
+
+    trees: list[list[MarkdownNode]]
+
+
+@router.post("/markdown", operation_id="renderMarkdown", responses=problems(*BODY_REFUSALS))
+async def render_markdown(body: MarkdownTexts, caller: CurrentCaller, host: CurrentHost) -> MarkdownTrees:
+    """Return a tree for each text. The server reads one text at a time, and those of several requests in turn."""
+    trees = []
+    for text in body.texts:
+        async with host.reading_markdown:
+            trees.append(await asyncio.to_thread(markdown_tree, text))
+    return MarkdownTrees(trees=trees)
 
 
 class ShownTool(Answer):
@@ -75,87 +156,34 @@ class PermissionsAnswer(Answer):
     permissions: list[str]
 
 
-class Health(Answer):
-    """The server answers, and its engine is open."""
-
-    status: Literal["ok"]
-
-
-class GivenToken(Body):
-    """The token of the server."""
-
-    token: str
+@router.get("/models", operation_id="listModels")
+async def list_models(engine: CurrentEngine, caller: CurrentCaller) -> ModelsAnswer:
+    """List the models that conversations may choose."""
+    return ModelsAnswer(models=list(engine.model_names))
 
 
-public_router = APIRouter(tags=["server"])
+@router.get("/tools", operation_id="listTools")
+async def list_tools(engine: CurrentEngine, caller: CurrentCaller) -> ToolsAnswer:
+    """List the tools that conversations may choose."""
+    return ToolsAnswer(tools=[ShownTool.of(tool) for tool in engine.tools])
 
 
-@public_router.get("/health", operation_id="getHealth", openapi_extra=NEEDS_NO_TOKEN)
-async def get_health(engine: CurrentEngine) -> Health:
-    """Tell whether the engine is open. It needs no token and shows nothing of any conversation."""
-    if not engine.is_open:
-        raise EngineClosed
-    return Health(status="ok")
+@router.get("/permissions", operation_id="listPermissions")
+async def list_permissions(caller: CurrentCaller) -> PermissionsAnswer:
+    """List what the caller may do, so that a client offers nothing else."""
+    return PermissionsAnswer(owner=caller.owner, permissions=[name for name in PERMISSIONS if caller.may(name)])
 
 
-router = APIRouter(tags=["engine"])
-
-
-@router.get("/machine", operation_id="getMachine")
-async def get_machine(caller: CurrentCaller) -> MachineMap:
-    """Return the states, the junctions and the ways between them, each with its place in a drawing."""
-    return machine_map()
-
-
-MOST_TEXTS = 50
-LONGEST_TEXT = 200_000
-"""How many texts a request may bring, and how many characters each may have. Chosen so that a page renders all that it
-shows at once in one request."""
-
-
-class MarkdownElement(Answer):
-    """An element with what is inside. A link has an `href`, a list may have the number of its `start`, a cell of a
-    table may be aligned, and a block of code may have a language. Keys that an element does not need are left out."""
-
-    tag: str
-    children: list[str | MarkdownElement] = Field(default_factory=list)
-    href: str = ""
-    start: int = 1
-    align: str = ""
-    language: str = ""
-
-
-MarkdownNode = Annotated[Any, DescribedBy(str | MarkdownElement)]
-"""A text, or an element."""
-
-
-class MarkdownTexts(Body):
-    """Texts in Markdown."""
-
-    texts: Annotated[list[Annotated[str, Field(max_length=LONGEST_TEXT)]], Field(max_length=MOST_TEXTS)]
-
-
-class MarkdownTrees(Answer):
-    """The nodes of each text, in the order of the texts."""
-
-    trees: list[list[MarkdownNode]]
-
-
-@router.post("/markdown", operation_id="renderMarkdown", responses=problems(*BODY_REFUSALS))
-async def render_markdown(body: MarkdownTexts, caller: CurrentCaller, host: CurrentHost) -> MarkdownTrees:
-    """Return a tree for each text. The server reads one text at a time, and those of several requests in turn."""
-    trees = []
-    for text in body.texts:
-        async with host.reading_markdown:
-            trees.append(await asyncio.to_thread(markdown_tree, text))
-    return MarkdownTrees(trees=trees)
-
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def name_methods(app: FastAPI) -> None:
-    """Let the app name all methods of a path when it refuses another one."""
+    """Let the app name all methods of a path when it refuses another one, in the header `Allow` (RFC 9110, section
+    15.5.6).
+
+    The router asks one route after the other, and refuses with the methods of the first that has the path. A path may
+    have a route for each of its methods. HEAD is supported by every path that supports GET.
+    """
     app.add_exception_handler(405, _refuse)
 
 
@@ -165,7 +193,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 def _allowed(request: Request) -> Iterator[str]:
     """Yield the methods for which a route has the path of the request."""
-    for method in METHODS:
+    for method in _METHODS:
         scope = {**request.scope, "method": "GET" if method == "HEAD" else method}
         if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
             yield method
@@ -190,39 +218,3 @@ class HeadAnswers:
             await self._app({**scope, "method": "GET"}, receive, send_head)
         else:
             await self._app(scope, receive, send)
-
-
-@router.get("/models", operation_id="listModels")
-async def list_models(engine: CurrentEngine, caller: CurrentCaller) -> ModelsAnswer:
-    """List the models that conversations may choose."""
-    return ModelsAnswer(models=list(engine.model_names))
-
-
-@router.get("/tools", operation_id="listTools")
-async def list_tools(engine: CurrentEngine, caller: CurrentCaller) -> ToolsAnswer:
-    """List the tools that conversations may choose."""
-    return ToolsAnswer(tools=[ShownTool.of(tool) for tool in engine.tools])
-
-
-@router.get("/permissions", operation_id="listPermissions")
-async def list_permissions(caller: CurrentCaller) -> PermissionsAnswer:
-    """List what the caller may do, so that a client offers nothing else."""
-    return PermissionsAnswer(owner=caller.owner, permissions=[name for name in PERMISSIONS if caller.may(name)])
-
-
-@public_router.post(
-    "/session",
-    status_code=204,
-    operation_id="openSession",
-    responses=problems(*BODY_REFUSALS),
-    openapi_extra=NEEDS_NO_TOKEN,
-)
-async def open_session(body: GivenToken, request: Request, response: Response, host: CurrentHost) -> None:
-    """Exchange the token for a cookie that no script can read."""
-    set_session(response, request, body.token, host.token, host.wrong_tokens)
-
-
-@public_router.delete("/session", status_code=204, operation_id="closeSession", openapi_extra=NEEDS_NO_TOKEN)
-async def close_session(request: Request, response: Response) -> None:
-    """Remove the cookie."""
-    clear_session(response, request)

@@ -4,7 +4,7 @@ A reader that falls behind costs no memory: the engine keeps one list of the new
 reader that missed some reads them from the log. One that stops reading is disconnected after `send_seconds`, and can
 resume with the id of the last update that it received. A disconnected reader never stops a turn.
 
-The text of Server-Sent Events: what one update looks like in a stream.
+One update looks like this in a stream:
 
     id: 12.3
     event: message
@@ -65,7 +65,7 @@ async def update_stream(
         await _check_known(engine, conversation, after)
 
     def event_of(update: Update) -> bytes:
-        return update_event(seen(update), shown)
+        return _update_event(seen(update), shown)
 
     return EventStream(_events(updates, event_of, lambda: _end_of(engine, conversation)), limits)
 
@@ -98,7 +98,7 @@ def tree_stream(
     """Return the updates of all conversations of this owner, or of everybody, as a response. It begins with a snapshot
     of the tree. Raises `InvalidInput` and `EngineClosed`."""
     updates = engine.updates(owner=owner)
-    return EventStream(_events(updates, partial(tree_event, shown=shown), _server_stopping), limits)
+    return EventStream(_events(updates, partial(_tree_event, shown=shown), _server_stopping), limits)
 
 
 async def _server_stopping() -> EndReason:
@@ -118,9 +118,9 @@ async def _events(
                 yield event_of(update)
     except StoreError as error:
         logger.warning("A stream of updates ended, because the log cannot be read: %s", error)
-        yield end_event("store_error")
+        yield _end_event("store_error")
         return
-    yield end_event(await reason())
+    yield _end_event(await reason())
 
 
 class EventStream(EventSourceResponse):
@@ -180,18 +180,18 @@ BEGINNING = b"retry: 1000\n\n"
 """The first bytes of a stream: a client that loses the connection tries again after this many milliseconds."""
 
 
-def update_event(update: Update, shown: Callable[[Any], Any]) -> bytes:
+def _update_event(update: Update, shown: Callable[[Any], Any]) -> bytes:
     """Return an update as an event. Its data is `shown` as the caller may read it. `Pure.`"""
     return _event(update.type, {"type": update.type, "id": update.id, "data": shown(update.data)}, update.id)
 
 
-def tree_event(update: TreeUpdate, shown: Callable[[Any], Any]) -> bytes:
+def _tree_event(update: TreeUpdate, shown: Callable[[Any], Any]) -> bytes:
     """Return an update of a tree as an event, `shown` as the caller may read it. It has no id: every stream of a tree
     begins with a snapshot. `Pure.`"""
     return _event("tree", shown(update.data))
 
 
-def end_event(reason: EndReason) -> bytes:
+def _end_event(reason: EndReason) -> bytes:
     """Return the last event of a stream. `Pure.`"""
     return _event("end", {"type": "end", "id": None, "data": {"reason": reason}})
 

@@ -1,6 +1,5 @@
-"""Updates as they happen, as Server-Sent Events.
-
-The events of the two streams: updates of one conversation, and updates of all conversations of an owner.
+"""Updates as they happen, over HTTP: the streams of one conversation and of all conversations of an owner, and their
+events.
 """
 
 from __future__ import annotations
@@ -113,20 +112,19 @@ class End(Answer):
     data: EndData
 
 
-UpdateEvents = Annotated[str, EventsOf(UPDATE | End)]
+_UpdateEvents = Annotated[str, EventsOf(UPDATE | End)]
 """A stream of updates of one conversation."""
 
-TreeEvents = Annotated[str, EventsOf(TREE_UPDATE | End)]
+_TreeEvents = Annotated[str, EventsOf(TREE_UPDATE | End)]
 """A stream of updates of many conversations."""
-
 
 router = APIRouter(tags=["updates"])
 
-LastEventId = Annotated[
+_LastEventId = Annotated[
     str | None,
     Header(alias="last-event-id", description="The id of the last event that was received: what follows it is sent."),
 ]
-LastEventIdOfQuery = Annotated[
+_LastEventIdOfQuery = Annotated[
     str | None,
     Query(alias="last_event_id", description="The same, for clients that cannot send the header, which wins."),
 ]
@@ -137,15 +135,15 @@ LastEventIdOfQuery = Annotated[
     operation_id="followConversation",
     status_code=200,
     response_class=EventStream,
-    responses={200: {"model": UpdateEvents, "description": "Events, until the server stops."}, **problems(404, 422)},
+    responses={200: {"model": _UpdateEvents, "description": "Events, until the server stops."}, **problems(404, 422)},
 )
 async def follow_conversation(
     conversation: TheConversation,
     engine: CurrentEngine,
     caller: CurrentCaller,
     host: CurrentHost,
-    from_header: LastEventId = None,
-    from_query: LastEventIdOfQuery = None,
+    from_header: _LastEventId = None,
+    from_query: _LastEventIdOfQuery = None,
 ) -> Response:
     """Follow the updates of a conversation.
 
@@ -161,7 +159,7 @@ async def follow_conversation(
     operation_id="followConversations",
     status_code=200,
     response_class=EventStream,
-    responses={200: {"model": TreeEvents, "description": "Events, until the server stops."}, **problems(422)},
+    responses={200: {"model": _TreeEvents, "description": "Events, until the server stops."}, **problems(422)},
 )
 async def follow_conversations(
     engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost, owner: str | None = None

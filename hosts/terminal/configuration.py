@@ -1,21 +1,13 @@
-"""Builds command lines for users to copy: to resume a conversation, or to try something next.
+"""What the settings mean: the database, the conversation, the models, the policy, the profiles and the tools that they
+name.
 
-A command line does not depend on the environment of this run: it contains every option whose value differs from the
+Each is found before a conversation begins, so that whatever is wrong with a setting is told in one sentence at once.
+What users write may be short: the beginning of an id that no other id shares, the name of a preset, the name of a
+built-in tool, or a function as package.module:function.
+
+The other way round, settings become command lines for users to copy: to resume a conversation, or to try something
+next. Such a line does not depend on the environment of this run: it contains every option whose value differs from the
 settings of the working directory.
-
-Conversation ids as users write them: an id, or the beginning of one that no other id shares.
-
-Opens the database that the settings name, for reading or for writing.
-
-The models that a chat can ask, and which of them it asks.
-
-Whose conversation a chat is.
-
-Finds the policy that a preset names, and checks that an engine can carry it out.
-
-Which profiles a chat has: those of the settings, or one of them for all turns.
-
-Finds tools by their names: built-in tools, and functions as package.module:function.
 """
 
 from __future__ import annotations
@@ -46,6 +38,261 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
+
+logger = logging.getLogger("turnwise.terminal")
+
+
+@asynccontextmanager
+async def open_for_reading(settings: Settings) -> AsyncIterator[Store]:
+    """Open the database read-only and without its lock. Raises `StoreError`."""
+    store = await open_store(settings.db, read_only=True)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def open_for_writing(settings: Settings, *, create: bool = False) -> AsyncIterator[Store]:
+    """Open the database, and lock it. Unless `create` is given it must exist.
+
+    Raises `StoreError`, also if another program has it open.
+    """
+    if is_in_memory(settings.db):
+        raise StoreError("A database in memory ends with this command; name a file with --db.")
+    store = await open_store(settings.db, create=create)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+_SHORTEST = 8
+"""The fewest characters of a short id: enough to stay unique while a few more conversations are begun."""
+
+_MAX_CANDIDATES = 5
+
+
+async def resolve_id(store: Store, given: str) -> str:
+    """Return the id that is `given`, or else the only one that begins with it.
+
+    The id of a sub-agent is that of the conversation that started it, a number and a mark, behind slashes. So the
+    beginning that these two share names the conversation itself. The number may stand behind a beginning, too, and the
+    mark may be left out.
+
+    Raises `UnknownConversation`, and `InvalidInput` with the candidates if there are several.
+    """
+    found = await _beginning_with(store, given)
+    upper, slash, number = given.rpartition("/")
+    while found is None and slash:
+        started_by = await _beginning_with(store, upper)
+        found = None if started_by is None else await _beginning_with(store, f"{started_by}/{number}")
+        upper, slash, rest = upper.rpartition("/")
+        number = f"{rest}/{number}"
+    if found is None:
+        raise UnknownConversation(given)
+    return found
+
+
+async def _beginning_with(store: Store, given: str) -> str | None:
+    """Return the id that is `given`, or the only one that begins with it, apart from those of its sub-agents."""
+    candidates = await store.ids(given) if given else ()
+    if given in candidates or not candidates:
+        return given if candidates else None
+    candidates = tuple(each for each in candidates if each.startswith(f"{given}/")) or candidates
+    shortest = min(candidates, key=len)
+    if not all(each == shortest or each.startswith(f"{shortest}/") for each in candidates):
+        raise InvalidInput(_ambiguity(given, candidates))
+    return shortest
+
+
+def _ambiguity(given: str, candidates: Sequence[str]) -> str:
+    listed = ", ".join(one_line(each) for each in candidates[:_MAX_CANDIDATES])
+    more = len(candidates) - _MAX_CANDIDATES
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{len(candidates)} conversations have an id that begins with {one_line(given)}: {listed}{rest}."
+
+
+def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
+    """Return for each id its shortest beginning that no other one shares, of at least `_SHORTEST` characters. That of a
+    sub-agent is the one of the conversation that started it, with the rest. `Pure.`"""
+    everything = set(ids)
+    uppers = {each: _started_by(each, everything) for each in everything}
+    short = _shortest({each for each, upper in uppers.items() if upper is None})
+    for each in sorted(everything - short.keys(), key=len):  # a conversation comes before those that it started
+        upper = uppers[each] or ""
+        short[each] = f"{short[upper]}{each[len(upper) :]}"
+    return short
+
+
+def _started_by(conversation_id: str, ids: Container[str]) -> str | None:
+    """Return the longest of these ids that this one continues behind a slash."""
+    upper = conversation_id
+    while "/" in upper:
+        upper = upper.rpartition("/")[0]
+        if upper in ids:
+            return upper
+    return None
+
+
+def _shortest(ids: Iterable[str]) -> dict[str, str]:
+    known = sorted(ids)
+    lengths = dict.fromkeys(known, _SHORTEST)
+    for first, second in pairwise(known):
+        needed = _shared(first, second) + 1
+        lengths[first] = max(lengths[first], needed)
+        lengths[second] = max(lengths[second], needed)
+    return {each: each[:length] for each, length in lengths.items()}
+
+
+def _shared(first: str, second: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    for index, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return index
+    return min(len(first), len(second))
+
+
+class ModelChoice:
+    """The models of the settings, and the one that was `chosen` for the conversation, if one was.
+
+    A conversation keeps a chosen model when it is resumed. Otherwise it asks the model of the settings.
+    """
+
+    def __init__(self, settings: Settings, chosen: str | None = None) -> None:
+        self.chosen = chosen
+        self._settings = settings
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the models; the one that is asked from the next turn on comes first."""
+        asked = (self.chosen,) if self.chosen is not None else ()
+        return list(dict.fromkeys((*asked, self._settings.model, *self._settings.models)))
+
+
+def owner_of(settings: Settings, policy: Policy) -> str | None:
+    """Return the owner of a new conversation under this policy.
+
+    A policy that looks into other conversations of the owner would find none without one, so then it is the user who is
+    logged in, if the settings name nobody.
+    """
+    if settings.owner or not (policy.recall or isinstance(policy.dialogue, Recent)):
+        return settings.owner or None
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container may have no name for its user
+        return None
+
+
+_WITHOUT_USER = {"background", "sub_agent"}
+"""The presets of agents without a user: a chat has one."""
+
+
+def preset_of(settings: Settings) -> Policy:
+    """Return the policy of the preset that the settings name, with what they say about it; `-` may stand for `_`.
+
+    Raises `ConfigurationError`, which lists the presets that a chat may have.
+    """
+    known = known_presets() | {"reply_flow": settings.reply_flow}
+    try:
+        return known[settings.preset.replace("-", "_")]()
+    except KeyError:
+        sentence = f"There is no preset called {settings.preset}. Known: {', '.join(known)}."
+        raise ConfigurationError(sentence) from None
+
+
+def check_rules(engine: Engine, policy: Policy) -> None:
+    """Raise `ConfigurationError` for rules that an engine cannot carry out, before its store is opened.
+
+    Recall is left out: only an open store knows whether it can find older texts, and that of the terminal can.
+    """
+    engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
+
+
+def known_presets() -> dict[str, Callable[[], Policy]]:
+    """Return the functions that make the presets of agents with a user, by name, in the order of their module."""
+    functions = vars(presets).items()
+    made_here = {name: f for name, f in functions if inspect.isfunction(f) and f.__module__ == presets.__name__}
+    return {name: f for name, f in made_here.items() if name not in _WITHOUT_USER and not name.startswith("_")}
+
+
+def with_chosen_profile(settings: Settings) -> Settings:
+    """Return the settings with the one profile that they name, or as they are if they name none.
+
+    Where there is only one profile, no request is made to choose among them. Raises `ConfigurationError`.
+    """
+    name, profiles = settings.profile, settings.profiles
+    if not name:
+        return settings
+    if name not in profiles:
+        known = f"Known: {', '.join(profiles)}." if profiles else "Describe it in turnwise.toml, under [profiles]."
+        raise ConfigurationError(f"There is no profile called {name}. {known}")
+    return settings.model_copy(update={"profiles": {name: profiles[name]}})
+
+
+def tools_named(names: Iterable[str]) -> list[Any]:
+    """Return the tools with these names, for `Engine.open`.
+
+    `package.module:function` is imported, also from the working directory. Any other name stays as it is, because the
+    engine knows the built-in tools. Raises `ConfigurationError`.
+    """
+    return [_import(name) if ":" in name else name for name in names]
+
+
+def missing_tools(registry: ToolRegistry, servers: Container[str], messages: Iterable[Message]) -> list[str]:
+    """Return the names of the tools that the messages call and that are not in the registry. A tool of one of the MCP
+    `servers` is not missing: it may come back."""
+    called = dict.fromkeys(call.name for message in messages for call in message.tool_calls if call.fault is None)
+    return [name for name in called if registry.find(name) is None and name.partition(":")[0] not in servers]
+
+
+def with_required_tools(names: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
+    """Return the names, and behind them those of the built-in tools that the policy requires and that are missing.
+
+    Raises `ConfigurationError`.
+    """
+    registry = ToolRegistry(tools_named(names))
+    return (*names, *(name for name in _required(policy) if registry.find(name) is None))
+
+
+def _required(policy: Policy) -> tuple[str, ...]:
+    """Return the tools without which, under this policy, no text would reach the user or no turn would end well."""
+    if policy.ends_on == "work_complete":
+        return "respond_to_user", "mark_work_complete"
+    return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
+
+
+def _import(name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
+        raise ConfigurationError(f"{name} does not name a tool: write it as package.module:function.")
+    try:
+        found = attrgetter(attribute)(_module(module_name))
+    except AttributeError:
+        raise ConfigurationError(f"There is no {attribute} in {module_name}.") from None
+    if not callable(found):
+        raise ConfigurationError(f"{name} is not a function, so it cannot be a tool.")
+    return found
+
+
+def _module(name: str) -> object:
+    working_directory = str(Path.cwd())
+    if working_directory not in sys.path:
+        sys.path.insert(0, working_directory)
+    try:
+        return import_module(name)
+    except (Exception, SystemExit) as error:
+        logger.debug("The module %s could not be imported.", name, exc_info=error)
+        raise ConfigurationError(_import_failure(name, error)) from error
+
+
+def _import_failure(name: str, error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+        return f"There is no module called {name}, neither installed nor in this directory."
+    if isinstance(error, ConfigurationError):
+        return f"The module {name} cannot be imported: {error.sentence}"
+    return f"The module {name} cannot be imported: {one_line(str(error) or type(error).__name__).rstrip('.')}."
+
 
 NAME = "turnwise"
 
@@ -115,258 +362,3 @@ def _program() -> str:
         return NAME
     short = called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called
     return str(short) if len(short.parts) > 1 else f"./{short}"  # a shell looks for a bare name in PATH only
-
-
-SHORTEST = 8
-"""The fewest characters of a short id: enough to stay unique while a few more conversations are begun."""
-
-_MAX_CANDIDATES = 5
-
-
-async def resolve_id(store: Store, given: str) -> str:
-    """Return the id that is `given`, or else the only one that begins with it.
-
-    The id of a sub-agent is that of the conversation that started it, a number and a mark, behind slashes. So the
-    beginning that these two share names the conversation itself. The number may stand behind a beginning, too, and the
-    mark may be left out.
-
-    Raises `UnknownConversation`, and `InvalidInput` with the candidates if there are several.
-    """
-    found = await _beginning_with(store, given)
-    upper, slash, number = given.rpartition("/")
-    while found is None and slash:
-        started_by = await _beginning_with(store, upper)
-        found = None if started_by is None else await _beginning_with(store, f"{started_by}/{number}")
-        upper, slash, rest = upper.rpartition("/")
-        number = f"{rest}/{number}"
-    if found is None:
-        raise UnknownConversation(given)
-    return found
-
-
-async def _beginning_with(store: Store, given: str) -> str | None:
-    """Return the id that is `given`, or the only one that begins with it, apart from those of its sub-agents."""
-    candidates = await store.ids(given) if given else ()
-    if given in candidates or not candidates:
-        return given if candidates else None
-    candidates = tuple(each for each in candidates if each.startswith(f"{given}/")) or candidates
-    shortest = min(candidates, key=len)
-    if not all(each == shortest or each.startswith(f"{shortest}/") for each in candidates):
-        raise InvalidInput(_ambiguity(given, candidates))
-    return shortest
-
-
-def _ambiguity(given: str, candidates: Sequence[str]) -> str:
-    listed = ", ".join(one_line(each) for each in candidates[:_MAX_CANDIDATES])
-    more = len(candidates) - _MAX_CANDIDATES
-    rest = f" and {more} more" if more > 0 else ""
-    return f"{len(candidates)} conversations have an id that begins with {one_line(given)}: {listed}{rest}."
-
-
-def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
-    """Return for each id its shortest beginning that no other one shares, of at least `SHORTEST` characters. That of a
-    sub-agent is the one of the conversation that started it, with the rest. `Pure.`"""
-    everything = set(ids)
-    uppers = {each: _started_by(each, everything) for each in everything}
-    short = _shortest({each for each, upper in uppers.items() if upper is None})
-    for each in sorted(everything - short.keys(), key=len):  # a conversation comes before those that it started
-        upper = uppers[each] or ""
-        short[each] = f"{short[upper]}{each[len(upper) :]}"
-    return short
-
-
-def _started_by(conversation_id: str, ids: Container[str]) -> str | None:
-    """Return the longest of these ids that this one continues behind a slash."""
-    upper = conversation_id
-    while "/" in upper:
-        upper = upper.rpartition("/")[0]
-        if upper in ids:
-            return upper
-    return None
-
-
-def _shortest(ids: Iterable[str]) -> dict[str, str]:
-    known = sorted(ids)
-    lengths = dict.fromkeys(known, SHORTEST)
-    for first, second in pairwise(known):
-        needed = _shared(first, second) + 1
-        lengths[first] = max(lengths[first], needed)
-        lengths[second] = max(lengths[second], needed)
-    return {each: each[:length] for each, length in lengths.items()}
-
-
-def _shared(first: str, second: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
-    for index, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return index
-    return min(len(first), len(second))
-
-
-@asynccontextmanager
-async def open_for_reading(settings: Settings) -> AsyncIterator[Store]:
-    """Open the database read-only and without its lock. Raises `StoreError`."""
-    store = await open_store(settings.db, read_only=True)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def open_for_writing(settings: Settings, *, create: bool = False) -> AsyncIterator[Store]:
-    """Open the database, and lock it. Unless `create` is given it must exist.
-
-    Raises `StoreError`, also if another program has it open.
-    """
-    if is_in_memory(settings.db):
-        raise StoreError("A database in memory ends with this command; name a file with --db.")
-    store = await open_store(settings.db, create=create)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-class ModelChoice:
-    """The models of the settings, and the one that was `chosen` for the conversation, if one was.
-
-    A conversation keeps a chosen model when it is resumed. Otherwise it asks the model of the settings.
-    """
-
-    def __init__(self, settings: Settings, chosen: str | None = None) -> None:
-        self.chosen = chosen
-        self._settings = settings
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the models; the one that is asked from the next turn on comes first."""
-        asked = (self.chosen,) if self.chosen is not None else ()
-        return list(dict.fromkeys((*asked, self._settings.model, *self._settings.models)))
-
-
-def owner_of(settings: Settings, policy: Policy) -> str | None:
-    """Return the owner of a new conversation under this policy.
-
-    A policy that looks into other conversations of the owner would find none without one, so then it is the user who is
-    logged in, if the settings name nobody.
-    """
-    if settings.owner or not (policy.recall or isinstance(policy.dialogue, Recent)):
-        return settings.owner or None
-    try:
-        return getuser()
-    except (KeyError, OSError):  # a container may have no name for its user
-        return None
-
-
-WITHOUT_USER = {"background", "sub_agent"}
-"""The presets of agents without a user: a chat has one."""
-
-
-def preset_of(settings: Settings) -> Policy:
-    """Return the policy of the preset that the settings name, with what they say about it; `-` may stand for `_`.
-
-    Raises `ConfigurationError`, which lists the presets that a chat may have.
-    """
-    known = known_presets() | {"reply_flow": settings.reply_flow}
-    try:
-        return known[settings.preset.replace("-", "_")]()
-    except KeyError:
-        sentence = f"There is no preset called {settings.preset}. Known: {', '.join(known)}."
-        raise ConfigurationError(sentence) from None
-
-
-def check_rules(engine: Engine, policy: Policy) -> None:
-    """Raise `ConfigurationError` for rules that an engine cannot carry out, before its store is opened.
-
-    Recall is left out: only an open store knows whether it can find older texts, and that of the terminal can.
-    """
-    engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
-
-
-def known_presets() -> dict[str, Callable[[], Policy]]:
-    """Return the functions that make the presets of agents with a user, by name, in the order of their module."""
-    functions = vars(presets).items()
-    made_here = {name: f for name, f in functions if inspect.isfunction(f) and f.__module__ == presets.__name__}
-    return {name: f for name, f in made_here.items() if name not in WITHOUT_USER and not name.startswith("_")}
-
-
-def with_chosen_profile(settings: Settings) -> Settings:
-    """Return the settings with the one profile that they name, or as they are if they name none.
-
-    Where there is only one profile, no request is made to choose among them. Raises `ConfigurationError`.
-    """
-    name, profiles = settings.profile, settings.profiles
-    if not name:
-        return settings
-    if name not in profiles:
-        known = f"Known: {', '.join(profiles)}." if profiles else "Describe it in turnwise.toml, under [profiles]."
-        raise ConfigurationError(f"There is no profile called {name}. {known}")
-    return settings.model_copy(update={"profiles": {name: profiles[name]}})
-
-
-logger = logging.getLogger("turnwise.terminal")
-
-
-def tools_named(names: Iterable[str]) -> list[Any]:
-    """Return the tools with these names, for `Engine.open`.
-
-    `package.module:function` is imported, also from the working directory. Any other name stays as it is, because the
-    engine knows the built-in tools. Raises `ConfigurationError`.
-    """
-    return [_import(name) if ":" in name else name for name in names]
-
-
-def missing_tools(registry: ToolRegistry, servers: Container[str], messages: Iterable[Message]) -> list[str]:
-    """Return the names of the tools that the messages call and that are not in the registry. A tool of one of the MCP
-    `servers` is not missing: it may come back."""
-    called = dict.fromkeys(call.name for message in messages for call in message.tool_calls if call.fault is None)
-    return [name for name in called if registry.find(name) is None and name.partition(":")[0] not in servers]
-
-
-def with_required_tools(names: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
-    """Return the names, and behind them those of the built-in tools that the policy requires and that are missing.
-
-    Raises `ConfigurationError`.
-    """
-    registry = ToolRegistry(tools_named(names))
-    return (*names, *(name for name in _required(policy) if registry.find(name) is None))
-
-
-def _required(policy: Policy) -> tuple[str, ...]:
-    """Return the tools without which, under this policy, no text would reach the user or no turn would end well."""
-    if policy.ends_on == "work_complete":
-        return "respond_to_user", "mark_work_complete"
-    return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
-
-
-def _import(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
-        raise ConfigurationError(f"{name} does not name a tool: write it as package.module:function.")
-    try:
-        found = attrgetter(attribute)(_module(module_name))
-    except AttributeError:
-        raise ConfigurationError(f"There is no {attribute} in {module_name}.") from None
-    if not callable(found):
-        raise ConfigurationError(f"{name} is not a function, so it cannot be a tool.")
-    return found
-
-
-def _module(name: str) -> object:
-    working_directory = str(Path.cwd())
-    if working_directory not in sys.path:
-        sys.path.insert(0, working_directory)
-    try:
-        return import_module(name)
-    except (Exception, SystemExit) as error:
-        logger.debug("The module %s could not be imported.", name, exc_info=error)
-        raise ConfigurationError(_import_failure(name, error)) from error
-
-
-def _import_failure(name: str, error: BaseException) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-        return f"There is no module called {name}, neither installed nor in this directory."
-    if isinstance(error, ConfigurationError):
-        return f"The module {name} cannot be imported: {error.sentence}"
-    return f"The module {name} cannot be imported: {one_line(str(error) or type(error).__name__).rstrip('.')}."

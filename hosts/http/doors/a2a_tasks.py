@@ -1,13 +1,10 @@
-"""Passes calls in JSON-RPC to the library of the protocol.
+"""Carries out the requests of A2A, in which other agents send messages: each turn of a conversation is a task.
 
-Carries out the requests of A2A on the conversations of an engine. Nothing is kept beside the log.
+Nothing is kept beside the log. The id of a task names its conversation, the history that the conversation has under
+that id, and the number of the turn: a reply to a task of a conversation that was deleted and created again is not taken
+for another.
 
-Reads a message of another agent.
-
-Turns as tasks. The id of a task names its conversation, the history that the conversation has under that id, and the
-number of the turn: a reply to a task of a conversation that was deleted and created again is not taken for another.
-
-The agent card: what another agent reads before it sends a message.
+The library of the protocol reads and writes JSON-RPC; what it would fail to read is refused before it gets it.
 """
 
 from __future__ import annotations
@@ -78,24 +75,16 @@ from ..sse import EventStream, text_line
 from .turns import ActTurn, MessageTurn, RequestedTurn, Said, earlier_request, opened, spoken_turn, stored
 from .turns_text import act_of_payload, awaited_by, prompt_of
 
+logger = logging.getLogger("turnwise.http")
 
-class _CallsOf(DefaultServerCallContextBuilder):
-    """Tells the handler who calls."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-
-    def build(self, request: Request) -> ServerCallContext:
-        """Return the context of a call."""
-        context = super().build(request)
-        context.state[CALLER] = self._caller
-        return context
+_CALLER = "caller"
+"""Where the context of a call has the caller."""
 
 
 async def answered(request: Request, engine: Engine, caller: Caller, limits: HttpLimits) -> Response:
     """Return the answer to a call. Raises `HttpError`. A stream is written as those of all protocols are."""
     await _check(request)
-    answer: Response = await JsonRpcDispatcher(TurnTasks(engine), _CallsOf(caller)).handle_requests(request)
+    answer: Response = await JsonRpcDispatcher(_TurnTasks(engine), _CallsOf(caller)).handle_requests(request)
     return EventStream(_events(answer.body_iterator), limits) if isinstance(answer, EventSourceResponse) else answer
 
 
@@ -120,10 +109,18 @@ async def _check(request: Request) -> None:
         raise HttpError("malformed_json") from None
 
 
-logger = logging.getLogger("turnwise.http")
+class _CallsOf(DefaultServerCallContextBuilder):
+    """Tells the handler who calls."""
 
-CALLER = "caller"
-"""Where the context of a call has the caller."""
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def build(self, request: Request) -> ServerCallContext:
+        """Return the context of a call."""
+        context = super().build(request)
+        context.state[_CALLER] = self._caller
+        return context
+
 
 _TAKES_NOTHING = frozenset({"closed", "busy", "wrong_state", "not_waiting"})
 """The codes of refusals of a conversation that takes no such message now, whatever it says."""
@@ -150,7 +147,7 @@ def _as_protocol_errors() -> Iterator[None]:
         raise InternalError from None
 
 
-class TurnTasks(RequestHandler):
+class _TurnTasks(RequestHandler):
     """The tasks of an engine: its turns."""
 
     def __init__(self, engine: Engine) -> None:
@@ -168,7 +165,7 @@ class TurnTasks(RequestHandler):
             async with aclosing(spoken_turn(requested, live=False, prompts=False)) as spoken:
                 async for piece in spoken:
                     if not isinstance(piece, str):
-                        return task_of(task_context, piece, "".join(texts))
+                        return _task_of(task_context, piece, "".join(texts))
                     texts.append(piece)
             raise AssertionError("a spoken turn ends with the turn")
 
@@ -185,9 +182,9 @@ class TurnTasks(RequestHandler):
             async with aclosing(spoken_turn(requested, live=True, prompts=False)) as spoken:
                 async for piece in spoken:
                     if not isinstance(piece, str):
-                        yield status_event(task_context, piece)
+                        yield _status_event(task_context, piece)
                     elif piece:
-                        yield text_event(task_context, number, piece, first=first)
+                        yield _text_event(task_context, number, piece, first=first)
                         first = False
 
     @validate_request_params
@@ -196,7 +193,7 @@ class TurnTasks(RequestHandler):
         with _as_protocol_errors():
             conversation, number = await self._named(params.id, context)
             turn = await self._turn(conversation, number)
-            return task_of(await _context_of(conversation, context), turn, "\n\n".join(turn.deliveries))
+            return _task_of(await _context_of(conversation, context), turn, "\n\n".join(turn.deliveries))
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
@@ -206,7 +203,7 @@ class TurnTasks(RequestHandler):
             if (await conversation.cancel(turn=number)).no_op:
                 raise TaskNotCancelableError
             turn = await self._turn(conversation, number)
-            return task_of(await _context_of(conversation, context), turn, "\n\n".join(turn.deliveries))
+            return _task_of(await _context_of(conversation, context), turn, "\n\n".join(turn.deliveries))
 
     # --- what this agent does not do
 
@@ -248,7 +245,7 @@ class TurnTasks(RequestHandler):
 
     async def _requested(self, message: Message, context: ServerCallContext) -> tuple[RequestedTurn, int]:
         """Hand a message to its conversation; return the turn and its number."""
-        read = read_message(message)
+        read = _read_message(message)
         if message.task_id:
             return await self._replied(message, read, context)
         if read.payload is not None:
@@ -260,7 +257,7 @@ class TurnTasks(RequestHandler):
         return requested, await _number(requested)
 
     async def _replied(
-        self, message: Message, read: ReadMessage, context: ServerCallContext
+        self, message: Message, read: _ReadMessage, context: ServerCallContext
     ) -> tuple[RequestedTurn, int]:
         conversation, number = await self._named(message.task_id, context)
         if message.context_id not in ("", conversation.id, _caller(context).shown_id(conversation.id)):
@@ -280,7 +277,7 @@ class TurnTasks(RequestHandler):
         return await stored(ActTurn(_caller(context), conversation, message.message_id, act)), number
 
     async def _named(self, given_id: str, context: ServerCallContext) -> tuple[Conversation, int]:
-        named = turn_named(given_id)
+        named = _turn_named(given_id)
         if named is None:
             raise TaskNotFoundError
         conversation_id, mark, number = named
@@ -308,36 +305,36 @@ async def _number(requested: RequestedTurn) -> int:
     return taken.turn
 
 
-async def _context_of(conversation: Conversation, context: ServerCallContext) -> TaskContext:
-    return TaskContext(_caller(context).shown_id(conversation.id), await conversation.history_mark())
+async def _context_of(conversation: Conversation, context: ServerCallContext) -> _TaskContext:
+    return _TaskContext(_caller(context).shown_id(conversation.id), await conversation.history_mark())
 
 
 def _caller(context: ServerCallContext) -> Caller:
-    caller: Caller = context.state[CALLER]
+    caller: Caller = context.state[_CALLER]
     return caller
 
 
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The media types of images that models are sent."""
 
 _MEDIA_TYPES: Mapping[str, tuple[str, ...]] = {
     "text": ("", "text/plain", "text/markdown"),
     "data": ("", "application/json"),
-    "raw": IMAGES,
-    "url": IMAGES,
+    "raw": _IMAGES,
+    "url": _IMAGES,
 }
 """The media types that each kind of part may have; that of a text or of data may be left out."""
 
 
 @dataclass(frozen=True)
-class ReadMessage:
+class _ReadMessage:
     """`said` is the text with its images, and `payload` the reply as data, None if there is none."""
 
     said: Said
     payload: Any
 
 
-def read_message(message: Message) -> ReadMessage:
+def _read_message(message: Message) -> _ReadMessage:
     """Return a message, read. Raises `ContentTypeNotSupportedError` for parts that are neither text, images nor data,
     and `InvalidInput` for more than one part of data, and for a part that has nothing."""
     texts: list[str] = []
@@ -360,7 +357,7 @@ def read_message(message: Message) -> ReadMessage:
                 images.append(_url(part))
     if len(payloads) > 1:
         raise InvalidInput("A message replies with one part of data at most.")
-    return ReadMessage(Said("\n\n".join(texts), tuple(images)), payloads[0] if payloads else None)
+    return _ReadMessage(Said("\n\n".join(texts), tuple(images)), payloads[0] if payloads else None)
 
 
 def _url(part: Part) -> str:
@@ -369,7 +366,7 @@ def _url(part: Part) -> str:
     return f"data:{part.media_type};base64,{b64encode(part.raw).decode()}"
 
 
-REPLY = "reply"
+_REPLY = "reply"
 """The id of the artifact that has what was said."""
 
 _STATES: Mapping[TurnStatus, Any] = {
@@ -386,7 +383,7 @@ _STATES: Mapping[TurnStatus, Any] = {
 
 
 @dataclass(frozen=True)
-class TaskContext:
+class _TaskContext:
     """The context of tasks: the id of a conversation, as its caller knows it, and the mark of its history."""
 
     id: str
@@ -397,7 +394,7 @@ class TaskContext:
         return f"{self.id}.{self.mark}.{number}"
 
 
-def turn_named(given_id: str) -> tuple[str, str, int] | None:
+def _turn_named(given_id: str) -> tuple[str, str, int] | None:
     """Return the conversation, the mark of its history, and the number of the turn that a task id names; None if it
     names none. `Pure.`"""
     rest, _, number = given_id.rpartition(".")
@@ -406,7 +403,7 @@ def turn_named(given_id: str) -> tuple[str, str, int] | None:
     return (conversation_id, mark, int(number)) if conversation_id and is_number else None
 
 
-def working(context: TaskContext, number: int) -> Task:
+def working(context: _TaskContext, number: int) -> Task:
     """Return the task of a turn that is under way."""
     return Task(
         id=context.task_id(number),
@@ -415,19 +412,19 @@ def working(context: TaskContext, number: int) -> Task:
     )
 
 
-def task_of(context: TaskContext, turn: Turn, text: str) -> Task:
+def _task_of(context: _TaskContext, turn: Turn, text: str) -> Task:
     """Return a turn as a task, with the text that was said in it."""
-    artifacts = [Artifact(artifact_id=REPLY, parts=[Part(text=text)])] if text else []
+    artifacts = [Artifact(artifact_id=_REPLY, parts=[Part(text=text)])] if text else []
     return Task(
         id=context.task_id(turn.number),
         context_id=context.id,
-        status=status_of(context, turn),
+        status=_status_of(context, turn),
         artifacts=artifacts,
         metadata=_struct({"turnwise": turn.data}),
     )
 
 
-def status_of(context: TaskContext, turn: Turn) -> TaskStatus:
+def _status_of(context: _TaskContext, turn: Turn) -> TaskStatus:
     """Return the state of a turn: what it asks a person is a message, as text and as data."""
     named = context.task_id(turn.number)
     parts = []
@@ -445,22 +442,22 @@ def status_of(context: TaskContext, turn: Turn) -> TaskStatus:
     return TaskStatus(state=_STATES[turn.status], message=message if parts else None)
 
 
-def status_event(context: TaskContext, turn: Turn) -> TaskStatusUpdateEvent:
+def _status_event(context: _TaskContext, turn: Turn) -> TaskStatusUpdateEvent:
     """Return the event that tells how a turn has stopped."""
     return TaskStatusUpdateEvent(
         task_id=context.task_id(turn.number),
         context_id=context.id,
-        status=status_of(context, turn),
+        status=_status_of(context, turn),
         metadata=_struct({"turnwise": turn.data}),
     )
 
 
-def text_event(context: TaskContext, number: int, text: str, *, first: bool) -> TaskArtifactUpdateEvent:
+def _text_event(context: _TaskContext, number: int, text: str, *, first: bool) -> TaskArtifactUpdateEvent:
     """Return the event that adds a text to what was said."""
     return TaskArtifactUpdateEvent(
         task_id=context.task_id(number),
         context_id=context.id,
-        artifact=Artifact(artifact_id=REPLY, parts=[Part(text=text)]),
+        artifact=Artifact(artifact_id=_REPLY, parts=[Part(text=text)]),
         append=not first,
     )
 
@@ -469,7 +466,7 @@ def _struct(data: dict[str, Any]) -> Struct:
     return ParseDict(data, Struct())
 
 
-PATH = "/a2a"
+_PATH = "/a2a"
 """The path of the JSON-RPC endpoint."""
 
 
@@ -487,10 +484,10 @@ def agent_card(address: str, *, needs_token: bool) -> AgentCard:
         description="Conversations of an explicit state machine.",
         version=__version__,
         supported_interfaces=[
-            AgentInterface(url=f"{address}{PATH}", protocol_binding="JSONRPC", protocol_version="1.0")
+            AgentInterface(url=f"{address}{_PATH}", protocol_binding="JSONRPC", protocol_version="1.0")
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
-        default_input_modes=["text/plain", "text/markdown", "application/json", *IMAGES],
+        default_input_modes=["text/plain", "text/markdown", "application/json", *_IMAGES],
         default_output_modes=["text/plain"],
         skills=[skill],
         security_schemes={"bearer": bearer} if needs_token else None,

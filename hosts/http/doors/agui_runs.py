@@ -1,19 +1,12 @@
-"""A run: one request to a conversation, and the events of the turn that it begins or continues.
+"""Holds the runs of AG-UI: a run is one request to a conversation, and the events of the turn that it begins or
+continues.
 
-The events of a run, made of the updates of its turn.
+The events are made of the updates of the turn. What a turn waits for is an interrupt, which a later run resumes. A call
+can wait more than once: for approval, and later for answers to questions of its tool. So the id of an interrupt is that
+of the call together with the step at which the wait began.
 
-What a turn waits for, as an interrupt, and what resumes it.
-
-A call can wait more than once: for approval, and later for answers to questions of its tool. So the id of an interrupt
-is that of the call together with the step at which the wait began.
-
-Refusals that only this door knows.
-
-Reads the input of a run: what came before, and the message to answer.
-
-The messages that a client holds, as the events of a run have built them.
-
-A client cannot be told to remove one message. It can be told which messages there are, all of them.
+A client cannot be told to remove one message. It can be told which messages there are, all of them; so the messages
+that it holds are kept as the events of the run have built them.
 """
 
 from __future__ import annotations
@@ -129,7 +122,7 @@ async def _events(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncGe
         async with aclosing(_Run(run, requested).events()) as events:
             async for event in events:
                 yield event
-    except RunRefused as refused:
+    except _RunRefused as refused:
         yield RunErrorEvent(message=refused.sentence, code=refused.code)
     except (TurnwiseError, HttpError) as error:
         problem = problem_of(error)
@@ -144,9 +137,9 @@ async def _requested(run: RunAgentInput, engine: Engine, caller: Caller) -> Requ
     """Hand the message, or the answer to an interrupt, to the conversation of the thread."""
     check_supported(run)
     if run.resume:
-        return await resumed_turn(caller, await caller.open(engine, run.thread_id), run.resume)
-    message_id, said = message_to_answer(run)
-    conversation = await opened(engine, caller, run.thread_id, said, message_id, messages=history_before(run))
+        return await _resumed_turn(caller, await caller.open(engine, run.thread_id), run.resume)
+    message_id, said = _message_to_answer(run)
+    conversation = await opened(engine, caller, run.thread_id, said, message_id, messages=_history_before(run))
     return await stored(MessageTurn(conversation, message_id, said))
 
 
@@ -166,9 +159,9 @@ class _Run:
         is_act = isinstance(self.requested, ActTurn)
         known_call = self.requested.call_id if isinstance(self.requested, ActTurn) else None
         state = self._state()
-        shown = ShownMessages(self.run.messages)
+        shown = _ShownMessages(self.run.messages)
         policy = self.conversation.policy
-        translated = RunEvents(self.requested.request_id, policy, shown, known_call, has_state=state is not None)
+        translated = _RunEvents(self.requested.request_id, policy, shown, known_call, has_state=state is not None)
         if state is not None:
             yield StateSnapshotEvent(snapshot=state)
         async with aclosing(self.requested.updates()) as updates:
@@ -190,7 +183,7 @@ class _Run:
         shown = {"conversation": self.run.thread_id, "state": {"type": state.type, "data": {"turn": state.book.turn}}}
         return {**given, "turnwise": shown}
 
-    def _asked(self, turn: Turn, translated: RunEvents) -> Iterator[BaseEvent]:
+    def _asked(self, turn: Turn, translated: _RunEvents) -> Iterator[BaseEvent]:
         """Show the call that waits for a person: an interrupt names a call that was shown."""
         if isinstance(turn, WaitsForApproval | WaitsForResolution):
             yield from translated.call(turn.call)
@@ -198,7 +191,7 @@ class _Run:
     def _end(self, turn: Turn, waiting_since: int | None, usage: list[TokenUsage] | None) -> BaseEvent:
         if isinstance(turn, FailedTurn):
             return RunErrorEvent(message=turn.failure, code="turn_failed", usage=usage)
-        interrupt = interrupt_of(turn, waiting_since or 0)
+        interrupt = _interrupt_of(turn, waiting_since or 0)
         outcome: Any = RunFinishedSuccessOutcome()
         if interrupt is not None:
             outcome = RunFinishedInterruptOutcome(interrupts=[interrupt])
@@ -223,14 +216,14 @@ def _usage(turn: Turn) -> list[TokenUsage]:
     ]
 
 
-STATE_PATH = "/turnwise/state"
+_STATE_PATH = "/turnwise/state"
 """Where the state of the conversation stands in the state of the agent."""
 
-TOOL_PROGRESS = "turnwise.tool_progress"
+_TOOL_PROGRESS = "turnwise.tool_progress"
 """The name of the custom event that has what a running tool reports."""
 
 
-class RunEvents:
+class _RunEvents:
     """Translates the updates of one turn, in order.
 
     Ids of messages begin with `prefix`, so that the events of a repeated run have the same ids. `known_call` is a call
@@ -239,7 +232,7 @@ class RunEvents:
     """
 
     def __init__(
-        self, prefix: str, policy: Policy, shown: ShownMessages, known_call: str | None, *, has_state: bool
+        self, prefix: str, policy: Policy, shown: _ShownMessages, known_call: str | None, *, has_state: bool
     ) -> None:
         self._prefix = prefix
         self._shown = shown
@@ -264,7 +257,7 @@ class RunEvents:
             case ToolUpdate():
                 yield from self._tool(update)
             case ToolProgressUpdate():
-                yield CustomEvent(name=TOOL_PROGRESS, value=update.data)
+                yield CustomEvent(name=_TOOL_PROGRESS, value=update.data)
             case StateChangeUpdate():
                 yield from self._state(update)
             case _:
@@ -334,16 +327,16 @@ class RunEvents:
     def _state(self, update: StateChangeUpdate) -> Iterator[BaseEvent]:
         self.waiting_since = update.position[0] if update.state.waits_for_person else None
         if self._has_state:
-            change: Any = {"op": "replace", "path": STATE_PATH, "value": update.state.data}
+            change: Any = {"op": "replace", "path": _STATE_PATH, "value": update.state.data}
             yield StateDeltaEvent(delta=[change])
 
 
-def interrupt_id(call_id: str, seq: int) -> str:
+def _interrupt_id(call_id: str, seq: int) -> str:
     """Return the id of the interrupt of a call that began to wait at the step `seq`. `Pure.`"""
     return f"{call_id}.{seq}"
 
 
-def interrupt_of(turn: Turn, seq: int) -> Interrupt | None:
+def _interrupt_of(turn: Turn, seq: int) -> Interrupt | None:
     """Return what a turn waits for since the step `seq`, None if it waits for nobody. `Pure.`"""
     match turn:
         case WaitsForAnswer(questions=questions):
@@ -355,7 +348,7 @@ def interrupt_of(turn: Turn, seq: int) -> Interrupt | None:
         case _:
             return None
     return Interrupt(
-        id=interrupt_id(turn.call_id, seq),
+        id=_interrupt_id(turn.call_id, seq),
         reason=reason,
         message=prompt_of(turn),
         tool_call_id=turn.call_id,
@@ -383,20 +376,17 @@ def _answer_schema(question: UserQuestion) -> dict[str, Any]:
     return {"type": "array", "items": text, "minItems": 1} if question.multi_select else text
 
 
-# --- resuming
-
-
-async def resumed_turn(caller: Caller, conversation: Conversation, entries: list[ResumeEntry]) -> RequestedTurn:
+async def _resumed_turn(caller: Caller, conversation: Conversation, entries: list[ResumeEntry]) -> RequestedTurn:
     """Hand the answer to an interrupt to its conversation, and return the turn that goes on. The same answer may come
-    again. Raises `RunRefused` if this interrupt is not open, `InvalidInput` and `Refused`."""
+    again. Raises `_RunRefused` if this interrupt is not open, `InvalidInput` and `Refused`."""
     if len(entries) != 1:
-        raise RunRefused("unknown_interrupt", "One interrupt is open at a time: resume that one.")
+        raise _RunRefused("unknown_interrupt", "One interrupt is open at a time: resume that one.")
     (entry,) = entries
     request_id = _request_id(entry)
     earlier = await earlier_request(conversation, request_id)
     awaited = await _open(conversation, entry.interrupt_id) if earlier is None else earlier.awaited
     if awaited is None:
-        raise RunRefused("unknown_interrupt", "This interrupt is not open: it was answered, or never raised.")
+        raise _RunRefused("unknown_interrupt", "This interrupt is not open: it was answered, or never raised.")
     return await stored(ActTurn(caller, conversation, request_id, _act(entry, awaited)))
 
 
@@ -410,7 +400,7 @@ async def _open(conversation: Conversation, given_id: str) -> Awaited | None:
     """Return what the conversation waits for, None if that is not the interrupt with this id."""
     awaited = awaited_by(conversation.state)
     seq = await began_waiting(conversation)
-    is_open = awaited is not None and seq is not None and given_id == interrupt_id(awaited.call_id, seq)
+    is_open = awaited is not None and seq is not None and given_id == _interrupt_id(awaited.call_id, seq)
     return awaited if is_open else None
 
 
@@ -432,7 +422,7 @@ def _abandoned(awaited: Awaited) -> Act:
             raise InvalidInput("Whether the call ran must be said: resolve the interrupt, or cancel the turn.")
 
 
-class RunRefused(Exception):
+class _RunRefused(Exception):
     """A run that cannot begin. `code` is for programs."""
 
     def __init__(self, code: str, sentence: str) -> None:
@@ -442,27 +432,27 @@ class RunRefused(Exception):
 
 
 def check_supported(run: RunAgentInput) -> None:
-    """Raise `RunRefused` for what would change the meaning of the run and cannot be carried out."""
+    """Raise `_RunRefused` for what would change the meaning of the run and cannot be carried out."""
     if run.tools:
-        raise RunRefused("unsupported_tools", "Tools of the client are not supported: the server runs its own.")
+        raise _RunRefused("unsupported_tools", "Tools of the client are not supported: the server runs its own.")
     if run.context:
-        raise RunRefused("unsupported_context", "Context is not supported: write what the agent has to know as text.")
+        raise _RunRefused("unsupported_context", "Context is not supported: write what the agent has to know as text.")
 
 
-def message_to_answer(run: RunAgentInput) -> tuple[str, Said]:
-    """Return the last message, with its id. Raises `RunRefused` if it is not one of the user. `Pure.`"""
+def _message_to_answer(run: RunAgentInput) -> tuple[str, Said]:
+    """Return the last message, with its id. Raises `_RunRefused` if it is not one of the user. `Pure.`"""
     last = run.messages[-1] if run.messages else None
     if not isinstance(last, UserMessage):
-        raise RunRefused("no_message", "The last message of a run must be one of the user, unless it resumes another.")
+        raise _RunRefused("no_message", "The last message of a run must be one of the user, unless it resumes another.")
     parts = last.content if isinstance(last.content, list) else [TextPart(text=last.content)]
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     images = tuple(_url(part) for part in parts if not isinstance(part, TextPart))
     return last.id, Said("\n\n".join(texts), images)
 
 
-def history_before(run: RunAgentInput) -> list[dict[str, Any]]:
+def _history_before(run: RunAgentInput) -> list[dict[str, Any]]:
     """Return the messages before the last one in OpenAI's chat format, as `Engine.create` takes them. Raises
-    `RunRefused` for parts that no model is sent. `Pure.`"""
+    `_RunRefused` for parts that no model is sent. `Pure.`"""
     return [written for message in run.messages[:-1] for written in _written(message)]
 
 
@@ -499,7 +489,7 @@ def _url(part: ContentPart) -> str:
         return f"data:{source.mime_type};base64,{source.value}"
     if isinstance(source, UrlSource):
         return source.value
-    raise RunRefused("unsupported_content", "A message can have texts, and images that are data or a URL.")
+    raise _RunRefused("unsupported_content", "A message can have texts, and images that are data or a URL.")
 
 
 @dataclass
@@ -526,7 +516,7 @@ class _Shown:
                 raise AssertionError("no other event begins a message")
 
 
-class ShownMessages:
+class _ShownMessages:
     """The messages `before` the run, and those that its events have shown since."""
 
     def __init__(self, before: Sequence[Message]) -> None:

@@ -1,12 +1,8 @@
-"""The endpoints of the OpenAI API that clients of chat models use.
+"""The endpoints of the OpenAI API that clients of chat models use: chat completions and the list of models.
 
-Makes a chat completion of a turn, at once or in chunks.
-
-The conversation of a completion: a durable one by the id that the client chose, or one that is gone afterwards.
-
-Stops waiting for a result when the client that asked for it has disconnected.
-
-Reads the messages of a request: what came before, and the message to answer.
+A completion is made of a turn, at once or in chunks. Its conversation is a durable one by the id that the client chose,
+or one that is gone afterwards. Of the messages of a request the last one is answered, and those before it are what came
+before.
 """
 
 from __future__ import annotations
@@ -62,12 +58,14 @@ from .openai_bodies import (
 from .turns import ActTurn, RequestedTurn, Said, opened, request_turn, spoken_turn, stored
 from .turns_text import awaited_by
 
-CLIENT_CLOSED = 499
+logger = logging.getLogger("turnwise.http")
+
+_CLIENT_CLOSED = 499
 """The status that logs show for a request whose client has gone; nobody receives it."""
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAiRoute)
 
-IdempotencyKey = Annotated[
+_IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None,
     Header(description="The same as `metadata.message_id`: a durable completion is carried out once under it."),
 ]
@@ -92,7 +90,7 @@ async def create_chat_completion(
     engine: CurrentEngine,
     caller: CurrentCaller,
     host: CurrentHost,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: _IdempotencyKey = None,
 ) -> Completion | Response:
     """Answer the last message.
 
@@ -105,18 +103,18 @@ async def create_chat_completion(
     async with AsyncExitStack() as stack:
         message_id = (body.metadata.message_id if body.metadata else None) or idempotency_key
         conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
-        await apply_settings(caller, conversation, body.settings)
+        await _apply_settings(caller, conversation, body.settings)
         requested = await _request(caller, conversation, body, read, message_id if is_durable else None)
         shown_id = caller.shown_id(conversation.id) if is_durable else None
-        asked = Asked(requested, body.model, int(engine.now().timestamp()), shown_id)
+        asked = _Asked(requested, body.model, int(engine.now().timestamp()), shown_id)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             kept = stack.pop_all()
-            return _ClosingStream(chunks_of(asked, usage=usage, at_end=kept.aclose), host.limits, kept)
+            return _ClosingStream(_chunks_of(asked, usage=usage, at_end=kept.aclose), host.limits, kept)
         try:
-            return await unless_disconnected(request, completion_of(asked))
+            return await _unless_disconnected(request, _completion_of(asked))
         except ClientDisconnect:
-            return Response(status_code=CLIENT_CLOSED)
+            return Response(status_code=_CLIENT_CLOSED)
 
 
 @router.get("/models", operation_id="listChatModels", responses=refusals(401, 403, 429, 503))
@@ -142,22 +140,22 @@ async def _conversation(
     engine: Engine,
     caller: Caller,
     body: CompletionBody,
-    read: ReadMessages,
+    read: _ReadMessages,
     message_id: str | None,
     stack: AsyncExitStack,
 ) -> tuple[Conversation, bool]:
     """Return the conversation, and whether it is kept."""
     conversation_id = body.metadata.conversation_id if body.metadata is not None else None
     if conversation_id is not None:
-        return await durable(engine, caller, conversation_id, body, read, message_id or str(uuid.uuid4())), True
+        return await _durable(engine, caller, conversation_id, body, read, message_id or str(uuid.uuid4())), True
     if body.turnwise is not None:
         sentence = "Only a conversation that is kept, by metadata.conversation_id, can wait for a person."
         raise OpenAiRefusal("unsupported_parameter", sentence, "turnwise")
-    return await stateless(engine, caller, body, read, stack), False
+    return await _stateless(engine, caller, body, read, stack), False
 
 
 async def _request(
-    caller: Caller, conversation: Conversation, body: CompletionBody, read: ReadMessages, message_id: str | None
+    caller: Caller, conversation: Conversation, body: CompletionBody, read: _ReadMessages, message_id: str | None
 ) -> RequestedTurn:
     if body.turnwise is None:
         return await request_turn(caller, conversation, read.said, message_id, read.shown)
@@ -176,13 +174,11 @@ class _ClosingStream(EventStream):
             await super().__call__(scope, receive, send)
 
 
-logger = logging.getLogger("turnwise.http")
-
 DONE = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True)
-class Asked:
+class _Asked:
     """A completion that a client asked for: the turn, the model that it named, when it asked, in seconds since 1970,
     and what it calls the conversation, None if that is not kept."""
 
@@ -201,7 +197,7 @@ class Asked:
         return TurnReport(conversation_id=self.conversation_id, turn=turn.data)
 
 
-async def completion_of(asked: Asked) -> Completion:
+async def _completion_of(asked: _Asked) -> Completion:
     """Wait for the turn, and return it as a completion. Raises `OpenAiRefusal` if it failed, and what the engine
     raises."""
     texts: list[str] = []
@@ -226,7 +222,7 @@ async def completion_of(asked: Asked) -> Completion:
     )
 
 
-async def chunks_of(asked: Asked, *, usage: bool, at_end: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
+async def _chunks_of(asked: _Asked, *, usage: bool, at_end: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
     """Yield a completion as Server-Sent Events. `at_end` is awaited before the last one. An error in the middle is the
     last event, in the shape of the OpenAI API."""
     last = DONE
@@ -245,7 +241,7 @@ async def chunks_of(asked: Asked, *, usage: bool, at_end: Callable[[], Awaitable
     yield last
 
 
-async def _chunks(asked: Asked, *, usage: bool) -> AsyncGenerator[CompletionChunk, None]:
+async def _chunks(asked: _Asked, *, usage: bool) -> AsyncGenerator[CompletionChunk, None]:
     def chunk(delta: Delta) -> CompletionChunk:
         return _chunk(asked, [ChunkChoice(index=0, delta=delta, logprobs=None, finish_reason=None)])
 
@@ -264,7 +260,7 @@ async def _chunks(asked: Asked, *, usage: bool) -> AsyncGenerator[CompletionChun
                 yield _chunk(asked, []).model_copy(update={"usage": counts_of(piece.usage)})
 
 
-def _chunk(asked: Asked, choices: list[ChunkChoice]) -> CompletionChunk:
+def _chunk(asked: _Asked, choices: list[ChunkChoice]) -> CompletionChunk:
     return CompletionChunk(
         id=asked.completion_id,
         object="chat.completion.chunk",
@@ -294,8 +290,8 @@ _PROFILE = "chat_completions"
 _tidied: WeakSet[Engine] = WeakSet()
 
 
-async def durable(
-    engine: Engine, caller: Caller, conversation_id: str, body: CompletionBody, read: ReadMessages, message_id: str
+async def _durable(
+    engine: Engine, caller: Caller, conversation_id: str, body: CompletionBody, read: _ReadMessages, message_id: str
 ) -> Conversation:
     """Return the conversation with this id, created from the messages before the last one if there is none. Only one
     that exists can wait for a person. Raises `OpenAiRefusal` if it uses another model, `UnknownConversation`, and what
@@ -321,8 +317,8 @@ async def durable(
     return conversation
 
 
-async def stateless(
-    engine: Engine, caller: Caller, body: CompletionBody, read: ReadMessages, stack: AsyncExitStack
+async def _stateless(
+    engine: Engine, caller: Caller, body: CompletionBody, read: _ReadMessages, stack: AsyncExitStack
 ) -> Conversation:
     """Return a new conversation that the stack deletes, with whatever runs in it, when it is closed."""
     if engine not in _tidied:
@@ -348,7 +344,7 @@ async def _delete(engine: Engine, conversation_id: str) -> None:
         await engine.delete(conversation_id)
 
 
-async def apply_settings(caller: Caller, conversation: Conversation, settings: dict[str, Any]) -> None:
+async def _apply_settings(caller: Caller, conversation: Conversation, settings: dict[str, Any]) -> None:
     """Let the model of the conversation be asked with these parameters from the next turn on; a turn that waits for a
     person keeps its own. Raises `Refused` with `busy` during a turn if they differ from those that hold."""
     if not settings or awaited_by(conversation.state) is not None:
@@ -363,7 +359,7 @@ async def apply_settings(caller: Caller, conversation: Conversation, settings: d
 T = TypeVar("T")
 
 
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns. If the client disconnects before, `work` is cancelled and `ClientDisconnect` raised.
     The body of the request must have been read."""
     working = asyncio.ensure_future(work)
@@ -393,7 +389,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True)
-class ReadMessages:
+class _ReadMessages:
     """`history` is what came before, as `Engine.create` takes it; `said` the message to answer; `shown` the text of
     the assistant's last message before that, None if there is none."""
 
@@ -402,7 +398,7 @@ class ReadMessages:
     shown: str | None
 
 
-def read_messages(messages: Sequence[ChatMessage]) -> ReadMessages:
+def read_messages(messages: Sequence[ChatMessage]) -> _ReadMessages:
     """Return the messages of a request, read. Raises `OpenAiRefusal` if the last one is not a user's, and for a part
     that cannot be sent to a model, such as audio. `Pure.`"""
     for place, message in enumerate(messages):
@@ -412,7 +408,7 @@ def read_messages(messages: Sequence[ChatMessage]) -> ReadMessages:
         sentence = "The last message must be one of the user: the server runs tools itself and continues no text."
         raise OpenAiRefusal("unsupported_messages", sentence, f"messages.{len(before)}.role")
     answers = [_text(message) for message in before if message.role == "assistant"]
-    return ReadMessages(
+    return _ReadMessages(
         history=[message.model_dump(exclude_unset=True) for message in before],
         said=Said(_text(last), tuple(_images(last, len(before)))),
         shown=answers[-1] if answers else None,

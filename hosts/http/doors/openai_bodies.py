@@ -1,16 +1,12 @@
-"""Gives every refusal below `/v1/` the shape of the OpenAI API, whoever made it: a guard, the router, the validation of
-the body, or the engine.
+"""What the OpenAI API sends and receives: the body of a chat completion, its answers, and every refusal in that API's
+shape.
 
-It is the outermost middleware, so that it sees what all others answer.
+Of a request this door reads what it can carry out. A parameter that it does not know is refused, as the OpenAI API
+does. One that it knows and cannot carry out is refused unless it has its neutral value; one that only concerns OpenAI's
+own service has no effect. What is answered has the shapes of the OpenAI API, with one field more (`TurnReport`).
 
-Refusals in the words of the OpenAI API: a message, a type, the parameter at fault and a code.
-
-The body of a chat completion, as far as this door reads it.
-
-A parameter that the door does not know is refused, as the OpenAI API does. One that it knows and cannot carry out is
-refused unless it has its neutral value; one that only concerns OpenAI's own service has no effect.
-
-What a chat completion answers: the shapes of the OpenAI API, with one field more.
+A refusal has a message, a type, the parameter at fault and a code. Every one below `/v1/` gets that shape, whoever made
+it: a guard, the router, the validation of the body, or the engine.
 """
 
 from __future__ import annotations
@@ -33,136 +29,6 @@ from ....states.values.messages import Usage
 from ..problems import MEDIA_TYPE, Problem
 from ..schemas import Body, TurnJson
 from .turns_text import Act, AnswerQuestions, DecideCall, DeclineQuestions, ResolveCall
-
-PREFIX = "/v1/"
-
-
-class OpenAiErrors:
-    """An ASGI middleware that rewrites problems (RFC 9457) below `/v1/`."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http" or not _path(scope).startswith(PREFIX):
-            await self._app(scope, receive, send)
-            return
-        await self._app(scope, receive, _Rewriter(send))
-
-
-def _path(scope: Scope) -> str:
-    """Return the path below the place where the application is mounted."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
-
-
-class _Rewriter:
-    """Passes messages on, and holds a problem back until it is complete."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: Message | None = None
-        self._body = b""
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and _is_problem(message):
-            self._start = message
-        elif self._start is not None and message["type"] == "http.response.body":
-            self._body += message.get("body", b"")
-            if not message.get("more_body", False):
-                await self._answer(self._start)
-        else:
-            await self._send(message)
-
-    async def _answer(self, start: Message) -> None:
-        problem = Problem.model_validate_json(self._body)
-        status, error = error_of(problem)
-        body = error.model_dump_json().encode()
-        headers = MutableHeaders(raw=list(start["headers"]))
-        headers.update({"content-type": "application/json", "content-length": str(len(body))})
-        headers.update(retry_header(problem.code))
-        self._start = None
-        await self._send({**start, "status": status, "headers": headers.raw})
-        await self._send({"type": "http.response.body", "body": body})
-
-
-def _is_problem(start: Message) -> bool:
-    media_type = Headers(raw=list(start.get("headers", ()))).get("content-type", "")
-    return media_type.partition(";")[0].strip() == MEDIA_TYPE
-
-
-RETRIED = frozenset({"busy", "storage", "store_error", "engine_closed", "server_stopping", "too_many_connections"})
-"""The codes of refusals that may pass by themselves. Clients of the OpenAI API send every 409 and 5xx again unless the
-header `x-should-retry` says otherwise."""
-
-_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-
-
-class ErrorBody(BaseModel):
-    """What was wrong, as one sentence and for programs."""
-
-    message: str
-    type: str
-    param: str | None = Field(default=None, description="The parameter of the request that was at fault.")
-    code: str | None = Field(default=None, description="The same codes as in the problems of the other endpoints.")
-
-
-class ErrorAnswer(BaseModel):
-    """An error in the shape of the OpenAI API."""
-
-    error: ErrorBody
-
-
-class OpenAiRefusal(Exception):
-    """A refusal that only this door knows. `param` names the parameter of the request that is at fault."""
-
-    def __init__(self, code: str, message: str, param: str | None = None, *, status: int = 400) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.param = param
-        self.status = status
-
-
-def error_of(problem: Problem) -> tuple[int, ErrorAnswer]:
-    """Return the status and the body of a problem in this API, where invalid input is always a 400. `Pure.`"""
-    status = 400 if problem.status == 422 else problem.status
-    return status, error_answer(status, problem.code, problem.detail, problem.subject)
-
-
-def error_answer(status: int, code: str, message: str, param: str | None = None) -> ErrorAnswer:
-    """Return the body of a refusal. `Pure.`"""
-    kind = "server_error" if status >= 500 else _TYPES.get(status, "invalid_request_error")
-    return ErrorAnswer(error=ErrorBody(message=message, type=kind, param=param, code=code))
-
-
-def retry_header(code: str) -> dict[str, str]:
-    """Return the header that tells a client whether to send the request again by itself. `Pure.`"""
-    return {"x-should-retry": "true" if code in RETRIED else "false"}
-
-
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return how a route of this door declares these refusals. `Pure.`"""
-    return {status: {"model": ErrorAnswer} for status in statuses}
-
-
-class OpenAiRoute(APIRoute):
-    """A route whose own refusals have the shape of the OpenAI API."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of this route, with an answer to each `OpenAiRefusal`."""
-        handle = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except OpenAiRefusal as refusal:
-                body = error_answer(refusal.status, refusal.code, refusal.message, refusal.param)
-                return JSONResponse(body.model_dump(), refusal.status, retry_header(refusal.code))
-
-        return answer
-
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
@@ -325,7 +191,7 @@ def check_supported(body: CompletionBody) -> None:
         raise OpenAiRefusal("unsupported_parameter", sentence, name)
 
 
-FinishReason = Literal["stop", "length"]
+_FinishReason = Literal["stop", "length"]
 
 
 class TurnReport(BaseModel):
@@ -372,7 +238,7 @@ class Choice(BaseModel):
     index: Literal[0] = 0
     message: AnswerMessage
     logprobs: None = None
-    finish_reason: FinishReason
+    finish_reason: _FinishReason
 
 
 class Completion(BaseModel):
@@ -400,7 +266,7 @@ class ChunkChoice(BaseModel):
     index: Literal[0] = 0
     delta: Delta
     logprobs: None = None
-    finish_reason: FinishReason | None = None
+    finish_reason: _FinishReason | None = None
 
 
 class CompletionChunk(BaseModel):
@@ -442,6 +308,137 @@ def counts_of(usage: Usage) -> TokenCounts:
     )
 
 
-def finish_reason_of(turn: Turn) -> FinishReason:
+def finish_reason_of(turn: Turn) -> _FinishReason:
     """Return why the text ends: a limit cut it off, or it was said. `Pure.`"""
     return "length" if turn.truncated or turn.limit is not None else "stop"
+
+
+_RETRIED = frozenset({"busy", "storage", "store_error", "engine_closed", "server_stopping", "too_many_connections"})
+"""The codes of refusals that may pass by themselves. Clients of the OpenAI API send every 409 and 5xx again unless the
+header `x-should-retry` says otherwise."""
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class ErrorBody(BaseModel):
+    """What was wrong, as one sentence and for programs."""
+
+    message: str
+    type: str
+    param: str | None = Field(default=None, description="The parameter of the request that was at fault.")
+    code: str | None = Field(default=None, description="The same codes as in the problems of the other endpoints.")
+
+
+class ErrorAnswer(BaseModel):
+    """An error in the shape of the OpenAI API."""
+
+    error: ErrorBody
+
+
+class OpenAiRefusal(Exception):
+    """A refusal that only this door knows. `param` names the parameter of the request that is at fault."""
+
+    def __init__(self, code: str, message: str, param: str | None = None, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+        self.status = status
+
+
+def error_of(problem: Problem) -> tuple[int, ErrorAnswer]:
+    """Return the status and the body of a problem in this API, where invalid input is always a 400. `Pure.`"""
+    status = 400 if problem.status == 422 else problem.status
+    return status, error_answer(status, problem.code, problem.detail, problem.subject)
+
+
+def error_answer(status: int, code: str, message: str, param: str | None = None) -> ErrorAnswer:
+    """Return the body of a refusal. `Pure.`"""
+    kind = "server_error" if status >= 500 else _TYPES.get(status, "invalid_request_error")
+    return ErrorAnswer(error=ErrorBody(message=message, type=kind, param=param, code=code))
+
+
+def _retry_header(code: str) -> dict[str, str]:
+    """Return the header that tells a client whether to send the request again by itself. `Pure.`"""
+    return {"x-should-retry": "true" if code in _RETRIED else "false"}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return how a route of this door declares these refusals. `Pure.`"""
+    return {status: {"model": ErrorAnswer} for status in statuses}
+
+
+class OpenAiRoute(APIRoute):
+    """A route whose own refusals have the shape of the OpenAI API."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of this route, with an answer to each `OpenAiRefusal`."""
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except OpenAiRefusal as refusal:
+                body = error_answer(refusal.status, refusal.code, refusal.message, refusal.param)
+                return JSONResponse(body.model_dump(), refusal.status, _retry_header(refusal.code))
+
+        return answer
+
+
+_PREFIX = "/v1/"
+
+
+class OpenAiErrors:
+    """An ASGI middleware that rewrites problems (RFC 9457) below `/v1/`. It is the outermost, so that it sees what all
+    others answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http" or not _path(scope).startswith(_PREFIX):
+            await self._app(scope, receive, send)
+            return
+        await self._app(scope, receive, _Rewriter(send))
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below the place where the application is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+class _Rewriter:
+    """Passes messages on, and holds a problem back until it is complete."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and _is_problem(message):
+            self._start = message
+        elif self._start is not None and message["type"] == "http.response.body":
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._answer(self._start)
+        else:
+            await self._send(message)
+
+    async def _answer(self, start: Message) -> None:
+        problem = Problem.model_validate_json(self._body)
+        status, error = error_of(problem)
+        body = error.model_dump_json().encode()
+        headers = MutableHeaders(raw=list(start["headers"]))
+        headers.update({"content-type": "application/json", "content-length": str(len(body))})
+        headers.update(_retry_header(problem.code))
+        self._start = None
+        await self._send({**start, "status": status, "headers": headers.raw})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _is_problem(start: Message) -> bool:
+    media_type = Headers(raw=list(start.get("headers", ()))).get("content-type", "")
+    return media_type.partition(";")[0].strip() == MEDIA_TYPE

@@ -1,23 +1,13 @@
-"""Decides what a client sends: a new message, the reply to what the turn waits for, or one of these once more.
+"""What a client of another protocol says to a conversation, and what it hears: a request, and the turn that it begins
+or continues.
 
-A request of a client, and the turn that it begins or continues.
+A client sends a new message, the reply to what the turn waits for, or one of these once more. Handing the request over
+and following the turn are two steps, so that a refusal can be answered with a status before a stream begins. Both can
+be repeated under the same id: the turn is then shown as it went the first time.
 
-Handing the request over and following the turn are two steps, so that a refusal can be answered with a status before a
-stream begins. Both can be repeated under the same id: the turn is then shown as it went the first time.
-
-The conversation that a client names by an id of its own, created when it is first named.
-
-A turn as the text that it says, for protocols that have nothing but texts.
-
-What an assistant says in a turn: the texts that a client of another protocol shows as its messages.
-
-That is each text that the model writes, where the rules of the conversation show it, and each text that is said by
-tool. The same text is not shown twice because it is also delivered.
-
-Texts that arrive in pieces, and then complete: the tokens of a model, and then its message.
-
-A model that fails in the middle of its answer writes it again. What a client was sent cannot be taken back, so the
-beginning that is not part of any answer ends as an abandoned part, and the answer is a part of its own.
+Some protocols have nothing but texts. For them a turn is the text that it says: each text that the model writes, where
+the rules of the conversation show it, and each text that is said by tool. The same text is not shown twice because it
+is also delivered.
 """
 
 from __future__ import annotations
@@ -100,20 +90,20 @@ async def _earlier(caller: Caller, conversation: Conversation, said: Said, reque
 
 
 @dataclass(frozen=True)
-class EarlierRequest:
+class _EarlierRequest:
     """A request that was stored before, and what the conversation waited for then."""
 
     is_message: bool
     awaited: Awaited | None
 
 
-async def earlier_request(conversation: Conversation, request_id: str) -> EarlierRequest | None:
+async def earlier_request(conversation: Conversation, request_id: str) -> _EarlierRequest | None:
     """Return the request that was stored under this id, None if none was. Raises `StoreError`."""
     seq = await conversation.step_of(request_id)
     if seq is None or seq == 1:  # the first step is that of the creation, before which nothing was waited for
         return None
     before, step = await conversation.steps(seq - 2, 2)
-    return EarlierRequest(step.event["type"] == "user_message", _awaited_in(before.state))
+    return _EarlierRequest(step.event["type"] == "user_message", _awaited_in(before.state))
 
 
 async def began_waiting(conversation: Conversation) -> int | None:
@@ -220,7 +210,7 @@ class ActTurn(RequestedTurn):
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield the updates since the act. Where some cannot be shown, none are; the turn is waited for all the
         same."""
-        seq = await seq_of_request(self.conversation, self.request_id)
+        seq = await _seq_of_request(self.conversation, self.request_id)
         async with aclosing(self.conversation.updates(after=f"{seq}.0")) as updates:
             async for update in updates:
                 if isinstance(update, SnapshotUpdate):
@@ -231,7 +221,7 @@ class ActTurn(RequestedTurn):
         await self.turn()
 
 
-async def seq_of_request(conversation: Conversation, request_id: str) -> int | None:
+async def _seq_of_request(conversation: Conversation, request_id: str) -> int | None:
     """Return the number of the step that took the request with this id, None if there is none."""
     for entry in reversed(await conversation.events()):
         if isinstance(entry.event, Request) and entry.event.event_id == request_id:
@@ -278,7 +268,7 @@ async def opened(
     return await caller.open(engine, conversation_id)  # somebody has created it meanwhile, with other arguments
 
 
-BETWEEN_PARTS = "\n\n"
+_BETWEEN_PARTS = "\n\n"
 
 
 async def spoken_turn(
@@ -316,7 +306,7 @@ class _Joined:
 
     def text_of(self, piece: TextPiece) -> str:
         begins = piece.number != self._number
-        text = BETWEEN_PARTS + piece.text if begins and self._number else piece.text
+        text = _BETWEEN_PARTS + piece.text if begins and self._number else piece.text
         self._number = piece.number
         return text
 
@@ -372,7 +362,12 @@ class TextPiece:
 
 
 class TextParts:
-    """Makes parts of tokens and of complete texts. At most one part is open."""
+    """Makes parts of texts that arrive in pieces, and then complete: the tokens of a model, and then its message. At
+    most one part is open.
+
+    A model that fails in the middle of its answer writes it again. What a client was sent cannot be taken back, so the
+    beginning that is not part of any answer ends as an abandoned part, and the answer is a part of its own.
+    """
 
     def __init__(self) -> None:
         self._number = 0

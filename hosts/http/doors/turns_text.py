@@ -1,10 +1,8 @@
-"""What a person replies as data, in protocols whose replies can hold any JSON.
+"""What a waiting turn asks of a person, and what the person does about it: the same for every protocol.
 
-What a person does about a turn that waits for one, as data: the same for every protocol.
-
-Reads what a person replies in plain text to what a turn asks.
-
-What a person is asked, as text for a client that can show nothing else.
+A client that can show nothing but text shows the question as text (`prompt_of`), and the person replies in plain text.
+A protocol whose replies can hold any JSON hands the reply over as data. Both are read to the same acts, which `perform`
+hands to the conversation.
 """
 
 from __future__ import annotations
@@ -26,58 +24,6 @@ from ....states.states import AnyState, AwaitingApproval, InDoubt
 from ....states.values.questions import UserQuestion
 from ..permissions import Caller
 from ..schemas import Body
-
-P = TypeVar("P", bound=Body)
-
-
-class AnswersPayload(Body):
-    """Answers by the text of their question, with notes."""
-
-    answers: dict[str, str | list[str]]
-    annotations: dict[str, dict[str, str]] = Field(default_factory=dict)
-
-
-class ApprovalPayload(Body):
-    """Whether the call may run, perhaps with other arguments, or why it may not."""
-
-    approved: bool
-    edited_args: Annotated[dict[str, Any] | None, Field(alias="editedArgs")] = None
-    note: str | None = None
-
-
-class VerdictPayload(Body):
-    """Whether a call ran that was interrupted."""
-
-    verdict: Resolution
-
-
-def act_of_payload(payload: Any, awaited: Awaited) -> Act:
-    """Return what a person does who replies this to what is awaited. A text is read as in a chat. Raises `InvalidInput`
-    and, as `act_of` does, `Refused`. `Pure.`"""
-    if isinstance(payload, str):
-        return act_of(payload, awaited)
-    call_id = awaited.call_id
-    match awaited.wanted:
-        case "answers":
-            given = _read(AnswersPayload, payload)
-            return AnswerQuestions(call_id=call_id, answers=given.answers, annotations=given.annotations)
-        case "approval":
-            decision = _read(ApprovalPayload, payload)
-            return DecideCall(
-                call_id=call_id, allowed=decision.approved, note=decision.note, arguments=decision.edited_args
-            )
-        case "resolution":
-            return ResolveCall(call_id=call_id, verdict=_read(VerdictPayload, payload).verdict)
-
-
-def _read(kind: type[P], payload: Any) -> P:
-    try:
-        return kind.model_validate(payload)
-    except ValidationError as error:
-        fault = faults_of(error)[0]
-        where = ".".join(("payload", *map(str, fault["loc"])))
-        raise InvalidInput(f"{where}: {fault['msg']}.") from None
-
 
 Wanted: TypeAlias = Literal["answers", "approval", "resolution"]
 """What a turn waits for: answers to questions, the approval of a call, or word of whether a call ran."""
@@ -233,7 +179,7 @@ def prompt_of(turn: Turn) -> str | None:
     id, so that a late reply is not taken for another call. `Pure.`"""
     match turn:
         case WaitsForAnswer(questions=questions):
-            return "\n\n".join(map(question_text, questions))
+            return "\n\n".join(map(_question_text, questions))
         case WaitsForApproval(call=call):
             tool, arguments = with_hidden_shown(call.name), shown_arguments(call)
             if call.approval_by == "operator":
@@ -249,7 +195,7 @@ def prompt_of(turn: Turn) -> str | None:
             return None
 
 
-def question_text(question: UserQuestion) -> str:
+def _question_text(question: UserQuestion) -> str:
     """Return a question with its options, each on a line with its number. `Pure.`"""
     return "\n".join(_lines(question))
 
@@ -258,3 +204,55 @@ def _lines(question: UserQuestion) -> Iterator[str]:
     yield question.question + (" (Several may be chosen.)" if question.multi_select else "")
     for number, option in enumerate(question.options, start=1):
         yield f"{number}. {option.label}" + (f": {option.description}" if option.description else "")
+
+
+P = TypeVar("P", bound=Body)
+
+
+class AnswersPayload(Body):
+    """Answers by the text of their question, with notes."""
+
+    answers: dict[str, str | list[str]]
+    annotations: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+
+class ApprovalPayload(Body):
+    """Whether the call may run, perhaps with other arguments, or why it may not."""
+
+    approved: bool
+    edited_args: Annotated[dict[str, Any] | None, Field(alias="editedArgs")] = None
+    note: str | None = None
+
+
+class VerdictPayload(Body):
+    """Whether a call ran that was interrupted."""
+
+    verdict: Resolution
+
+
+def act_of_payload(payload: Any, awaited: Awaited) -> Act:
+    """Return what a person does who replies this to what is awaited. A text is read as in a chat. Raises `InvalidInput`
+    and, as `act_of` does, `Refused`. `Pure.`"""
+    if isinstance(payload, str):
+        return act_of(payload, awaited)
+    call_id = awaited.call_id
+    match awaited.wanted:
+        case "answers":
+            given = _read(AnswersPayload, payload)
+            return AnswerQuestions(call_id=call_id, answers=given.answers, annotations=given.annotations)
+        case "approval":
+            decision = _read(ApprovalPayload, payload)
+            return DecideCall(
+                call_id=call_id, allowed=decision.approved, note=decision.note, arguments=decision.edited_args
+            )
+        case "resolution":
+            return ResolveCall(call_id=call_id, verdict=_read(VerdictPayload, payload).verdict)
+
+
+def _read(kind: type[P], payload: Any) -> P:
+    try:
+        return kind.model_validate(payload)
+    except ValidationError as error:
+        fault = faults_of(error)[0]
+        where = ".".join(("payload", *map(str, fault["loc"])))
+        raise InvalidInput(f"{where}: {fault['msg']}.") from None

@@ -1,6 +1,7 @@
 """`turnwise chat`: holds a conversation, at a terminal or through a pipe, until the user leaves.
 
-Creates what a conversation at a terminal needs: the engine, the writer, the screen and the speech.
+What it needs is made first: the writer, the speech, the engine and the screen, each as the settings and the policy of
+the conversation ask for it. Other commands that hold a conversation make it by the same functions.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from .dialogue import Dialogue, open_dialogue
 from .menus import CommandEntered, UserInput
 from .screen import ReplyHeader, Screen, is_of_user
 
-FAILED = 1
+_FAILED = 1
 """The exit code of a chat through a pipe whose last turn failed."""
 
 
@@ -65,10 +66,10 @@ async def chat(settings: Settings, given_id: str | None, resume: bool, *, model_
         )
         context = (await store.load(conversation_id)).context
         chosen = context.policy.models[0].name if context.chose_models and not model_given else None
-        return await _chat(settings, context.policy, Past(store, conversation_id, chosen))
+        return await _chat(settings, context.policy, _Past(store, conversation_id, chosen))
 
 
-class Past(NamedTuple):
+class _Past(NamedTuple):
     """A stored conversation that is resumed: its open store, its id, and the model that it keeps, if one was chosen."""
 
     store: Store
@@ -76,7 +77,7 @@ class Past(NamedTuple):
     model: str | None
 
 
-async def _chat(settings: Settings, policy: Policy, past: Past | None = None) -> int:
+async def _chat(settings: Settings, policy: Policy, past: _Past | None = None) -> int:
     """Hold a new conversation under this policy, or go on with a past one.
 
     The engine needs the tools that the policy requires before it opens the conversation.
@@ -126,7 +127,7 @@ class Session:
         user_input = self._user_input(writer, messages, speech)
         screen = screen_for(self.conversation, self.settings, writer)
         async with open_dialogue(self.conversation, screen, user_input, speech, self.tools) as dialogue:
-            await Chat(dialogue, self.settings, self.model, self.tools).run()
+            await _Chat(dialogue, self.settings, self.model, self.tools).run()
         return self._leave(dialogue)
 
     def _hint(self) -> str:
@@ -157,10 +158,10 @@ class Session:
             return INTERRUPTED if in_a_turn else 0
         if dialogue.user_left:
             return INTERRUPTED
-        return FAILED if isinstance(state, Failed) else 0
+        return _FAILED if isinstance(state, Failed) else 0
 
 
-class Chat:
+class _Chat:
     """Handles what the user enters, until there is no more: messages, answers and commands."""
 
     def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: ToolRegistry) -> None:

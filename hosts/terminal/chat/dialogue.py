@@ -1,11 +1,10 @@
 """Connects one conversation with its user: requests go in, updates are shown, questions are asked.
 
 Ctrl-C cancels the work of the conversation, which itself goes on. While a cancel is under way Ctrl-C leaves; while the
-conversation rests, the user input decides what it means.
+conversation rests, the user input decides what it means. Ctrl-C is a callback in the event loop, instead of an
+exception that may be raised anywhere.
 
-Ctrl-C as a callback in the event loop, instead of an exception that may be raised anywhere.
-
-The questions that turnwise itself asks about a tool: whether it may run, and whether it ran before a crash.
+Turnwise itself asks about a tool, too: whether it may run, and whether it ran before a crash.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ async def open_dialogue(
     """
     dialogue = Dialogue(conversation, screen, user_input, speech, tools)
     try:
-        with interrupts_handled_by(dialogue.interrupt):
+        with _interrupts_handled_by(dialogue.interrupt):
             async with asyncio.TaskGroup() as tasks:
                 showing = tasks.create_task(dialogue.show_updates())
                 await dialogue.wait_for_snapshot()
@@ -198,20 +197,20 @@ class Dialogue:
         """Ask whether a tool may run. A user who declines to answer cancels the turn."""
         call = await self._call(state.call.call_id)
         tool = None if self._tools is None else self._tools.find(call.name)
-        answer = await self._answer(approval_question(call, tool.description if tool else ""), REASON_TO_DENY)
+        answer = await self._answer(_approval_question(call, tool.description if tool else ""), _REASON_TO_DENY)
         if answer is None:
             await self.perform(self.conversation.cancel(state.turn.number))
         else:
-            await self.perform(self.conversation.approve(call.call_id, *parse_approval(str(answer))))
+            await self.perform(self.conversation.approve(call.call_id, *_parse_approval(str(answer))))
 
     async def _ask_for_resolution(self, state: InDoubt) -> None:
         """Ask whether an interrupted call ran. A user who declines to answer cancels the turn."""
         call = await self._call(state.call.call_id)
-        answer = await self._answer(doubt_question(call), None)
+        answer = await self._answer(_doubt_question(call), None)
         if answer is None:
             await self.perform(self.conversation.cancel(state.turn.number))
-        elif (resolution := RESOLUTIONS.get(str(answer))) is None:
-            self.screen.writer.note(f"  Say one of: {', '.join(RESOLUTIONS)}.")
+        elif (resolution := _RESOLUTIONS.get(str(answer))) is None:
+            self.screen.writer.note(f"  Say one of: {', '.join(_RESOLUTIONS)}.")
         else:
             await self.perform(self.conversation.resolve(call.call_id, resolution))
 
@@ -308,7 +307,7 @@ class Dialogue:
 
 
 @contextmanager
-def interrupts_handled_by(callback: Callable[[], None]) -> Iterator[None]:
+def _interrupts_handled_by(callback: Callable[[], None]) -> Iterator[None]:
     """Call `callback` in the event loop at each SIGINT while the body runs. For the main thread only."""
     loop = asyncio.get_running_loop()
 
@@ -322,36 +321,36 @@ def interrupts_handled_by(callback: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-ALLOW, DENY = "Allow", "Deny"
-YES, NO = ("allow", "y", "yes"), ("deny", "n", "no")
+_ALLOW, _DENY = "Allow", "Deny"
+_YES, _NO = ("allow", "y", "yes"), ("deny", "n", "no")
 """The answers that allow and deny a call, in any case; any other answer denies it and is the reason."""
 
-REASON_TO_DENY = FreeTextOption("Deny, and say why", "", ", yes, no, or why not")
+_REASON_TO_DENY = FreeTextOption("Deny, and say why", "", ", yes, no, or why not")
 
-RESOLUTIONS: Mapping[str, Resolution] = {"It ran": "ran", "It did not run": "did_not_run", "Run it again": "again"}
+_RESOLUTIONS: Mapping[str, Resolution] = {"It ran": "ran", "It did not run": "did_not_run", "Run it again": "again"}
 """What the user can say about an interrupted call, by its label."""
 
 
-def approval_question(call: ToolCall, description: str = "") -> UserQuestion:
+def _approval_question(call: ToolCall, description: str = "") -> UserQuestion:
     """Ask whether a call may run of a tool with this description. Denying comes first, so that Enter pressed too early
     does not allow it. `Pure.`"""
-    allow = QuestionOption(label=ALLOW, description="run it as it stands")
-    deny = QuestionOption(label=DENY, description="go on without it")
+    allow = QuestionOption(label=_ALLOW, description="run it as it stands")
+    deny = QuestionOption(label=_DENY, description="go on without it")
     text = f"May {_with_arguments(call, 'run')}?"
     if description.strip():
         text += f"\n{indent(with_hidden_shown(description.strip()), '  ')}"
     return UserQuestion(question=text, header="Approval", options=(deny, allow))
 
 
-def parse_approval(answer: str) -> tuple[bool, str | None]:
+def _parse_approval(answer: str) -> tuple[bool, str | None]:
     """Return whether an answer allows the call, and the reason that it gives for denying it, if any. `Pure.`"""
     word = answer.strip().casefold()
-    return word in YES, None if word in (*YES, *NO) else answer
+    return word in _YES, None if word in (*_YES, *_NO) else answer
 
 
-def doubt_question(call: ToolCall) -> UserQuestion:
+def _doubt_question(call: ToolCall) -> UserQuestion:
     """Ask whether a call ran that a crash interrupted. `Pure.`"""
-    options = tuple(QuestionOption(label=label) for label in RESOLUTIONS)
+    options = tuple(QuestionOption(label=label) for label in _RESOLUTIONS)
     text = f"The program ended while {_with_arguments(call, 'ran')}. Did it run?"
     return UserQuestion(question=text, header="In doubt", options=options)
 

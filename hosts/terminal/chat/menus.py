@@ -1,14 +1,11 @@
-"""Questions as menus: the arrow keys choose an option, and typing begins an answer as free text.
+"""Reads what the user says at a terminal: messages at a prompt, answers in menus, and commands.
 
-A question without options is answered in free text at once.
+`UserInput` is the port; whatever implements it can stand in for a user. `Keyboard` reads from a terminal: a prompt with
+a history and Tab completion, and menus for questions. In a menu the arrow keys choose an option, and typing begins an
+answer as free text. A question without options is answered in free text at once.
 
-What is typed while nothing reads it: it must not appear within an answer, nor choose an option of a menu.
-
-The port for what the user says: messages, answers to questions, and commands.
-
-The input of a user at a terminal: a prompt with a history, and menus for questions.
-
-Tab completion at the prompt of a chat: commands, and what may stand behind them.
+What is typed while nothing reads it must not appear within an answer, nor choose an option of a menu. So the echo is
+off meanwhile, and what was typed is dropped before a menu is shown.
 """
 
 from __future__ import annotations
@@ -38,6 +35,208 @@ from ....states.values.questions import QuestionOption, UserQuestion
 from ..output.lines import one_line
 from ..output.writer import DIM, TerminalWriter
 
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+Answer = str | Sequence[str]
+"""The answer to a question: a label or free text, or a list of them where several options may be chosen."""
+
+
+class FreeTextOption(NamedTuple):
+    """The entry of a menu that leads to free text, and how it is mentioned where answers are read as lines."""
+
+    label: str
+    description: str
+    hint: str
+
+
+OWN_WORDS = FreeTextOption("Other", "in your own words", ", or your own words")
+
+
+class CommandHelp(NamedTuple):
+    """What a user is told of a command: what it does, and what may stand behind it.
+
+    `argument` is empty for a command that takes none. `choices` returns arguments to offer.
+    """
+
+    description: str
+    argument: str = ""
+    choices: Callable[[], Iterable[str]] = tuple
+
+
+Commands = Mapping[str, CommandHelp]
+"""The commands that a user can enter, by their names, each with a slash in front."""
+
+NO_COMMANDS: Commands = {}
+
+
+class CommandEntered(Exception):
+    """Raised when the user enters a command instead of an answer. The question may be asked again."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(line)
+        self.line = line
+
+
+def no_turn() -> bool:
+    """Say that no turn is under way that could be stopped. `Pure.`"""
+    return False
+
+
+def command_in(line: str, commands: Collection[str]) -> str | None:
+    """Return the command that a line begins with, or None. `Pure.`"""
+    first_word = next(iter(line.split()), "")
+    return first_word if first_word in commands else None
+
+
+class UserInput(Protocol):
+    """Reads what a user types, or stands in for a user. Its coroutines may be cancelled and called again.
+
+    `commands` are those that raise `CommandEntered` at the beginning of an answer. `stop_turn` stops a turn that
+    somebody else began while a message is read, and returns whether there was one; Ctrl-C does that first.
+    """
+
+    commands: Commands
+    stop_turn: Callable[[], bool]
+
+    async def next_message(self) -> str | None:
+        """Return the next message or command, or None if there will be no more."""
+        ...
+
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
+        """Return the answer to a question, or None if the user declines to answer.
+
+        Without `free_text` only the options are offered, but the answer may still be any text. Raises EOFError if the
+        user leaves, and `CommandEntered`.
+        """
+        ...
+
+    def on_interrupt(self) -> bool:
+        """Take note of Ctrl-C, and return whether it means to leave if there is nothing to cancel."""
+        ...
+
+
+_PROMPT = FormattedText([("bold ansicyan", "> ")])
+
+
+class Keyboard:
+    """Reads what is typed. `history` are earlier messages for the arrow keys; they are not stored anywhere else.
+
+    Enter sends; Tab completes commands; Alt-Enter begins a new line, and a pasted text keeps its lines. Ctrl-C at the
+    prompt first silences `speech` if it is speaking, and stops a turn that somebody else began. Otherwise it empties
+    the line, and on an empty line it leaves if it follows another Ctrl-C or one that cancelled something. In a menu it
+    silences and declines to answer at once.
+    """
+
+    def __init__(
+        self, writer: TerminalWriter, history: Iterable[str] = (), speech: SpeechChannel | None = None
+    ) -> None:
+        self.commands: Commands = NO_COMMANDS
+        self.stop_turn: Callable[[], bool] = no_turn
+        self._speech = speech
+        self._writer = writer
+        self._session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(list(history)),
+            key_bindings=_keys(),
+            completer=CommandCompleter(lambda: self.commands),
+            complete_while_typing=False,  # Tab asks for it; so no space has to be kept free below the prompt
+        )
+        self._was_interrupted = False
+        self._typed = ""
+        """What was typed when reading a message was cancelled. The next prompt begins with it."""
+
+    async def next_message(self) -> str | None:
+        """Return what is typed next, or None after Ctrl-D, or after Ctrl-C twice."""
+        self._writer.line()
+        while True:
+            typed, self._typed = self._typed, ""
+            try:
+                with self._writer.above_prompt(), patch_stdout(raw=True):
+                    text = await self._session.prompt_async(_PROMPT, default=typed)
+            except EOFError:
+                return None
+            except asyncio.CancelledError:
+                self._typed = self._session.default_buffer.text
+                raise
+            except KeyboardInterrupt:
+                stopped = self._silence() | self.stop_turn()
+                self._typed = self._session.default_buffer.text if stopped else ""
+                if not stopped and not self._stays():
+                    return None
+                continue
+            self._was_interrupted = False
+            if text.strip():
+                return text
+
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
+        """Return what is chosen in a menu or typed there, or None after Ctrl-C.
+
+        Raises EOFError after Ctrl-D, and `CommandEntered`.
+        """
+
+        answer = await _Menus(self._writer).answer(question, free_text, self.commands)
+        self._was_interrupted = answer is None
+        if self._was_interrupted:
+            self._silence()
+        return answer
+
+    def on_interrupt(self) -> bool:
+        """Discard what was typed before Ctrl-C. The second one leaves, unless a message was sent in between."""
+        if _discard_typeahead():
+            self._writer.note(_DISCARDED)
+        return self._interrupted_again()
+
+    def _silence(self) -> bool:
+        """Stop speaking, and return whether anything was being spoken."""
+        return self._speech is not None and self._speech.stop()
+
+    def _interrupted_again(self) -> bool:
+        again, self._was_interrupted = self._was_interrupted, True
+        return again
+
+    def _stays(self) -> bool:
+        """Return whether to continue reading after Ctrl-C at the prompt."""
+        if self._session.default_buffer.text:
+            self._was_interrupted = False
+            return True
+        if self._interrupted_again():
+            return False
+        self._writer.note("Press Ctrl-C again to leave, or Ctrl-D.")
+        return True
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def begin_a_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+class CommandCompleter(Completer):
+    """Completes a line that begins with a slash; `commands` returns the commands. A message is left alone."""
+
+    def __init__(self, commands: Callable[[], Commands]) -> None:
+        self._commands = commands
+
+    @override
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Yield what the line up to the cursor can become."""
+        name, space, argument = document.text_before_cursor.partition(" ")
+        commands = self._commands()
+        if space:
+            choices = commands[name].choices() if name in commands else ()
+            return (Completion(each, -len(argument), one_line(each)) for each in choices if each.startswith(argument))
+        return (
+            Completion(each, -len(name), display_meta=help_.description)
+            for each, help_ in commands.items()
+            if each.startswith(name)
+        )
+
+
 _MARGIN = 5
 """The number of cells of a line that the menu itself takes."""
 
@@ -54,7 +253,7 @@ class _Typed(NamedTuple):
     marked: list[Any]
 
 
-class Menus:
+class _Menus:
     """Asks questions on a terminal, one after the other."""
 
     def __init__(self, writer: TerminalWriter) -> None:
@@ -65,8 +264,8 @@ class Menus:
     ) -> Answer | None:
         """Return the answer, or None after Ctrl-C. Raises EOFError after Ctrl-D, and `CommandEntered`."""
         self._writer.finish()
-        if discard_typeahead():
-            self._writer.note(DISCARDED)
+        if _discard_typeahead():
+            self._writer.note(_DISCARDED)
         try:
             with self._writer.above_prompt():
                 answer, text = await self._answer(question, free_text)
@@ -180,12 +379,8 @@ def _cells(option: QuestionOption) -> int:
     return sum(cell_len(text) for _, text in _entry(option.label, option.description))
 
 
-if sys.platform != "win32":
-    import fcntl
-    import termios
-
-DISCARDED = "What you typed in the meantime was dropped."
-"""What to tell the user when `discard_typeahead` returns True."""
+_DISCARDED = "What you typed in the meantime was dropped."
+"""What to tell the user when `_discard_typeahead` returns True."""
 
 _LOCAL_FLAGS = 3
 """The index of the flags for the echo in the result of tcgetattr."""
@@ -195,7 +390,7 @@ _LOCAL_FLAGS = 3
 def echo_disabled() -> Iterator[None]:
     """Keep the terminal from showing what is typed, ^C included, while the body runs. stdin must be a terminal.
 
-    What is typed is kept, also at Ctrl-C, until something reads it or `discard_typeahead` drops it.
+    What is typed is kept, also at Ctrl-C, until something reads it or `_discard_typeahead` drops it.
     """
     if sys.platform == "win32":
         yield
@@ -210,208 +405,10 @@ def echo_disabled() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
-def discard_typeahead() -> bool:
+def _discard_typeahead() -> bool:
     """Drop what was typed and not read yet, and return whether a line was among it. stdin must be a terminal."""
     if sys.platform == "win32":
         return False
     unread = fcntl.ioctl(sys.stdin, termios.FIONREAD, bytes(4))
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
     return any(unread)
-
-
-Answer = str | Sequence[str]
-"""The answer to a question: a label or free text, or a list of them where several options may be chosen."""
-
-
-class FreeTextOption(NamedTuple):
-    """The entry of a menu that leads to free text, and how it is mentioned where answers are read as lines."""
-
-    label: str
-    description: str
-    hint: str
-
-
-OWN_WORDS = FreeTextOption("Other", "in your own words", ", or your own words")
-
-
-class CommandHelp(NamedTuple):
-    """What a user is told of a command: what it does, and what may stand behind it.
-
-    `argument` is empty for a command that takes none. `choices` returns arguments to offer.
-    """
-
-    description: str
-    argument: str = ""
-    choices: Callable[[], Iterable[str]] = tuple
-
-
-Commands = Mapping[str, CommandHelp]
-"""The commands that a user can enter, by their names, each with a slash in front."""
-
-NO_COMMANDS: Commands = {}
-
-
-class CommandEntered(Exception):
-    """Raised when the user enters a command instead of an answer. The question may be asked again."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__(line)
-        self.line = line
-
-
-def no_turn() -> bool:
-    """Say that no turn is under way that could be stopped. `Pure.`"""
-    return False
-
-
-def command_in(line: str, commands: Collection[str]) -> str | None:
-    """Return the command that a line begins with, or None. `Pure.`"""
-    first_word = next(iter(line.split()), "")
-    return first_word if first_word in commands else None
-
-
-class UserInput(Protocol):
-    """Reads what a user types, or stands in for a user. Its coroutines may be cancelled and called again.
-
-    `commands` are those that raise `CommandEntered` at the beginning of an answer. `stop_turn` stops a turn that
-    somebody else began while a message is read, and returns whether there was one; Ctrl-C does that first.
-    """
-
-    commands: Commands
-    stop_turn: Callable[[], bool]
-
-    async def next_message(self) -> str | None:
-        """Return the next message or command, or None if there will be no more."""
-        ...
-
-    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
-        """Return the answer to a question, or None if the user declines to answer.
-
-        Without `free_text` only the options are offered, but the answer may still be any text. Raises EOFError if the
-        user leaves, and `CommandEntered`.
-        """
-        ...
-
-    def on_interrupt(self) -> bool:
-        """Take note of Ctrl-C, and return whether it means to leave if there is nothing to cancel."""
-        ...
-
-
-PROMPT = FormattedText([("bold ansicyan", "> ")])
-
-
-class Keyboard:
-    """Reads what is typed. `history` are earlier messages for the arrow keys; they are not stored anywhere else.
-
-    Enter sends; Tab completes commands; Alt-Enter begins a new line, and a pasted text keeps its lines. Ctrl-C at the
-    prompt first silences `speech` if it is speaking, and stops a turn that somebody else began. Otherwise it empties
-    the line, and on an empty line it leaves if it follows another Ctrl-C or one that cancelled something. In a menu it
-    silences and declines to answer at once.
-    """
-
-    def __init__(
-        self, writer: TerminalWriter, history: Iterable[str] = (), speech: SpeechChannel | None = None
-    ) -> None:
-        self.commands: Commands = NO_COMMANDS
-        self.stop_turn: Callable[[], bool] = no_turn
-        self._speech = speech
-        self._writer = writer
-        self._session: PromptSession[str] = PromptSession(
-            history=InMemoryHistory(list(history)),
-            key_bindings=_keys(),
-            completer=CommandCompleter(lambda: self.commands),
-            complete_while_typing=False,  # Tab asks for it; so no space has to be kept free below the prompt
-        )
-        self._was_interrupted = False
-        self._typed = ""
-        """What was typed when reading a message was cancelled. The next prompt begins with it."""
-
-    async def next_message(self) -> str | None:
-        """Return what is typed next, or None after Ctrl-D, or after Ctrl-C twice."""
-        self._writer.line()
-        while True:
-            typed, self._typed = self._typed, ""
-            try:
-                with self._writer.above_prompt(), patch_stdout(raw=True):
-                    text = await self._session.prompt_async(PROMPT, default=typed)
-            except EOFError:
-                return None
-            except asyncio.CancelledError:
-                self._typed = self._session.default_buffer.text
-                raise
-            except KeyboardInterrupt:
-                stopped = self._silence() | self.stop_turn()
-                self._typed = self._session.default_buffer.text if stopped else ""
-                if not stopped and not self._stays():
-                    return None
-                continue
-            self._was_interrupted = False
-            if text.strip():
-                return text
-
-    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
-        """Return what is chosen in a menu or typed there, or None after Ctrl-C.
-
-        Raises EOFError after Ctrl-D, and `CommandEntered`.
-        """
-
-        answer = await Menus(self._writer).answer(question, free_text, self.commands)
-        self._was_interrupted = answer is None
-        if self._was_interrupted:
-            self._silence()
-        return answer
-
-    def on_interrupt(self) -> bool:
-        """Discard what was typed before Ctrl-C. The second one leaves, unless a message was sent in between."""
-        if discard_typeahead():
-            self._writer.note(DISCARDED)
-        return self._interrupted_again()
-
-    def _silence(self) -> bool:
-        """Stop speaking, and return whether anything was being spoken."""
-        return self._speech is not None and self._speech.stop()
-
-    def _interrupted_again(self) -> bool:
-        again, self._was_interrupted = self._was_interrupted, True
-        return again
-
-    def _stays(self) -> bool:
-        """Return whether to continue reading after Ctrl-C at the prompt."""
-        if self._session.default_buffer.text:
-            self._was_interrupted = False
-            return True
-        if self._interrupted_again():
-            return False
-        self._writer.note("Press Ctrl-C again to leave, or Ctrl-D.")
-        return True
-
-
-def _keys() -> KeyBindings:
-    keys = KeyBindings()
-
-    @keys.add("escape", "enter")
-    def begin_a_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
-
-
-class CommandCompleter(Completer):
-    """Completes a line that begins with a slash; `commands` returns the commands. A message is left alone."""
-
-    def __init__(self, commands: Callable[[], Commands]) -> None:
-        self._commands = commands
-
-    @override
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what the line up to the cursor can become."""
-        name, space, argument = document.text_before_cursor.partition(" ")
-        commands = self._commands()
-        if space:
-            choices = commands[name].choices() if name in commands else ()
-            return (Completion(each, -len(argument), one_line(each)) for each in choices if each.startswith(argument))
-        return (
-            Completion(each, -len(name), display_meta=help_.description)
-            for each, help_ in commands.items()
-            if each.startswith(name)
-        )

@@ -1,13 +1,6 @@
 """Shows a conversation as it happens: streamed text, a line for each tool, a spinner while the user waits.
 
-What is shown of messages and tool calls, while a conversation is held and when it is resumed.
-
-The line above a reply, which says who answers.
-
-The text of the answer under way that is shown already.
-
-A model that fails in the middle of its answer is asked again, and writes from the beginning. So the text that is shown
-belongs to one request and one attempt; a piece of another one takes it back.
+A conversation that is resumed begins with its last messages, shown as they would have been shown while it was held.
 """
 
 from __future__ import annotations
@@ -159,7 +152,7 @@ class Screen:
         if turn.truncated:
             self.writer.note("The answer was cut off: it reached the model's limit.")
         if turn.status == "cancelled":
-            self.writer.note(CANCELLED)
+            self.writer.note(_CANCELLED)
         if self._header is not None:
             self._header.end_turn()
 
@@ -202,7 +195,7 @@ class Screen:
         if self._thoughts:
             self.writer.note(f"  {one_line(origin)}: {text}")
 
-    def _write(self, kind: LineKind, text: str) -> None:
+    def _write(self, kind: _LineKind, text: str) -> None:
         match kind:
             case "user":
                 self.writer.line(f"> {text}", "bold cyan")
@@ -223,7 +216,7 @@ class Screen:
             call = self._calls.pop(tool.call_id, tool.name)
             if (self._by_tool and not self._thoughts) or (tool.status == "completed" and tool.speaks):
                 return  # what a tool says is shown when it is delivered
-            self.writer.note(outcome_line(call, tool.status, tool.error))
+            self.writer.note(_outcome_line(call, tool.status, tool.error))
 
     def _show_progress(self, progress: ToolProgressUpdate) -> None:
         self.writer.spin(f"{self._calls.get(progress.call_id, '')}: {progress.text}")
@@ -236,110 +229,9 @@ def _seconds_until(due: str | None) -> int:
     return max(0, round(wait.total_seconds()))
 
 
-RECALLED = 6
-"""How many messages are shown of a conversation that is resumed."""
-
-MAX_CALL = 160
-"""The most characters that are shown of a tool call."""
-
-MAX_ERROR = 200
-"""The most characters that are shown of why a tool call failed."""
-
-CANCELLED = "Cancelled; the conversation goes on."
-
-ASKS = "ask_user_question"
-"""The tool whose calls are shown as questions."""
-
-
-LineKind = Literal["user", "assistant", "question", "note"]
-"""How a line is shown: as words of the user or of the assistant, as a question, or as a note of the program."""
-
-
-class RecalledLine(NamedTuple):
-    """What a resumed conversation shows of one message, tool call or question."""
-
-    kind: LineKind
-    text: str
-
-
-def recalled(messages: Iterable[Message], *, by_tool: bool, thoughts: bool) -> tuple[int, list[RecalledLine]]:
-    """Return what is shown of the last messages, and how many come before them. `Pure.`
-
-    `by_tool` and `thoughts` are those of the screen.
-    """
-    lines = list(_lines(tuple(messages), by_tool, tools=thoughts or not by_tool))
-    said = [index for index, line in enumerate(lines) if line.kind in ("user", "assistant")]
-    earlier = max(0, len(said) - RECALLED)
-    return earlier, lines[said[earlier] :] if earlier else lines
-
-
-def _lines(messages: Collection[Message], by_tool: bool, tools: bool) -> Iterator[RecalledLine]:
-    calls: dict[str | None, ToolCall] = {}
-    spoken = {message.turn for message in messages if message.role == "tool" and message.deliveries}
-    for message in messages:
-        calls |= {call.call_id: call for call in message.tool_calls}
-        call = calls.get(message.tool_call_id) if message.role == "tool" else None
-        is_said = bool(message.deliveries) and not by_tool  # what a tool says is shown when it is delivered
-        if call is not None and (call.name == ASKS or (tools and not is_said)):
-            yield from _outcome(call, message)
-        if text := _received(message, by_tool or message.turn in spoken):
-            yield RecalledLine("user" if message.role == "user" else "assistant", text)
-
-
-def is_of_user(message: Message) -> bool:
-    """Whether the user wrote a message. Those of other agents have the same role. `Pure.`"""
-    return message.role == "user" and message.audience is None
-
-
-def _received(message: Message, by_tool: bool) -> str:
-    """Return what the user wrote or received: with `by_tool`, as in a turn in which something was said by tool, the
-    deliveries of a message, not its text."""
-    is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
-    return text_of(message.text, message.images) if is_shown else "\n".join(message.deliveries)
-
-
-def _outcome(call: ToolCall, result: Message) -> Iterator[RecalledLine]:
-    status = result.stopped or ("failed" if result.error else "completed")
-    questions = _questions(call) if call.name == ASKS and status != "failed" else []
-    if not questions:
-        yield RecalledLine("note", outcome_line(call_line(call.name, call.arguments), status, result.text))
-        return
-    answers = (json_object(result.text) or {}).get("answers")
-    for question in questions:
-        yield RecalledLine("question", question)
-        answer = answers.get(question) if isinstance(answers, dict) else None
-        if isinstance(answer, str | list):
-            yield RecalledLine("note", f"  {answer if isinstance(answer, str) else ', '.join(map(str, answer))}")
-    if status != "completed":
-        yield RecalledLine("note", CANCELLED)
-
-
-def _questions(call: ToolCall) -> list[str]:
-    asked = call.arguments.get("questions", ())
-    return [str(question.get("question", "")) for question in asked if isinstance(question, dict)]
-
-
-def text_of(text: str, images: Collection[Image]) -> str:
-    """Return the text of a message, with a label for its images. `Pure.`"""
-    return with_images(text, len(images))
-
-
-def call_line(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a tool call as Python would write it. `Pure.`"""
-    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return one_line(f"{name}({written})", MAX_CALL)
-
-
-def outcome_line(call: str, status: str, result: str | None) -> str:
-    """Return the line for a call that has ended. One that failed shows its result, which says why. `Pure.`"""
-    if status == "completed":
-        return f"  ✓ {call}"
-    reason = one_line(result or "", MAX_ERROR) if status == "failed" else ""
-    return f"  ✗ {call} {status}{': ' if reason else ''}{reason}"
-
-
 class ReplyHeader:
-    """Writes one line above the first text of a turn. `profile` returns the name of the profile that answers."""
+    """Writes one line above the first text of a turn, which says who answers. `profile` returns the name of the profile
+    that does."""
 
     def __init__(self, writer: TerminalWriter, profile: Callable[[], str]) -> None:
         self._writer = writer
@@ -358,13 +250,16 @@ class ReplyHeader:
         self._is_written = False
 
 
-THOUGHT = "dim italic"
+_THOUGHT = "dim italic"
 
-Kind = Literal["text", "thinking"]
+_Kind = Literal["text", "thinking"]
 
 
 class ShownText:
     """Shows the text and the thinking of one answer after the other, as they are streamed.
+
+    A model that fails in the middle of its answer is asked again, and writes from the beginning. So the text that is
+    shown belongs to one request and one attempt; a piece of another one takes it back.
 
     `thoughts`, `by_tool`, `whole` and `header` are those of the screen.
     """
@@ -385,7 +280,7 @@ class ShownText:
         self._by_tool = by_tool
         self._hides_text = by_tool
         self._request = (0, 0)
-        self._shown: dict[Kind, str] = {"text": "", "thinking": ""}
+        self._shown: dict[_Kind, str] = {"text": "", "thinking": ""}
 
     def add(self, token: TokenUpdate) -> None:
         """Show a piece of an answer. A piece of another attempt takes back what was shown before."""
@@ -401,7 +296,7 @@ class ShownText:
         text = self._new_text(token, is_thought)
         self._shown[token.kind] += text
         if is_thought:
-            self._writer.stream(text, THOUGHT)
+            self._writer.stream(text, _THOUGHT)
         else:
             self._begin_answer()
             self._writer.stream_answer(text)
@@ -428,10 +323,10 @@ class ShownText:
         self._begin_answer()
         self._writer.answer(text)
 
-    def end_thought(self, text: str, kind: Kind) -> None:
+    def end_thought(self, text: str, kind: _Kind) -> None:
         """Show a thought, unless it was streamed as this kind of text."""
         if self._thoughts and not self._shown[kind]:
-            self._writer.line(text, THOUGHT)
+            self._writer.line(text, _THOUGHT)
 
     def end(self) -> None:
         """Keep what is shown, and forget it: what follows belongs to another answer."""
@@ -452,3 +347,104 @@ class ShownText:
             self._writer.discard_answer()
         self._shown[token.kind] = ""
         return token.text
+
+
+RECALLED = 6
+"""How many messages are shown of a conversation that is resumed."""
+
+_MAX_CALL = 160
+"""The most characters that are shown of a tool call."""
+
+_MAX_ERROR = 200
+"""The most characters that are shown of why a tool call failed."""
+
+_CANCELLED = "Cancelled; the conversation goes on."
+
+_ASKS = "ask_user_question"
+"""The tool whose calls are shown as questions."""
+
+_LineKind = Literal["user", "assistant", "question", "note"]
+"""How a line is shown: as words of the user or of the assistant, as a question, or as a note of the program."""
+
+
+class _RecalledLine(NamedTuple):
+    """What a resumed conversation shows of one message, tool call or question."""
+
+    kind: _LineKind
+    text: str
+
+
+def recalled(messages: Iterable[Message], *, by_tool: bool, thoughts: bool) -> tuple[int, list[_RecalledLine]]:
+    """Return what is shown of the last messages, and how many come before them. `Pure.`
+
+    `by_tool` and `thoughts` are those of the screen.
+    """
+    lines = list(_lines(tuple(messages), by_tool, tools=thoughts or not by_tool))
+    said = [index for index, line in enumerate(lines) if line.kind in ("user", "assistant")]
+    earlier = max(0, len(said) - RECALLED)
+    return earlier, lines[said[earlier] :] if earlier else lines
+
+
+def _lines(messages: Collection[Message], by_tool: bool, tools: bool) -> Iterator[_RecalledLine]:
+    calls: dict[str | None, ToolCall] = {}
+    spoken = {message.turn for message in messages if message.role == "tool" and message.deliveries}
+    for message in messages:
+        calls |= {call.call_id: call for call in message.tool_calls}
+        call = calls.get(message.tool_call_id) if message.role == "tool" else None
+        is_said = bool(message.deliveries) and not by_tool  # what a tool says is shown when it is delivered
+        if call is not None and (call.name == _ASKS or (tools and not is_said)):
+            yield from _outcome(call, message)
+        if text := _received(message, by_tool or message.turn in spoken):
+            yield _RecalledLine("user" if message.role == "user" else "assistant", text)
+
+
+def is_of_user(message: Message) -> bool:
+    """Whether the user wrote a message. Those of other agents have the same role. `Pure.`"""
+    return message.role == "user" and message.audience is None
+
+
+def _received(message: Message, by_tool: bool) -> str:
+    """Return what the user wrote or received: with `by_tool`, as in a turn in which something was said by tool, the
+    deliveries of a message, not its text."""
+    is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
+    return text_of(message.text, message.images) if is_shown else "\n".join(message.deliveries)
+
+
+def _outcome(call: ToolCall, result: Message) -> Iterator[_RecalledLine]:
+    status = result.stopped or ("failed" if result.error else "completed")
+    questions = _questions(call) if call.name == _ASKS and status != "failed" else []
+    if not questions:
+        yield _RecalledLine("note", _outcome_line(call_line(call.name, call.arguments), status, result.text))
+        return
+    answers = (json_object(result.text) or {}).get("answers")
+    for question in questions:
+        yield _RecalledLine("question", question)
+        answer = answers.get(question) if isinstance(answers, dict) else None
+        if isinstance(answer, str | list):
+            yield _RecalledLine("note", f"  {answer if isinstance(answer, str) else ', '.join(map(str, answer))}")
+    if status != "completed":
+        yield _RecalledLine("note", _CANCELLED)
+
+
+def _questions(call: ToolCall) -> list[str]:
+    asked = call.arguments.get("questions", ())
+    return [str(question.get("question", "")) for question in asked if isinstance(question, dict)]
+
+
+def text_of(text: str, images: Collection[Image]) -> str:
+    """Return the text of a message, with a label for its images. `Pure.`"""
+    return with_images(text, len(images))
+
+
+def call_line(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a tool call as Python would write it. `Pure.`"""
+    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return one_line(f"{name}({written})", _MAX_CALL)
+
+
+def _outcome_line(call: str, status: str, result: str | None) -> str:
+    """Return the line for a call that has ended. One that failed shows its result, which says why. `Pure.`"""
+    if status == "completed":
+        return f"  ✓ {call}"
+    reason = one_line(result or "", _MAX_ERROR) if status == "failed" else ""
+    return f"  ✗ {call} {status}{': ' if reason else ''}{reason}"

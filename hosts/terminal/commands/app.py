@@ -1,16 +1,11 @@
-"""The commands of `turnwise`.
+"""The commands of `turnwise`, with their options and their help.
 
 Each command imports its module when it runs, so that help is shown at once: the machine, the store and the libraries
 for the terminal take tenths of a second to import, a model library takes seconds. Help is plain text for the same
 reason: rich takes as long to import as everything else that help needs.
 
-The options and arguments of the commands, each declared once.
-
-An option that was not given is None, so that the settings know it from one that was given its default.
-
-The help of `turnwise chat`, which lists the presets and the built-in tools.
-
-They are looked up only when the help is shown: importing them takes longer than the rest of the help.
+The options and arguments are declared once each, since several commands have the same. An option that was not given is
+None, so that the settings know it from one that was given its default.
 """
 
 from __future__ import annotations
@@ -28,10 +23,10 @@ from ..output.lines import REFUSED
 if TYPE_CHECKING:
     from ..settings import Settings
 
-AN_ID = "The id of a conversation, or the beginning of it, as `turnwise list` shows it."
+_AN_ID = "The id of a conversation, or the beginning of it, as `turnwise list` shows it."
 
-Id = Annotated[str, typer.Argument(metavar="ID", help=AN_ID)]
-MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help=AN_ID, show_default=False)]
+Id = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID)]
+MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help=_AN_ID, show_default=False)]
 
 Db = Annotated[
     str | None,
@@ -186,8 +181,11 @@ ServedOwner = Annotated[
 ]
 
 
-class ChatHelp(TyperCommand):
-    """A command whose help ends with the presets and the built-in tools that its options may name."""
+class _ChatHelp(TyperCommand):
+    """A command whose help ends with the presets and the built-in tools that its options may name.
+
+    They are looked up only when the help is shown: importing them takes longer than the rest of the help.
+    """
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -229,7 +227,7 @@ def main(
         raise typer.Exit(REFUSED)
 
 
-@app.command(cls=ChatHelp)
+@app.command(cls=_ChatHelp)
 def chat(
     conversation_id: MaybeId = None,
     resume: Resume = False,

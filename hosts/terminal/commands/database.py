@@ -1,18 +1,9 @@
-"""`turnwise doctor`: examines a database, and repairs what can be repaired.
+"""The commands that look into a database, and those that repair it: `list`, `show`, `doctor` and `resolve`.
 
-`turnwise resolve`: says whether a tool ran that was interrupted when its program ended.
-
-`turnwise show`: what was said in a conversation, or its events.
-
-The database is opened read-only and without its lock, so this works while a program has it open, and after one that
-crashed.
-
-`turnwise list`: a line for each conversation of a database, also as a tree of agents.
-
-Arranges conversations as a tree: sub-agents and background agents below the conversations that they belong to.
-
-What a database says of agents may be incomplete or wrong: a parent may have been deleted or belong to somebody else,
-and an import may name conversations in a circle. Every conversation is shown once all the same.
+`turnwise list` prints a line for each conversation, also as a tree of agents, and `turnwise show` what was said in one.
+They open the database read-only and without its lock, so they work while a program has it open, and after one that
+crashed. `turnwise doctor` examines a database, and repairs what can be repaired. `turnwise resolve` says whether a tool
+ran that was interrupted when its program ended. To repair and to resolve, no other program may have the database open.
 """
 
 from __future__ import annotations
@@ -42,6 +33,277 @@ from ..configuration import command_line, open_for_reading, open_for_writing, op
 from ..output.event_lines import event_lines
 from ..output.lines import counted, one_line, print_json, print_notice, with_images
 from ..settings import Settings
+
+_WIDEST_HEAD = 48
+"""Up to how many characters ids are padded, with the lines of a tree in front of them: enough for the id of a
+sub-agent, in full, on the third level."""
+
+_INCOMPLETE = 1
+"""The exit code of a list from which conversations are left out that cannot be read."""
+
+_ROLES = {"foreground": "", "background": " (background)", "sub_agent": " (sub-agent)"}
+
+
+async def list_conversations(
+    settings: Settings, owner: str | None, limit: int | None, as_json: bool, as_tree: bool = False
+) -> int:
+    """Print for each conversation its id, its state, when it last changed, its title, and where it was forked from:
+    of all, or of those of this owner, the newest `limit`. A tree has agents below the conversations that they belong
+    to, with their roles and their next wake-ups.
+
+    A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
+    """
+    async with open_for_reading(settings) as store:
+        faults: Sequence[str] = ()
+        try:
+            summaries = await store.list(owner=owner, limit=limit)
+            ids = await store.ids()
+        except StoreError:
+            summaries, faults = await _readable(store, owner, limit)
+            ids = tuple(summary.id for summary in summaries)
+    for fault in faults:
+        print_notice(one_line(fault))
+    abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
+    if as_json:
+        branches = arranged(summaries) if as_tree else tuple(map(Branch, summaries))
+        depths = ({"depth": branch.depth} if as_tree else {} for branch in branches)
+        listed = [_described(branch.summary, abandoned) | depth for branch, depth in zip(branches, depths, strict=True)]
+        print_json({"conversations": listed})
+        return _INCOMPLETE if faults else 0
+    if not summaries:
+        print_notice(
+            "There are no conversations yet." if owner is None else "There are no conversations of this owner."
+        )
+    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = get_terminal_size().columns if on_a_terminal else None
+    shown_ids = short_ids(ids) if on_a_terminal else {}
+    lines = tree_lines(summaries, abandoned, shown_ids, width) if as_tree else _lines(summaries, abandoned, shown_ids)
+    for line in lines:
+        print(_cut(line, width))
+    return _INCOMPLETE if faults else 0
+
+
+async def _readable(store: Store, owner: str | None, limit: int | None) -> tuple[tuple[Summary, ...], Sequence[str]]:
+    """Return what the list of a damaged file can still show, read conversation by conversation from its steps, and a
+    sentence for each that it cannot."""
+    ids, hidden = await find_all(store)
+    found, faults = list[Summary](), [fault.sentence for fault in hidden]
+    for each in ids:
+        try:
+            record = await store.read_record(each)
+            found.append(summary_of(record, details_of_rows(record.steps)))
+        except UnknownConversation:  # deleted meanwhile
+            continue
+        except (StoreError, LookupError, TypeError, ValueError, OverflowError):
+            faults.append(f"{each} is left out: it cannot be read, because the file is damaged.")
+    chosen = (summary for summary in found if owner is None or summary.owner == owner)
+    return tuple(sorted(chosen, key=lambda summary: summary.updated_at, reverse=True)[:limit]), faults
+
+
+def _described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:
+    """Return a conversation as JSON shows it; `abandoned` says that no program has its database open. `Pure.`"""
+    return {
+        "id": summary.id,
+        "title": summary.title,
+        "state": summary.state,
+        "interrupted": summary.busy and abandoned,
+        "updated_at": summary.updated_at.isoformat(),
+        "owner": summary.owner,
+        "metadata": dict(summary.metadata),
+        "forked_from": _described_origin(summary.origin),
+        "role": summary.role,
+        "parent": summary.parent,
+        "works_for": summary.works_for,
+        "wakes_at": None if summary.wakes_at is None else summary.wakes_at.isoformat(),
+    }
+
+
+def _described_origin(origin: Origin | None) -> dict[str, Any] | None:
+    """Return the conversation and the step that a conversation was forked from, as JSON shows them. `Pure.`"""
+    return None if origin is None else {"id": origin.conversation_id, "seq": origin.seq}
+
+
+def _origin_line(origin: Origin) -> str:
+    """The conversation and the step that a conversation was forked from, in words. `Pure.`"""
+    return f"forked from {one_line(origin.conversation_id)} at step {origin.seq}"
+
+
+def _lines(summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each conversation; `ids` are the short ids to show in place of the whole ones."""
+    shown_ids = [one_line(ids.get(summary.id, summary.id)) for summary in summaries]
+    widest_id = min(_WIDEST_HEAD, max(map(len, shown_ids), default=0))
+    widest_state = max((len(_state(summary, abandoned)) for summary in summaries), default=0)
+    for summary, shown in zip(summaries, shown_ids, strict=True):
+        yield f"{shown:<{widest_id}}  {_state(summary, abandoned):<{widest_state}}  {_details(summary)}".rstrip()
+
+
+def tree_lines(
+    summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str], width: int | None
+) -> Iterator[str]:
+    """Yield a line for each conversation, below the one that it belongs to, for a terminal of this `width`; None for
+    lines of any length. `Pure.`"""
+    branches = arranged(summaries)
+    levels = MAX_LEVELS if width is None else min(MAX_LEVELS, max(1, width // 12))
+    heads = [branch.lines(levels) + one_line(ids.get(branch.summary.id, branch.summary.id)) for branch in branches]
+    states = [_state(branch.summary, abandoned) + _ROLES[branch.summary.role] for branch in branches]
+    room = _WIDEST_HEAD if width is None else min(_WIDEST_HEAD, width // 3)
+    widest_head = min(room, max(map(len, heads), default=0))
+    widest_state = max(map(len, states), default=0)
+    for branch, head, state in zip(branches, heads, states, strict=True):
+        summary, belongs = branch.summary, ""
+        if branch.upper_id is not None:
+            upper = one_line(ids.get(branch.upper_id, branch.upper_id))
+            belongs = f"  {'works for' if summary.parent is None else 'started by'} {upper}"
+        wakes = "" if summary.wakes_at is None else f"  wakes {_local_time(summary.wakes_at)}"
+        yield f"{head:<{widest_head}}  {state:<{widest_state}}  {_details(summary, wakes)}{belongs}".rstrip()
+
+
+def _details(summary: Summary, wakes: str = "") -> str:
+    copied = "" if summary.origin is None else f"  {_origin_line(summary.origin)}"
+    return f"{_local_time(summary.updated_at)}{wakes}  {one_line(summary.title)}{copied}"
+
+
+def _cut(line: str, width: int | None) -> str:
+    """Return the line cut at so many cells; with None as it is."""
+    if width is None:
+        return line
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
+
+
+def _state(summary: Summary, abandoned: bool) -> str:
+    return "interrupted" if summary.busy and abandoned else summary.state
+
+
+def _local_time(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+MAX_LEVELS = 6
+"""How many levels are drawn in front of a conversation at most. Deeper ones begin with an ellipsis."""
+
+
+class Branch(NamedTuple):
+    """A conversation in the tree, `depth` levels below its root. `is_last` says for the innermost of these levels
+    whether no other conversation follows on it."""
+
+    summary: Summary
+    depth: int = 0
+    is_last: tuple[bool, ...] = ()
+
+    @property
+    def upper_id(self) -> str | None:
+        """The id of the conversation that it belongs to, if it is not shown below that one."""
+        return _belongs_to(self.summary) if self.depth == 0 else None
+
+    def below(self, summary: Summary, *, is_last: bool) -> Branch:
+        """Return the place of a conversation below this one. `Pure.`"""
+        return Branch(summary, self.depth + 1, (*self.is_last, is_last)[-MAX_LEVELS:])
+
+    def lines(self, levels: int = MAX_LEVELS) -> str:
+        """Return the lines that connect the conversation to its root, on the innermost `levels`, at least 1. `Pure.`"""
+        if self.depth == 0:
+            return ""
+        *outer, last = self.is_last[-levels:]
+        drawn = "".join("   " if each else "│  " for each in outer)
+        return f"{'…  ' if self.depth > levels else ''}{drawn}{'└─ ' if last else '├─ '}"
+
+
+def arranged(summaries: Sequence[Summary]) -> tuple[Branch, ...]:
+    """Return each of these conversations once, in the order in which a tree shows them. Those that stand side by side
+    keep their order.
+
+    Sub-agents and background agents stand below the conversations that they belong to. What a database says of agents
+    may be incomplete or wrong: a parent may have been deleted or belong to somebody else, and an import may name
+    conversations in a circle. Every conversation is shown once all the same. `Pure.`
+    """
+    known = {summary.id for summary in summaries}
+    lower: dict[str | None, list[Summary]] = {}
+    for summary in summaries:
+        upper = _belongs_to(summary)
+        lower.setdefault(upper if upper in known else None, []).append(summary)
+    found: dict[str, Branch] = {}
+    for root in (*lower.get(None, ()), *summaries):  # conversations in a circle are below no root
+        waiting = [Branch(root)]
+        while waiting:
+            branch = waiting.pop()
+            if branch.summary.id not in found:
+                found[branch.summary.id] = branch
+                next_ones = [each for each in lower.get(branch.summary.id, ()) if each.id not in found]
+                waiting += [branch.below(each, is_last=each is next_ones[-1]) for each in reversed(next_ones)]
+    return tuple(found.values())
+
+
+def _belongs_to(summary: Summary) -> str | None:
+    """Return the id of the conversation that started this sub-agent, or that this background agent works for; None if
+    it names none. `Pure.`"""
+    return summary.parent or summary.works_for
+
+
+_MAX_CALL = 200
+"""The most characters that are shown of a call, and of its result."""
+
+
+async def show(settings: Settings, given_id: str, events: bool, as_json: bool) -> int:
+    """Print the transcript of a conversation, or with `events` a line for each of its events."""
+    async with open_for_reading(settings) as store:
+        conversation_id = await resolve_id(store, given_id)
+        entries = await store.entries(conversation_id)
+        origin = await origin_of(store, conversation_id)
+    if as_json:
+        content = _events(entries) if events else _messages(transcript(entries))
+        details = details_of(entries)
+        about = {"title": details.title, "owner": details.owner, "metadata": dict(details.metadata)}
+        print_json({"id": conversation_id, **about, "forked_from": _described_origin(origin), **content})
+        return 0
+    if origin is not None:
+        print(f"({_origin_line(origin)})")
+    for line in event_lines(entries) if events else transcript_lines(transcript(entries)):
+        print(line)
+    return 0
+
+
+def _events(entries: Iterable[LogEntry]) -> dict[str, Any]:
+    return {"events": [{"seq": entry.seq, "event": json.loads(entry.event.to_json())} for entry in entries]}
+
+
+def _messages(messages: Iterable[Message]) -> dict[str, Any]:
+    return {"messages": [message_data(message) for message in messages]}
+
+
+def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
+    """The lines of a transcript: each message under its role. `Pure.`"""
+    names = {call.call_id: call.name for message in messages for call in message.tool_calls}
+    for index, message in enumerate(messages):
+        if index and message.role == "user":
+            yield ""
+        if message.role == "tool":
+            yield _result_line(message, names[message.tool_call_id or ""])
+            continue
+        yield _heading(message)
+        if (text := with_images(message.text, len(message.images))).strip():
+            yield printable(text)
+        for call in message.tool_calls:
+            yield one_line(f"{call.name}({call.raw_arguments})", _MAX_CALL)
+
+
+def _heading(message: Message) -> str:
+    """Who says it; of the message of another agent also for whom it is."""
+    match message.audience:
+        case None:
+            return f"{message.role}:"
+        case "user":
+            return f"{one_line(message.origin)}, for the user:"
+        case "agent":
+            return f"{one_line(message.origin)}, for this agent:"
+
+
+def _result_line(message: Message, tool: str) -> str:
+    outcome = message.stopped or ("failed" if message.error else "returned")
+    text = one_line(with_images(message.text, len(message.images)), _MAX_CALL)
+    return f"  {tool} {outcome}: {text}"
+
 
 WRONG = 1
 """The exit code when something is wrong, or could not be repaired."""
@@ -108,7 +370,7 @@ async def list_doubts(settings: Settings, given_id: str) -> int:
         conversation_id = await resolve_id(store, given_id)
         calls = await calls_in_doubt(store, conversation_id, datetime.now(UTC))
     for call in calls:
-        print(f"{call.call_id}  {one_line(f'{call.name}({call.raw_arguments})', MAX_CALL)}")
+        print(f"{call.call_id}  {one_line(f'{call.name}({call.raw_arguments})', _MAX_CALL)}")
     if not calls:
         print("No call is in doubt.")
     return 0
@@ -129,269 +391,3 @@ async def settle(settings: Settings, given_id: str, call_id: str | None, verdict
     next_step = "; it continues in its program or in turnwise chat" if state.works else ""
     print(f"Resolved; the conversation is in {state.type}{next_step}.")
     return 0
-
-
-MAX_CALL = 200
-"""The most characters that are shown of a call, and of its result."""
-
-
-async def show(settings: Settings, given_id: str, events: bool, as_json: bool) -> int:
-    """Print the transcript of a conversation, or with `events` a line for each of its events."""
-    async with open_for_reading(settings) as store:
-        conversation_id = await resolve_id(store, given_id)
-        entries = await store.entries(conversation_id)
-        origin = await origin_of(store, conversation_id)
-    if as_json:
-        content = _events(entries) if events else _messages(transcript(entries))
-        details = details_of(entries)
-        about = {"title": details.title, "owner": details.owner, "metadata": dict(details.metadata)}
-        print_json({"id": conversation_id, **about, "forked_from": described_origin(origin), **content})
-        return 0
-    if origin is not None:
-        print(f"({origin_line(origin)})")
-    for line in event_lines(entries) if events else transcript_lines(transcript(entries)):
-        print(line)
-    return 0
-
-
-def _events(entries: Iterable[LogEntry]) -> dict[str, Any]:
-    return {"events": [{"seq": entry.seq, "event": json.loads(entry.event.to_json())} for entry in entries]}
-
-
-def _messages(messages: Iterable[Message]) -> dict[str, Any]:
-    return {"messages": [message_data(message) for message in messages]}
-
-
-def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
-    """The lines of a transcript: each message under its role. `Pure.`"""
-    names = {call.call_id: call.name for message in messages for call in message.tool_calls}
-    for index, message in enumerate(messages):
-        if index and message.role == "user":
-            yield ""
-        if message.role == "tool":
-            yield _result_line(message, names[message.tool_call_id or ""])
-            continue
-        yield _heading(message)
-        if (text := with_images(message.text, len(message.images))).strip():
-            yield printable(text)
-        for call in message.tool_calls:
-            yield one_line(f"{call.name}({call.raw_arguments})", MAX_CALL)
-
-
-def _heading(message: Message) -> str:
-    """Who says it; of the message of another agent also for whom it is."""
-    match message.audience:
-        case None:
-            return f"{message.role}:"
-        case "user":
-            return f"{one_line(message.origin)}, for the user:"
-        case "agent":
-            return f"{one_line(message.origin)}, for this agent:"
-
-
-def _result_line(message: Message, tool: str) -> str:
-    outcome = message.stopped or ("failed" if message.error else "returned")
-    text = one_line(with_images(message.text, len(message.images)), MAX_CALL)
-    return f"  {tool} {outcome}: {text}"
-
-
-WIDEST_HEAD = 48
-"""Up to how many characters ids are padded, with the lines of a tree in front of them: enough for the id of a
-sub-agent, in full, on the third level."""
-
-INCOMPLETE = 1
-"""The exit code of a list from which conversations are left out that cannot be read."""
-
-_ROLES = {"foreground": "", "background": " (background)", "sub_agent": " (sub-agent)"}
-
-
-async def list_conversations(
-    settings: Settings, owner: str | None, limit: int | None, as_json: bool, as_tree: bool = False
-) -> int:
-    """Print for each conversation its id, its state, when it last changed, its title, and where it was forked from:
-    of all, or of those of this owner, the newest `limit`. A tree has agents below the conversations that they belong
-    to, with their roles and their next wake-ups.
-
-    A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
-    """
-    async with open_for_reading(settings) as store:
-        faults: Sequence[str] = ()
-        try:
-            summaries = await store.list(owner=owner, limit=limit)
-            ids = await store.ids()
-        except StoreError:
-            summaries, faults = await _readable(store, owner, limit)
-            ids = tuple(summary.id for summary in summaries)
-    for fault in faults:
-        print_notice(one_line(fault))
-    abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
-    if as_json:
-        branches = arranged(summaries) if as_tree else tuple(map(Branch, summaries))
-        depths = ({"depth": branch.depth} if as_tree else {} for branch in branches)
-        listed = [described(branch.summary, abandoned) | depth for branch, depth in zip(branches, depths, strict=True)]
-        print_json({"conversations": listed})
-        return INCOMPLETE if faults else 0
-    if not summaries:
-        print_notice(
-            "There are no conversations yet." if owner is None else "There are no conversations of this owner."
-        )
-    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = get_terminal_size().columns if on_a_terminal else None
-    shown_ids = short_ids(ids) if on_a_terminal else {}
-    lines = tree_lines(summaries, abandoned, shown_ids, width) if as_tree else _lines(summaries, abandoned, shown_ids)
-    for line in lines:
-        print(_cut(line, width))
-    return INCOMPLETE if faults else 0
-
-
-async def _readable(store: Store, owner: str | None, limit: int | None) -> tuple[tuple[Summary, ...], Sequence[str]]:
-    """Return what the list of a damaged file can still show, read conversation by conversation from its steps, and a
-    sentence for each that it cannot."""
-    ids, hidden = await find_all(store)
-    found, faults = list[Summary](), [fault.sentence for fault in hidden]
-    for each in ids:
-        try:
-            record = await store.read_record(each)
-            found.append(summary_of(record, details_of_rows(record.steps)))
-        except UnknownConversation:  # deleted meanwhile
-            continue
-        except (StoreError, LookupError, TypeError, ValueError, OverflowError):
-            faults.append(f"{each} is left out: it cannot be read, because the file is damaged.")
-    chosen = (summary for summary in found if owner is None or summary.owner == owner)
-    return tuple(sorted(chosen, key=lambda summary: summary.updated_at, reverse=True)[:limit]), faults
-
-
-def described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:
-    """Return a conversation as JSON shows it; `abandoned` says that no program has its database open. `Pure.`"""
-    return {
-        "id": summary.id,
-        "title": summary.title,
-        "state": summary.state,
-        "interrupted": summary.busy and abandoned,
-        "updated_at": summary.updated_at.isoformat(),
-        "owner": summary.owner,
-        "metadata": dict(summary.metadata),
-        "forked_from": described_origin(summary.origin),
-        "role": summary.role,
-        "parent": summary.parent,
-        "works_for": summary.works_for,
-        "wakes_at": None if summary.wakes_at is None else summary.wakes_at.isoformat(),
-    }
-
-
-def described_origin(origin: Origin | None) -> dict[str, Any] | None:
-    """Return the conversation and the step that a conversation was forked from, as JSON shows them. `Pure.`"""
-    return None if origin is None else {"id": origin.conversation_id, "seq": origin.seq}
-
-
-def origin_line(origin: Origin) -> str:
-    """The conversation and the step that a conversation was forked from, in words. `Pure.`"""
-    return f"forked from {one_line(origin.conversation_id)} at step {origin.seq}"
-
-
-def _lines(summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each conversation; `ids` are the short ids to show in place of the whole ones."""
-    shown_ids = [one_line(ids.get(summary.id, summary.id)) for summary in summaries]
-    widest_id = min(WIDEST_HEAD, max(map(len, shown_ids), default=0))
-    widest_state = max((len(_state(summary, abandoned)) for summary in summaries), default=0)
-    for summary, shown in zip(summaries, shown_ids, strict=True):
-        yield f"{shown:<{widest_id}}  {_state(summary, abandoned):<{widest_state}}  {_details(summary)}".rstrip()
-
-
-def tree_lines(
-    summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str], width: int | None
-) -> Iterator[str]:
-    """Yield a line for each conversation, below the one that it belongs to, for a terminal of this `width`; None for
-    lines of any length. `Pure.`"""
-    branches = arranged(summaries)
-    levels = MAX_LEVELS if width is None else min(MAX_LEVELS, max(1, width // 12))
-    heads = [branch.lines(levels) + one_line(ids.get(branch.summary.id, branch.summary.id)) for branch in branches]
-    states = [_state(branch.summary, abandoned) + _ROLES[branch.summary.role] for branch in branches]
-    room = WIDEST_HEAD if width is None else min(WIDEST_HEAD, width // 3)
-    widest_head = min(room, max(map(len, heads), default=0))
-    widest_state = max(map(len, states), default=0)
-    for branch, head, state in zip(branches, heads, states, strict=True):
-        summary, belongs = branch.summary, ""
-        if branch.upper_id is not None:
-            upper = one_line(ids.get(branch.upper_id, branch.upper_id))
-            belongs = f"  {'works for' if summary.parent is None else 'started by'} {upper}"
-        wakes = "" if summary.wakes_at is None else f"  wakes {_local_time(summary.wakes_at)}"
-        yield f"{head:<{widest_head}}  {state:<{widest_state}}  {_details(summary, wakes)}{belongs}".rstrip()
-
-
-def _details(summary: Summary, wakes: str = "") -> str:
-    copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
-    return f"{_local_time(summary.updated_at)}{wakes}  {one_line(summary.title)}{copied}"
-
-
-def _cut(line: str, width: int | None) -> str:
-    """Return the line cut at so many cells; with None as it is."""
-    if width is None:
-        return line
-    from rich.cells import cell_len, set_cell_size
-
-    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
-
-
-def _state(summary: Summary, abandoned: bool) -> str:
-    return "interrupted" if summary.busy and abandoned else summary.state
-
-
-def _local_time(at: datetime) -> str:
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-MAX_LEVELS = 6
-"""How many levels are drawn in front of a conversation at most. Deeper ones begin with an ellipsis."""
-
-
-class Branch(NamedTuple):
-    """A conversation in the tree, `depth` levels below its root. `is_last` says for the innermost of these levels
-    whether no other conversation follows on it."""
-
-    summary: Summary
-    depth: int = 0
-    is_last: tuple[bool, ...] = ()
-
-    @property
-    def upper_id(self) -> str | None:
-        """The id of the conversation that it belongs to, if it is not shown below that one."""
-        return belongs_to(self.summary) if self.depth == 0 else None
-
-    def below(self, summary: Summary, *, is_last: bool) -> Branch:
-        """Return the place of a conversation below this one. `Pure.`"""
-        return Branch(summary, self.depth + 1, (*self.is_last, is_last)[-MAX_LEVELS:])
-
-    def lines(self, levels: int = MAX_LEVELS) -> str:
-        """Return the lines that connect the conversation to its root, on the innermost `levels`, at least 1. `Pure.`"""
-        if self.depth == 0:
-            return ""
-        *outer, last = self.is_last[-levels:]
-        drawn = "".join("   " if each else "│  " for each in outer)
-        return f"{'…  ' if self.depth > levels else ''}{drawn}{'└─ ' if last else '├─ '}"
-
-
-def arranged(summaries: Sequence[Summary]) -> tuple[Branch, ...]:
-    """Return each of these conversations once, in the order in which a tree shows them. Those that stand side by side
-    keep their order. `Pure.`"""
-    known = {summary.id for summary in summaries}
-    lower: dict[str | None, list[Summary]] = {}
-    for summary in summaries:
-        upper = belongs_to(summary)
-        lower.setdefault(upper if upper in known else None, []).append(summary)
-    found: dict[str, Branch] = {}
-    for root in (*lower.get(None, ()), *summaries):  # conversations in a circle are below no root
-        waiting = [Branch(root)]
-        while waiting:
-            branch = waiting.pop()
-            if branch.summary.id not in found:
-                found[branch.summary.id] = branch
-                next_ones = [each for each in lower.get(branch.summary.id, ()) if each.id not in found]
-                waiting += [branch.below(each, is_last=each is next_ones[-1]) for each in reversed(next_ones)]
-    return tuple(found.values())
-
-
-def belongs_to(summary: Summary) -> str | None:
-    """Return the id of the conversation that started this sub-agent, or that this background agent works for; None if
-    it names none. `Pure.`"""
-    return summary.parent or summary.works_for

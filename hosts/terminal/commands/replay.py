@@ -1,11 +1,7 @@
 """`turnwise replay`: replays stored conversations, and reports the outcome to users and to continuous integration.
 
-Writes the results of a replay as a JUnit report, which continuous integration reads as test results.
-
-The format has no standard, only a form that the tools share: suites of cases, and in a case a failure with a message
-and a text.
-
-The outcome of a replay, as text for users.
+Users read it as text, programs as JSON, and continuous integration as test results in a JUnit report. That format has
+no standard, only a form that the tools share: suites of cases, and in a case a failure with a message and a text.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from ..configuration import open_for_reading, resolve_id
 from ..output.lines import counted, one_line, print_json, without_payloads
 from ..settings import Settings
 
-DIVERGED = 1
+_DIVERGED = 1
 """The exit code when a conversation diverged from its log, or could not be read."""
 
 
@@ -42,12 +38,12 @@ async def replay(settings: Settings, given_id: str | None, junit: Path | None, a
             if not as_json:
                 print("  ".join(filter(None, (result.conversation_id, result.report))))
     if as_json:
-        print_json({"conversations": [described_result(result) for result in results]})
+        print_json({"conversations": [_described(result) for result in results]})
     elif not results:
         print("There are no conversations to replay.")
     if junit is not None:
         _write(junit, results)
-    return DIVERGED if any(result.failure for result in results) else 0
+    return _DIVERGED if any(result.failure for result in results) else 0
 
 
 async def _results(store: Store, given_id: str | None) -> AsyncIterator[ReplayResult]:
@@ -89,50 +85,6 @@ async def _replay(store: Store, conversation_id: str) -> ReplayResult:
     return ReplayResult(conversation_id, perf_counter() - begun, report.events, report.divergence)
 
 
-CLASS = "turnwise.replay"
-"""The class name of each case."""
-
-_NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""The characters that an XML document may not contain, even as references: section 2.2 of XML 1.0."""
-
-
-def junit_report(results: Iterable[ReplayResult]) -> bytes:
-    """Return the report as XML, with a case for each conversation. `Pure.`"""
-    results = list(results)
-    counts = {
-        "name": "turnwise replay",
-        "tests": str(len(results)),
-        "failures": str(sum(bool(result.failure) for result in results)),
-        "errors": "0",
-        "skipped": "0",
-        "time": _seconds(sum(result.seconds for result in results)),
-    }
-    root = ElementTree.Element("testsuites", {name: counts[name] for name in ("name", "tests", "failures", "errors")})
-    suite = ElementTree.SubElement(root, "testsuite", counts)
-    for result in results:
-        _add_case(suite, result)
-    if not results:
-        ElementTree.SubElement(suite, "system-out").text = "There are no conversations to replay."
-    ElementTree.indent(root)
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
-
-
-def _add_case(suite: ElementTree.Element, result: ReplayResult) -> None:
-    attributes = {"classname": CLASS, "name": _clean(result.conversation_id), "time": _seconds(result.seconds)}
-    case = ElementTree.SubElement(suite, "testcase", attributes)
-    if result.failure:
-        failure = ElementTree.SubElement(case, "failure", {"message": _clean(result.failure), "type": "divergence"})
-        failure.text = _clean(result.report)
-
-
-def _clean(text: str) -> str:
-    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.3f}"
-
-
 @dataclass(frozen=True)
 class ReplayResult:
     """The outcome of replaying one conversation, and how many seconds it took.
@@ -157,7 +109,7 @@ class ReplayResult:
         return self.unreadable or (self.divergence.reason if self.divergence else "")
 
 
-def described_result(result: ReplayResult) -> dict[str, Any]:
+def _described(result: ReplayResult) -> dict[str, Any]:
     """Return a result as JSON shows it. `Pure.`"""
     divergence = result.divergence
     return {
@@ -220,3 +172,47 @@ def _parts(outcome: StepOutcome) -> Iterator[tuple[str, str]]:
     if outcome.ended is not None:
         yield "ended", outcome.ended.to_json()
     yield "state", json.dumps({"digest": outcome.digest.hex()}) if outcome.state is None else outcome.state.to_json()
+
+
+_CLASS = "turnwise.replay"
+"""The class name of each case."""
+
+_NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""The characters that an XML document may not contain, even as references: section 2.2 of XML 1.0."""
+
+
+def junit_report(results: Iterable[ReplayResult]) -> bytes:
+    """Return the report as XML, with a case for each conversation. `Pure.`"""
+    results = list(results)
+    counts = {
+        "name": "turnwise replay",
+        "tests": str(len(results)),
+        "failures": str(sum(bool(result.failure) for result in results)),
+        "errors": "0",
+        "skipped": "0",
+        "time": _seconds(sum(result.seconds for result in results)),
+    }
+    root = ElementTree.Element("testsuites", {name: counts[name] for name in ("name", "tests", "failures", "errors")})
+    suite = ElementTree.SubElement(root, "testsuite", counts)
+    for result in results:
+        _add_case(suite, result)
+    if not results:
+        ElementTree.SubElement(suite, "system-out").text = "There are no conversations to replay."
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _add_case(suite: ElementTree.Element, result: ReplayResult) -> None:
+    attributes = {"classname": _CLASS, "name": _clean(result.conversation_id), "time": _seconds(result.seconds)}
+    case = ElementTree.SubElement(suite, "testcase", attributes)
+    if result.failure:
+        failure = ElementTree.SubElement(case, "failure", {"message": _clean(result.failure), "type": "divergence"})
+        failure.text = _clean(result.report)
+
+
+def _clean(text: str) -> str:
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3f}"

@@ -1,14 +1,12 @@
-"""`turnwise export`: writes conversations to stdout, as JSON lines or as messages for other programs.
+"""The commands that copy conversations: `export` to stdout, `import` from a file, and `fork` within a database.
 
-Files with messages in OpenAI's chat format, as other programs write and read them.
+An export has the conversations themselves, as JSON lines, or their messages for other programs. `turnwise import`
+stores the conversations of an export, or begins new ones with messages of other programs.
 
-One conversation is a JSON list of messages. Several are JSON lines, each an object with `messages` and `tools`, as in
-files for fine-tuning: an example ends with an answer of the assistant, and describes the tools that it calls. All that
-programs usually write is read: lists, objects with `messages`, lists or lines of them, and lines of single messages.
-
-`turnwise fork`: copies a conversation within its database.
-
-`turnwise import`: stores the conversations of an export, or begins new ones with messages of other programs.
+Messages are written and read in OpenAI's chat format. One conversation is a JSON list of messages. Several are JSON
+lines, each an object with `messages` and `tools`, as in files for fine-tuning: an example ends with an answer of the
+assistant, and describes the tools that it calls. All that programs usually write is read: lists, objects with
+`messages`, lists or lines of them, and lines of single messages.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from ..configuration import open_for_reading, open_for_writing, preset_of, resol
 from ..output.lines import counted, one_line, print_notice
 from ..settings import Settings
 
-INCOMPLETE_EXPORT = 1
+_INCOMPLETE = 1
 """The exit code of an export from which damaged conversations were left out."""
 
 
@@ -70,7 +68,7 @@ async def export(settings: Settings, given_id: str | None) -> int:
                 _write(exported)
                 count += 1
         _write([jsonl.last_line(count)])
-    return 0 if complete else INCOMPLETE_EXPORT
+    return 0 if complete else _INCOMPLETE
 
 
 async def export_messages(settings: Settings, given_id: str | None) -> int:
@@ -93,7 +91,7 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
             complete = False
         for each in ids:
             try:
-                example = write_example(openai_messages(await store.entries(each)), tools)
+                example = _write_example(openai_messages(await store.entries(each)), tools)
             except (Damaged, StorageFailed) as damaged:
                 print_notice(_left_out(each, damaged.sentence))
                 complete = False
@@ -102,7 +100,7 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
                     print_notice(one_line(f"{each} is left out: it has no answer."))
                 else:
                     _write([example])
-    return 0 if complete else INCOMPLETE_EXPORT
+    return 0 if complete else _INCOMPLETE
 
 
 def _left_out(conversation_id: str, sentence: str) -> str:
@@ -117,111 +115,7 @@ def _write(lines: Iterable[str]) -> None:
         sys.stdout.buffer.write(f"{line}\n".encode())
 
 
-Messages = list[dict[str, Any]]
-"""The messages of one conversation, as they stand in a file."""
-
-_NO_HISTORY = "The file has no messages in OpenAI's chat format."
-
-
-def write_one(messages: Messages) -> str:
-    """Return the messages of one conversation as a JSON list, with a line for each. `Pure.`"""
-    lines = ",\n".join(json.dumps(message, ensure_ascii=False) for message in messages)
-    return f"[\n{lines}\n]" if lines else "[]"
-
-
-def write_example(messages: Messages, tools: ToolRegistry) -> str | None:
-    """Return the messages of one of several conversations as one line: an example for fine-tuning. None if there is no
-    answer in it.
-
-    It ends with the last answer, so a turn that was cancelled, or has not ended, is left out where nothing follows it.
-    All of these `tools` are described, and those that are called; one that is not known may take anything.
-    """
-    answers = [place for place, message in enumerate(messages) if _is_answer(message)]
-    if not answers:
-        return None
-    example = messages[: answers[-1] + 1]
-    called = (call["function"]["name"] for message in example for call in message.get("tool_calls") or ())
-    offered = tools.definitions()
-    names = {definition["function"]["name"] for definition in offered}
-    definitions = [*offered, *(_definition(name) for name in dict.fromkeys(called) if name not in names)]
-    line = {"messages": example, **({"tools": definitions} if definitions else {})}
-    return json.dumps(line, ensure_ascii=False)
-
-
-def _is_answer(message: dict[str, Any]) -> bool:
-    return message["role"] == "assistant" and not message.get("tool_calls")
-
-
-def _definition(name: str) -> dict[str, Any]:
-    tool = BUILT_IN.get(name)
-    anything = {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
-    return anything if tool is None else tool.definition()
-
-
-def read_histories(data: bytes) -> tuple[Messages, ...]:
-    """Return the messages of each conversation in a file. Raises `InvalidInput`, which names the line. `Pure.`"""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInput("The file is not UTF-8 text.") from None
-    try:
-        documents = [json.loads(text)]
-    except (ValueError, RecursionError):
-        documents = _lines_of_file(text)
-    if len(documents) == 1 and _is_list_of_histories(documents[0]):
-        documents = documents[0]
-    if documents and all(_is_message(document) for document in documents):
-        return (documents,)
-    return tuple(_messages_in(document) for document in documents)
-
-
-def _lines_of_file(text: str) -> list[Any]:
-    read: list[Any] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                read.append(json.loads(line))
-            except (ValueError, RecursionError):
-                raise InvalidInput(f"Line {number} is not JSON.") from None
-    return read
-
-
-def _is_message(document: Any) -> bool:
-    return isinstance(document, dict) and "role" in document
-
-
-def _is_list_of_histories(document: Any) -> bool:
-    return isinstance(document, list) and bool(document) and not any(map(_is_message, document))
-
-
-def _messages_in(document: Any) -> Messages:
-    messages: Sequence[Any] | Any = document.get("messages") if isinstance(document, dict) else document
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise InvalidInput(_NO_HISTORY)
-    return messages
-
-
-async def fork(settings: Settings, given_id: str, at: str | None) -> int:
-    """Copy a conversation up to the step `at`, or up to its newest rest, and print the id of the copy."""
-    step = None if at is None else _step_number(at)
-    new_id = str(uuid.uuid4())
-    async with open_for_writing(settings) as store:
-        conversation_id = await resolve_id(store, given_id)
-        landing = await fork_in(store, conversation_id, new_id, step, datetime.now(UTC))
-    left_out = len(landing.withdrawn)
-    without = f", without {counted(left_out, 'message')} that waited there" if left_out else ""
-    print(f"{new_id}  forked from {conversation_id} at step {landing.seq}, {landing.state.type}{without}")
-    return 0
-
-
-def _step_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidInput(f"--at takes the number of a step, not {shortened(text, MAX_QUOTED)}.") from None
-
-
-STDIN = Path("-")
+_STDIN = Path("-")
 
 _MESSAGES = (b"[", b'{"messages"')
 """How a file with messages in OpenAI's chat format begins."""
@@ -252,7 +146,7 @@ def read_messages(file: Path) -> tuple[RepairedHistory, ...]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO]:
-    if file == STDIN:
+    if file == _STDIN:
         yield io.BytesIO() if sys.stdin is None else sys.stdin.buffer
         return
     try:
@@ -300,3 +194,107 @@ async def import_messages(settings: Settings, histories: Sequence[RepairedHistor
 def _opening(history: RepairedHistory, policy: Policy, now: datetime) -> Opened:
     found = {"system": history.system, "messages": history.messages, "repairs": history.repairs}
     return make(Opened, event_id=f"opened-{uuid4()}", at=now, policy=policy, **found)
+
+
+async def fork(settings: Settings, given_id: str, at: str | None) -> int:
+    """Copy a conversation up to the step `at`, or up to its newest rest, and print the id of the copy."""
+    step = None if at is None else _step_number(at)
+    new_id = str(uuid.uuid4())
+    async with open_for_writing(settings) as store:
+        conversation_id = await resolve_id(store, given_id)
+        landing = await fork_in(store, conversation_id, new_id, step, datetime.now(UTC))
+    left_out = len(landing.withdrawn)
+    without = f", without {counted(left_out, 'message')} that waited there" if left_out else ""
+    print(f"{new_id}  forked from {conversation_id} at step {landing.seq}, {landing.state.type}{without}")
+    return 0
+
+
+def _step_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"--at takes the number of a step, not {shortened(text, MAX_QUOTED)}.") from None
+
+
+_Messages = list[dict[str, Any]]
+"""The messages of one conversation, as they stand in a file."""
+
+_NO_HISTORY = "The file has no messages in OpenAI's chat format."
+
+
+def write_one(messages: _Messages) -> str:
+    """Return the messages of one conversation as a JSON list, with a line for each. `Pure.`"""
+    lines = ",\n".join(json.dumps(message, ensure_ascii=False) for message in messages)
+    return f"[\n{lines}\n]" if lines else "[]"
+
+
+def _write_example(messages: _Messages, tools: ToolRegistry) -> str | None:
+    """Return the messages of one of several conversations as one line: an example for fine-tuning. None if there is no
+    answer in it.
+
+    It ends with the last answer, so a turn that was cancelled, or has not ended, is left out where nothing follows it.
+    All of these `tools` are described, and those that are called; one that is not known may take anything.
+    """
+    answers = [place for place, message in enumerate(messages) if _is_answer(message)]
+    if not answers:
+        return None
+    example = messages[: answers[-1] + 1]
+    called = (call["function"]["name"] for message in example for call in message.get("tool_calls") or ())
+    offered = tools.definitions()
+    names = {definition["function"]["name"] for definition in offered}
+    definitions = [*offered, *(_definition(name) for name in dict.fromkeys(called) if name not in names)]
+    line = {"messages": example, **({"tools": definitions} if definitions else {})}
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    return message["role"] == "assistant" and not message.get("tool_calls")
+
+
+def _definition(name: str) -> dict[str, Any]:
+    tool = BUILT_IN.get(name)
+    anything = {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    return anything if tool is None else tool.definition()
+
+
+def read_histories(data: bytes) -> tuple[_Messages, ...]:
+    """Return the messages of each conversation in a file. Raises `InvalidInput`, which names the line. `Pure.`"""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInput("The file is not UTF-8 text.") from None
+    try:
+        documents = [json.loads(text)]
+    except (ValueError, RecursionError):
+        documents = _lines(text)
+    if len(documents) == 1 and _is_list_of_histories(documents[0]):
+        documents = documents[0]
+    if documents and all(_is_message(document) for document in documents):
+        return (documents,)
+    return tuple(_messages(document) for document in documents)
+
+
+def _lines(text: str) -> list[Any]:
+    read: list[Any] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                read.append(json.loads(line))
+            except (ValueError, RecursionError):
+                raise InvalidInput(f"Line {number} is not JSON.") from None
+    return read
+
+
+def _is_message(document: Any) -> bool:
+    return isinstance(document, dict) and "role" in document
+
+
+def _is_list_of_histories(document: Any) -> bool:
+    return isinstance(document, list) and bool(document) and not any(map(_is_message, document))
+
+
+def _messages(document: Any) -> _Messages:
+    messages: Sequence[Any] | Any = document.get("messages") if isinstance(document, dict) else document
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise InvalidInput(_NO_HISTORY)
+    return messages

@@ -1,19 +1,10 @@
-"""An answer of a model on a terminal, rendered as Markdown while it streams.
+"""Draws an answer of a model on a terminal, rendered as Markdown while it streams.
 
 A block that is complete is written once, and so is each line of code; only what is unfinished is drawn again. So the
-scrollback holds the answer as it reads, however long it is.
+scrollback holds the answer as it reads, however long it is. Only the lines that differ from what is drawn are written,
+so nothing flickers.
 
-Draws often enough to look alive, and seldom enough to leave time for everything else.
-
-Lines at the end of a terminal's output that are drawn again while they change.
-
-Only the lines that differ from what is drawn are written, so nothing flickers. Lines that are settled are never written
-again; they scroll away like any other output. The cursor stays at the end of the last line.
-
-Wraps lines between words while a text is still arriving.
-
-A terminal breaks a line where it is full, even within a word. So a word is held back until its end has arrived, and
-is then written on the line where it fits.
+Text that is not rendered is wrapped between words while it is still arriving.
 """
 
 from __future__ import annotations
@@ -37,10 +28,10 @@ class StreamedAnswer:
     """
 
     def __init__(self, console: Console, max_width: int) -> None:
-        self._lines = RedrawnLines(console)
+        self._lines = _RedrawnLines(console)
         self._reader: Reader = Blocks(Page(console, max_width))
         self._rest = ""
-        self._drawing = Pacer(self._show)
+        self._drawing = _Pacer(self._show)
 
     def feed(self, text: str) -> None:
         """Add a piece of the answer. It is shown now, or a moment later."""
@@ -81,8 +72,10 @@ _PAUSE_PER_SECOND = 5
 """How many seconds pass after a drawing for each second that it took: a slow one may not hold up everything else."""
 
 
-class Pacer:
+class _Pacer:
     """Calls a function when it is requested, but not too often: requests that come too early are one call later.
+
+    So what is drawn looks alive, and leaves time for everything else.
 
     Without a running event loop the function is called at each request.
     """
@@ -123,8 +116,13 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-class RedrawnLines:
-    """The lines of one answer on a terminal: those that are settled, and behind them those that are drawn again."""
+class _RedrawnLines:
+    """The lines of one answer at the end of a terminal's output: those that are settled, and behind them those that are
+    drawn again while they change.
+
+    Settled lines are never written again; they scroll away like any other output. The cursor stays at the end of the
+    last line.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -197,7 +195,7 @@ class RedrawnLines:
 
     def _rows(self, lines: Sequence[Line]) -> int:
         """Return how many rows of the terminal these lines take, as wide as it is now."""
-        return sum(rows_of("".join(segment.text for segment in line), self._console.width) for line in lines)
+        return sum(_rows_of("".join(segment.text for segment in line), self._console.width) for line in lines)
 
     def _write(self, segments: Sequence[Segment]) -> None:
         self._console.print(Segments(segments), end="", soft_wrap=True)
@@ -211,7 +209,7 @@ def _common(lines: Sequence[Line], others: Sequence[Line]) -> int:
     return min(len(lines), len(others))
 
 
-def rows_of(text: str, width: int) -> int:
+def _rows_of(text: str, width: int) -> int:
     """Return how many rows a line takes on a terminal, which breaks it where it is full. `Pure.`"""
     if cell_len(text) <= width:
         return 1
@@ -235,12 +233,14 @@ def _up(rows: int) -> list[Segment]:
 _ERASE_ROW = _control("\x1b[2K")
 _ERASE_BELOW = _control("\x1b[J")
 
-
 _TOKENS = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 class LineWrapper:
     """Wraps a text to lines of at most `width` cells; with None its lines stay as they are.
+
+    A terminal breaks a line where it is full, even within a word. So a word is held back until its end has arrived, and
+    is then written on the line where it fits.
 
     A word longer than a line is left for the terminal to break. Spaces at a line break are dropped.
     """

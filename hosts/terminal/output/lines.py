@@ -1,23 +1,11 @@
-"""Turns whatever ends a command into an exit code and one sentence for the user, never a traceback.
+"""Lines for users and for programs: how a text fits on one, and what is written to stderr beside the results on stdout.
 
-The errors of turnwise carry their sentence. Of any other error only its type is shown, because its text may quote the
-conversation; `--debug` shows the rest.
+Text of models, tools and files is made fit to be displayed before it is written. Notices, log records and the steps of
+a turn go to stderr; the result of a command goes to stdout, also as one JSON document.
 
-Notices on stderr, beside the results of a command on stdout.
-
-Makes text from models, tools and files fit to be displayed: on one line, with a label for images.
-
-Prints the result of a command as one JSON document, for programs.
-
-Only ASCII is written: it reads the same under every encoding, and a terminal finds nothing in it to execute.
-
-Where log records go: all of them to stderr with `--debug`, otherwise only those that concern the user.
-
-The steps of a turn around its reply: a profile is chosen, older conversations are searched, requests are planned,
-the reply is spoken.
-
-Each step is a record of one of four loggers, which name and count things and never quote the conversation. A user who
-looks into what happens reads them on stderr, each with its label; otherwise each is a short line on stdout.
+Whatever ends a command becomes an exit code and one sentence for the user, never a traceback. The errors of turnwise
+carry their sentence. Of any other error only its type is shown, because its text may quote the conversation; `--debug`
+shows the rest.
 """
 
 from __future__ import annotations
@@ -41,16 +29,78 @@ from ....effects.printable import printable
 if TYPE_CHECKING:
     from typer import TyperException
 
+_DATA_URL = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Return the text on one line, shortened with an ellipsis to `width` characters if it is given. `Pure.`"""
+    line = " ".join(printable(text).split())
+    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
+
+def with_images(text: str, count: int) -> str:
+    """Return the text below a label for the `count` images that came with it. `Pure.`"""
+    if not count:
+        return text
+    label = "[image]" if count == 1 else f"[{count} images]"
+    return f"{label}\n{text}" if text.strip() else label
+
+
+def without_payloads(text: str) -> str:
+    """Return the text with the content of each image in a `data:` URL replaced by an ellipsis. `Pure.`"""
+    return _DATA_URL.sub(r"\1…", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: "1 turn", "2 turns". `Pure.`"""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def print_notice(text: str, *, copyable: bool = False) -> None:
+    """Write `text` to stderr, after flushing stdout: both may end in one file.
+
+    On a terminal, lines break between words, unless the text is `copyable`: a command has to stay on one line.
+    Raises OSError if stderr cannot be written to.
+    """
+    with suppress(OSError):  # whoever writes to stdout notices that it is closed or full
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    print(text if copyable else _wrapped(text), file=sys.stderr)
+
+
+def _wrapped(text: str) -> str:
+    from .drawing import LineWrapper
+
+    wrapper = LineWrapper(_width())
+    return wrapper.feed(text) + wrapper.finish()
+
+
+def _width() -> int | None:
+    """The number of cells in a line of stderr, or None if it is not a terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write the document to stdout, indented, with its keys in the order given.
+
+    Only ASCII is written: it reads the same under every encoding, and a terminal finds nothing in it to execute.
+    """
+    print(json.dumps(document, indent=2))
+
+
 REFUSED = 2
 """The exit code when a command cannot do what it was asked: a wrong option, an unknown id, a foreign database."""
 
-UNEXPECTED = 70
+_UNEXPECTED = 70
 """The exit code for an error in turnwise itself: EX_SOFTWARE of sysexits.h."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as in a shell."""
 
-CLOSED_PIPE = 1
+_CLOSED_PIPE = 1
 """The exit code when the program that read the output has ended."""
 
 logger = logging.getLogger("turnwise.terminal")
@@ -106,13 +156,13 @@ def _explain(error: BaseException) -> tuple[int, str]:
             return INTERRUPTED, ""
         case BrokenPipeError():
             _discard_output()
-            return CLOSED_PIPE, ""
+            return _CLOSED_PIPE, ""
         case OSError(strerror=str(reason)):
             _discard_output()
             return REFUSED, f"The operating system reports an error: {reason}."
         case _:
             kind = type(error).__name__
-            return UNEXPECTED, f"An unexpected error occurred ({kind}); run with --debug to see where."
+            return _UNEXPECTED, f"An unexpected error occurred ({kind}); run with --debug to see where."
 
 
 def _usage_sentence(error: TyperException) -> str:
@@ -137,77 +187,19 @@ def _print(sentence: str) -> None:
         logger.debug("The error message could not be written to stderr.")
 
 
-def print_notice(text: str, *, copyable: bool = False) -> None:
-    """Write `text` to stderr, after flushing stdout: both may end in one file.
-
-    On a terminal, lines break between words, unless the text is `copyable`: a command has to stay on one line.
-    Raises OSError if stderr cannot be written to.
-    """
-    with suppress(OSError):  # whoever writes to stdout notices that it is closed or full
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    print(text if copyable else _wrapped(text), file=sys.stderr)
-
-
-def _wrapped(text: str) -> str:
-    from .drawing import LineWrapper
-
-    wrapper = LineWrapper(_width())
-    return wrapper.feed(text) + wrapper.finish()
-
-
-def _width() -> int | None:
-    """The number of cells in a line of stderr, or None if it is not a terminal."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or None
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-_DATA_URL = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
-
-
-def one_line(text: str, width: int | None = None) -> str:
-    """Return the text on one line, shortened with an ellipsis to `width` characters if it is given. `Pure.`"""
-    line = " ".join(printable(text).split())
-    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
-
-
-def with_images(text: str, count: int) -> str:
-    """Return the text below a label for the `count` images that came with it. `Pure.`"""
-    if not count:
-        return text
-    label = "[image]" if count == 1 else f"[{count} images]"
-    return f"{label}\n{text}" if text.strip() else label
-
-
-def without_payloads(text: str) -> str:
-    """Return the text with the content of each image in a `data:` URL replaced by an ellipsis. `Pure.`"""
-    return _DATA_URL.sub(r"\1…", text)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return the number with its noun: "1 turn", "2 turns". `Pure.`"""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def print_json(document: Mapping[str, Any]) -> None:
-    """Write the document to stdout, indented, with its keys in the order given."""
-    print(json.dumps(document, indent=2))
-
-
-LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def configure_logging(debug: bool, voice_debug: bool = False) -> None:
-    """Attach the handlers of this process. Call it once, before anything is logged. With `voice_debug` the steps of
+    """Attach the handlers of this process: all records go to stderr with `debug`, otherwise only those that concern the
+    user. Call it once, before anything is logged. With `voice_debug` the steps of
     each turn are written to stderr, each with its label."""
     if voice_debug:
-        handler = StderrHandler()
+        handler = _StderrHandler()
         handler.setFormatter(LabelledStep())
-        log_steps_to(handler)
+        _log_steps_to(handler)
     if debug:
-        logging.basicConfig(level=logging.INFO, format=LAYOUT, handlers=[StderrHandler()])
+        logging.basicConfig(level=logging.INFO, format=_LAYOUT, handlers=[_StderrHandler()])
         logging.getLogger("turnwise").setLevel(logging.DEBUG)
         return
     warnings.simplefilter("ignore")
@@ -216,7 +208,7 @@ def configure_logging(debug: bool, voice_debug: bool = False) -> None:
     logging.getLogger("turnwise.mailbox").addHandler(NoticeHandler(logging.WARNING))
 
 
-class StderrHandler(logging.StreamHandler[Any]):
+class _StderrHandler(logging.StreamHandler[Any]):
     """Writes records to stderr. On a terminal it looks `sys.stderr` up for each record, because a spinner and the
     prompt replace it while they are shown."""
 
@@ -240,7 +232,11 @@ class NoticeHandler(logging.Handler):
 
 
 STEPS = ("profile", "memory", "planning", "voice")
-"""The steps. The logger of each is called `turnwise.` and its name."""
+"""The steps of a turn around its reply: a profile is chosen, older conversations are searched, requests are planned,
+the reply is spoken. The logger of each is called `turnwise.` and its name.
+
+Each step is a record of one of these loggers, which name and count things and never quote the conversation. A user who
+looks into what happens reads them on stderr, each with its label; otherwise each is a short line on stdout."""
 
 
 def step_of(record: logging.LogRecord) -> str:
@@ -248,7 +244,7 @@ def step_of(record: logging.LogRecord) -> str:
     return record.name.rpartition(".")[2]
 
 
-def log_steps_to(handler: logging.Handler) -> None:
+def _log_steps_to(handler: logging.Handler) -> None:
     """Have this handler handle the records of the steps, and no other one."""
     for step in STEPS:
         logger = logging.getLogger(f"turnwise.{step}")

@@ -1,25 +1,16 @@
-"""Reads an answer that is still arriving: what of it can be written for good, and how the rest looks for now.
+"""Reads an answer in Markdown that is still arriving: what of it can be written for good, and how the rest looks for
+now.
 
 There are three ways to read on, each a class: text in blocks of Markdown, the lines of a code block, and a block that
 is too long to be rendered. Each takes what is complete from the beginning of the text, and says how to read the rest.
-
-Divides Markdown that is still arriving into blocks: those that are complete, and the rest.
 
 A block is a paragraph, a heading, a table, one item of a list, and so on. A complete block does not change any more,
 whatever follows, so it can be written once. Only the lines that have ended are considered: `#foo` is a paragraph until
 the space arrives that makes it a heading.
 
-The lines that begin and end a block of code in Markdown.
-
-Renders Markdown as lines for a terminal.
-
 Text of a model is never interpreted by the terminal: control characters are removed once more after the Markdown was
 read, since its entities can spell them. Line breaks stay where the model made them, and the address of a link is shown
 behind its text, because a link whose address is hidden can lead anywhere.
-
-The styles of Markdown on a terminal.
-
-They set no background, because nothing is known about that of the terminal.
 """
 
 from __future__ import annotations
@@ -41,7 +32,184 @@ from typing_extensions import override
 
 from ....effects.printable import printable
 
-PARSER = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "reference"])
+Line = list[Segment]
+"""A line of a terminal, without its end."""
+
+_MAX_BLOCK = 8_000
+"""The most characters of a block that is rendered. A longer one is written as it is: rendering it again with each
+piece would take ever longer."""
+
+MAX_LINE = 2_000
+"""The most characters of a line within a long block that are held back until the line ends."""
+
+_TAIL = 200
+"""How many characters are shown of a line of code that has not ended."""
+
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
+
+
+class _Taken(NamedTuple):
+    """The lines to write for good, the text behind them, and how to read it."""
+
+    lines: list[Line]
+    rest: str
+    reader: Reader
+
+
+class Reader(Protocol):
+    """A way to read what has arrived of an answer and is not written yet."""
+
+    def take(self, text: str) -> _Taken | None:
+        """Take from the beginning of the text what is complete, or return None if nothing is."""
+        ...
+
+    def draft(self, text: str) -> list[Line]:
+        """Return how the text looks for now, of which nothing is complete."""
+        ...
+
+
+@dataclass(frozen=True)
+class Page:
+    """What answers are rendered for: a console, and the most cells of a line of text."""
+
+    console: Console
+    max_width: int
+
+    @property
+    def width(self) -> int:
+        """The number of cells of a line of text. It changes when the user resizes the terminal."""
+        return min(self.console.width, self.max_width)
+
+    def block(self, text: str) -> list[Line]:
+        """Return the lines of a block of Markdown."""
+        if len(text) > _MAX_BLOCK:
+            return self.plain(text)
+        return _rendered(self.console, text, self.width)
+
+    def plain(self, text: str) -> list[Line]:
+        """Return the lines of a text as it is."""
+        return _plain_lines(self.console, text.rstrip("\n"), self.width)
+
+
+class Blocks:
+    """Reads text in blocks of Markdown. `gap` says whether a blank line comes before the next one; None, that nothing
+    was written yet."""
+
+    def __init__(self, page: Page, gap: bool | None = None) -> None:
+        self._page = page
+        self._gap = gap
+
+    def take(self, text: str) -> _Taken | None:
+        """Take the blocks but the last one, or the first line of a code block."""
+        text, gap = self._begin(text)
+        blocks = _blocks_of(text[: text.rfind("\n") + 1])
+        if len(blocks) > 1:
+            lines, reader = self._complete(blocks[:-1], gap)
+            return _Taken(lines, text[sum(len(block.text) for block in blocks[:-1]) :], reader)
+        if blocks and blocks[0].is_code:
+            first, _, rest = text.partition("\n")
+            return _Taken(_blank_line(self._gap is not None), rest, _CodeLines(self._page, _Fence.opened_by(first)))
+        return _Taken(_blank_line(gap), text, _LongBlock(self._page)) if len(text) > _MAX_BLOCK else None
+
+    def _complete(self, blocks: Iterable[Block], gap: bool) -> tuple[list[Line], Blocks]:
+        """Return the lines of complete blocks, and how to read what follows."""
+        lines: list[Line] = []
+        for block in blocks:
+            if block.is_code:
+                first, _, rest = block.text.partition("\n")
+                code = _CodeLines(self._page, _Fence.opened_by(first)).take(rest)
+                lines += [*_blank_line(bool(lines) or self._gap is not None), *(code.lines if code else ())]
+            else:
+                lines += [*_blank_line(gap), *self._page.block(block.text)]
+            gap = block.is_code or _ends_blank(block.text)
+        return lines, Blocks(self._page, gap)
+
+    def draft(self, text: str) -> list[Line]:
+        """Return the block as it looks if nothing follows."""
+        text, gap = self._begin(_without_undecided_line(text))
+        return [*_blank_line(gap), *self._page.block(text)] if text else []
+
+    def _begin(self, text: str) -> tuple[str, bool]:
+        """Return the text without blank lines at its beginning, and whether a blank line comes before it."""
+        blank = _BLANK_LINES.match(text)
+        bare = text if blank is None else text[blank.end() :]
+        return bare, self._gap is not None and (self._gap or blank is not None)
+
+
+class _CodeLines:
+    """Reads the lines of a code block; each is written for good when it has ended."""
+
+    def __init__(self, page: Page, fence: _Fence) -> None:
+        self._page = page
+        self._fence = fence
+        self._colours = _CodeColours(page.console, fence.language)
+
+    def take(self, text: str) -> _Taken | None:
+        """Take the lines that have ended, up to the end of the code block."""
+        if "\n" not in text:
+            return None
+        *ended, rest = text.split("\n")
+        for index, line in enumerate(ended):
+            if self._fence.is_closed_by(line):
+                behind = "\n".join([*ended[index + 1 :], rest])
+                return _Taken(self._coloured(ended[:index]), behind, Blocks(self._page, gap=True))
+        return _Taken(self._coloured(ended), rest, self)
+
+    def _coloured(self, lines: Iterable[str]) -> list[Line]:
+        return self._colours.lines([self._fence.without_indent(line) for line in lines])
+
+    def draft(self, text: str) -> list[Line]:
+        """Return the line that has not ended; if it is long, its end."""
+        if self._fence.may_be_closed_by(text):
+            return []
+        shown = text if len(text) <= _TAIL else f"…{text[-_TAIL:]}"
+        return [_plain_line(self._page.console, shown.expandtabs(4), "markdown.code_block")]
+
+
+class _LongBlock:
+    """Reads a block that is too long to be rendered, and writes it as it is, up to a blank line outside of code."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._fence: _Fence | None = None
+
+    def take(self, text: str) -> _Taken | None:
+        """Take the lines that have ended, up to the end of the block, and the full rows of a very long line."""
+        lines: list[Line] = []
+        while "\n" in text:
+            line, _, text = text.partition("\n")
+            if not line.strip() and self._fence is None:
+                return _Taken(lines, text, Blocks(self._page, gap=True))
+            lines += self._page.plain(line) or [[]]
+            self._follow_fence(line.lstrip())
+        if len(text) > MAX_LINE:
+            *full, last = self._page.plain(text)
+            spaces = text[len(text.rstrip(" ")) :]
+            lines, text = lines + full, "".join(segment.text for segment in last) + spaces
+        return _Taken(lines, text, self) if lines else None
+
+    def draft(self, text: str) -> list[Line]:
+        """Return the line that has not ended."""
+        return self._page.plain(text) if text else []
+
+    def _follow_fence(self, line: str) -> None:
+        if self._fence is not None:
+            self._fence = None if self._fence.is_closed_by(line) else self._fence
+        elif line.startswith(("```", "~~~")):
+            self._fence = _Fence.opened_by(line)
+
+
+def _ends_blank(text: str) -> bool:
+    return not text.rstrip("\n").rpartition("\n")[2].strip() or text.endswith("\n\n")
+
+
+def _blank_line(wanted: bool) -> list[Line]:
+    return [[]] if wanted else []
+
+
+_PARSER = (
+    MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "reference"])
+)
 """Reads Markdown. HTML and definitions of links stay as they were written, because nothing of a text may disappear."""
 
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable(["html_block", "reference", "inline"])
@@ -59,7 +227,7 @@ class Block(NamedTuple):
     is_code: bool
 
 
-def blocks_of(text: str) -> list[Block]:
+def _blocks_of(text: str) -> list[Block]:
     """Return the blocks of a text, in order; together they are the text from its first line that is not blank.
 
     The last one may not be complete. `Pure.`
@@ -79,7 +247,7 @@ def _starts(text: str) -> Iterator[tuple[int, bool]]:
             yield token.map[0], token.type == "fence"
 
 
-def without_undecided_line(text: str) -> str:
+def _without_undecided_line(text: str) -> str:
     """Return the text without its last line if that line has not ended and says nothing yet. `Pure.`
 
     Shown at once, the `-` of a list item would turn the paragraph above it into a heading for a moment.
@@ -91,7 +259,7 @@ def without_undecided_line(text: str) -> str:
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^\s`]*)")
 
 
-class Fence(NamedTuple):
+class _Fence(NamedTuple):
     """The line that begins a code block: its indent, the marker that ends the block, and the language, if it names
     one."""
 
@@ -100,7 +268,7 @@ class Fence(NamedTuple):
     language: str
 
     @classmethod
-    def opened_by(cls, line: str) -> Fence:
+    def opened_by(cls, line: str) -> _Fence:
         """Return the fence that this line opens. `Pure.`"""
         match = _FENCE.match(line)
         return cls("", "```", "") if match is None else cls(match[1], match[2], match[3])
@@ -120,27 +288,24 @@ class Fence(NamedTuple):
         return not begun.strip().strip(self.marker[0])
 
 
-Line = list[Segment]
-"""A line of a terminal, without its end."""
-
-COLOURS = "ansi_dark"
+_COLOURS = "ansi_dark"
 """The colours of code: those that the user has chosen for the terminal."""
 
-MAX_CONTEXT = 100
+_MAX_CONTEXT = 100
 """How many lines of code are read before a line to colour it: more would take too long while it streams."""
 
-MAX_COLOURED = 500
+_MAX_COLOURED = 500
 """The most characters of a line of code that is coloured."""
 
 
-def rendered(console: Console, text: str, width: int) -> list[Line]:
+def _rendered(console: Console, text: str, width: int) -> list[Line]:
     """Return the lines of a text in Markdown, of at most `width` cells, without empty lines around them."""
     lines = _lines(console, _Document(text), width)
     filled = [index for index, line in enumerate(lines) if line]
     return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
-def plain_lines(console: Console, text: str, width: int, style: str = "") -> list[Line]:
+def _plain_lines(console: Console, text: str, width: int, style: str = "") -> list[Line]:
     """Return the lines of a text as it is, of at most `width` cells."""
     return _lines(console, Text(text, style=style), width)
 
@@ -167,38 +332,35 @@ def _trimmed(line: Iterable[Segment]) -> Line:
     return kept
 
 
-class CodeColours:
+class _CodeColours:
     """Colours the lines of a code block, one after the other."""
 
     def __init__(self, console: Console, language: str) -> None:
         self._console = console
-        self._syntax = Syntax("", language or "text", theme=COLOURS, background_color="default")
+        self._syntax = Syntax("", language or "text", theme=_COLOURS, background_color="default")
         self._is_known = self._syntax.lexer is not None and language not in ("", "text")
         self._context: list[str] = []
 
     def lines(self, texts: Sequence[str]) -> list[Line]:
         """Return the next lines of the code."""
         shown = [text.expandtabs(4) for text in texts]
-        context, self._context = self._context, [*self._context, *shown][-MAX_CONTEXT:]
+        context, self._context = self._context, [*self._context, *shown][-_MAX_CONTEXT:]
         if not self._is_known:
             return [self._plain(text) for text in shown]
         coloured = self._syntax.highlight("\n".join([*context, *shown])).split(allow_blank=True)
         found = [*coloured[len(context) :], *map(Text, shown[len(coloured) - len(context) :])]
         return [
-            self._plain(text) if len(text) > MAX_COLOURED else list(_cleaned(line.render(self._console)))
+            self._plain(text) if len(text) > _MAX_COLOURED else list(_cleaned(line.render(self._console)))
             for text, line in zip(shown, found, strict=False)
         ]
 
     def _plain(self, text: str) -> Line:
-        return plain_line(self._console, text, "markdown.code_block")
+        return _plain_line(self._console, text, "markdown.code_block")
 
 
-def plain_line(console: Console, text: str, style: str = "") -> Line:
+def _plain_line(console: Console, text: str, style: str = "") -> Line:
     """Return a text as one line, however long it is."""
     return list(_cleaned([Segment(text, console.get_style(style) if style else None)]))
-
-
-# --- Markdown as rich renders it, with a few elements of our own
 
 
 class _LeftHeading(Heading):
@@ -209,7 +371,7 @@ class _Code(CodeBlock):
     @override
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = str(self.text).rstrip().split("\n")
-        for line in CodeColours(console, self.lexer_name).lines(lines):
+        for line in _CodeColours(console, self.lexer_name).lines(lines):
             yield Text.assemble(*((segment.text, segment.style or "") for segment in line))
 
 
@@ -251,7 +413,7 @@ class _Document(Markdown):
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
-        self.parsed = PARSER.parse(text)
+        self.parsed = _PARSER.parse(text)
         for token in self.parsed:
             if token.children:
                 token.children = list(_shown(token.children))
@@ -279,178 +441,7 @@ def _text(content: str) -> Iterator[Token]:
         yield Token("text", "", 0, content=content)
 
 
-MAX_BLOCK = 8_000
-"""The most characters of a block that is rendered. A longer one is written as it is: rendering it again with each
-piece would take ever longer."""
-
-MAX_LINE = 2_000
-"""The most characters of a line within a long block that are held back until the line ends."""
-
-_TAIL = 200
-"""How many characters are shown of a line of code that has not ended."""
-
-_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
-
-
-class Taken(NamedTuple):
-    """The lines to write for good, the text behind them, and how to read it."""
-
-    lines: list[Line]
-    rest: str
-    reader: Reader
-
-
-class Reader(Protocol):
-    """A way to read what has arrived of an answer and is not written yet."""
-
-    def take(self, text: str) -> Taken | None:
-        """Take from the beginning of the text what is complete, or return None if nothing is."""
-        ...
-
-    def draft(self, text: str) -> list[Line]:
-        """Return how the text looks for now, of which nothing is complete."""
-        ...
-
-
-@dataclass(frozen=True)
-class Page:
-    """What answers are rendered for: a console, and the most cells of a line of text."""
-
-    console: Console
-    max_width: int
-
-    @property
-    def width(self) -> int:
-        """The number of cells of a line of text. It changes when the user resizes the terminal."""
-        return min(self.console.width, self.max_width)
-
-    def block(self, text: str) -> list[Line]:
-        """Return the lines of a block of Markdown."""
-        if len(text) > MAX_BLOCK:
-            return self.plain(text)
-        return rendered(self.console, text, self.width)
-
-    def plain(self, text: str) -> list[Line]:
-        """Return the lines of a text as it is."""
-        return plain_lines(self.console, text.rstrip("\n"), self.width)
-
-
-class Blocks:
-    """Reads text in blocks of Markdown. `gap` says whether a blank line comes before the next one; None, that nothing
-    was written yet."""
-
-    def __init__(self, page: Page, gap: bool | None = None) -> None:
-        self._page = page
-        self._gap = gap
-
-    def take(self, text: str) -> Taken | None:
-        """Take the blocks but the last one, or the first line of a code block."""
-        text, gap = self._begin(text)
-        blocks = blocks_of(text[: text.rfind("\n") + 1])
-        if len(blocks) > 1:
-            lines, reader = self._complete(blocks[:-1], gap)
-            return Taken(lines, text[sum(len(block.text) for block in blocks[:-1]) :], reader)
-        if blocks and blocks[0].is_code:
-            first, _, rest = text.partition("\n")
-            return Taken(_blank_line(self._gap is not None), rest, CodeLines(self._page, Fence.opened_by(first)))
-        return Taken(_blank_line(gap), text, LongBlock(self._page)) if len(text) > MAX_BLOCK else None
-
-    def _complete(self, blocks: Iterable[Block], gap: bool) -> tuple[list[Line], Blocks]:
-        """Return the lines of complete blocks, and how to read what follows."""
-        lines: list[Line] = []
-        for block in blocks:
-            if block.is_code:
-                first, _, rest = block.text.partition("\n")
-                code = CodeLines(self._page, Fence.opened_by(first)).take(rest)
-                lines += [*_blank_line(bool(lines) or self._gap is not None), *(code.lines if code else ())]
-            else:
-                lines += [*_blank_line(gap), *self._page.block(block.text)]
-            gap = block.is_code or _ends_blank(block.text)
-        return lines, Blocks(self._page, gap)
-
-    def draft(self, text: str) -> list[Line]:
-        """Return the block as it looks if nothing follows."""
-        text, gap = self._begin(without_undecided_line(text))
-        return [*_blank_line(gap), *self._page.block(text)] if text else []
-
-    def _begin(self, text: str) -> tuple[str, bool]:
-        """Return the text without blank lines at its beginning, and whether a blank line comes before it."""
-        blank = _BLANK_LINES.match(text)
-        bare = text if blank is None else text[blank.end() :]
-        return bare, self._gap is not None and (self._gap or blank is not None)
-
-
-class CodeLines:
-    """Reads the lines of a code block; each is written for good when it has ended."""
-
-    def __init__(self, page: Page, fence: Fence) -> None:
-        self._page = page
-        self._fence = fence
-        self._colours = CodeColours(page.console, fence.language)
-
-    def take(self, text: str) -> Taken | None:
-        """Take the lines that have ended, up to the end of the code block."""
-        if "\n" not in text:
-            return None
-        *ended, rest = text.split("\n")
-        for index, line in enumerate(ended):
-            if self._fence.is_closed_by(line):
-                behind = "\n".join([*ended[index + 1 :], rest])
-                return Taken(self._coloured(ended[:index]), behind, Blocks(self._page, gap=True))
-        return Taken(self._coloured(ended), rest, self)
-
-    def _coloured(self, lines: Iterable[str]) -> list[Line]:
-        return self._colours.lines([self._fence.without_indent(line) for line in lines])
-
-    def draft(self, text: str) -> list[Line]:
-        """Return the line that has not ended; if it is long, its end."""
-        if self._fence.may_be_closed_by(text):
-            return []
-        shown = text if len(text) <= _TAIL else f"…{text[-_TAIL:]}"
-        return [plain_line(self._page.console, shown.expandtabs(4), "markdown.code_block")]
-
-
-class LongBlock:
-    """Reads a block that is too long to be rendered, and writes it as it is, up to a blank line outside of code."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page
-        self._fence: Fence | None = None
-
-    def take(self, text: str) -> Taken | None:
-        """Take the lines that have ended, up to the end of the block, and the full rows of a very long line."""
-        lines: list[Line] = []
-        while "\n" in text:
-            line, _, text = text.partition("\n")
-            if not line.strip() and self._fence is None:
-                return Taken(lines, text, Blocks(self._page, gap=True))
-            lines += self._page.plain(line) or [[]]
-            self._follow_fence(line.lstrip())
-        if len(text) > MAX_LINE:
-            *full, last = self._page.plain(text)
-            spaces = text[len(text.rstrip(" ")) :]
-            lines, text = lines + full, "".join(segment.text for segment in last) + spaces
-        return Taken(lines, text, self) if lines else None
-
-    def draft(self, text: str) -> list[Line]:
-        """Return the line that has not ended."""
-        return self._page.plain(text) if text else []
-
-    def _follow_fence(self, line: str) -> None:
-        if self._fence is not None:
-            self._fence = None if self._fence.is_closed_by(line) else self._fence
-        elif line.startswith(("```", "~~~")):
-            self._fence = Fence.opened_by(line)
-
-
-def _ends_blank(text: str) -> bool:
-    return not text.rstrip("\n").rpartition("\n")[2].strip() or text.endswith("\n\n")
-
-
-def _blank_line(wanted: bool) -> list[Line]:
-    return [[]] if wanted else []
-
-
+# The styles set no background, because nothing is known about that of the terminal.
 THEME = Theme({
     "markdown.code": "cyan",
     "markdown.code_block": "cyan",
