@@ -1,7 +1,4 @@
-"""A location becomes one short line, whoever wrote it.
-
-The lookup of an IP address, against a real HTTP server.
-"""
+"""A location is looked up by an IP address, at a real HTTP server, and becomes one short line, whoever wrote it."""
 
 from __future__ import annotations
 

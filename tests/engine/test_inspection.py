@@ -1,6 +1,5 @@
-"""What a handle shows of the machine: the steps of the log, the requests to models, and the outbox.
-
-The steps of a log are read a page at a time, and none twice for somebody who goes forward.
+"""What a handle shows of the machine: the steps of the log, the requests to models, and the outbox. The steps are read
+a page at a time, and none twice for somebody who goes forward.
 """
 
 from __future__ import annotations
@@ -66,6 +65,33 @@ async def views(conversation: Conversation) -> list[RequestView]:
     """Return the requests of all steps, in order."""
     asking = [step.seq for step in await conversation.steps() if step.requests]
     return [await conversation.model_request(seq) for seq in asking]
+
+
+class Log:
+    """Entries as a store reads them, and the number of those that were read so far."""
+
+    def __init__(self, entries: Sequence[LogEntry]) -> None:
+        self.entries = entries
+        self.read = 0
+        self.error: StoreError | None = None
+
+    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+        """Read entries."""
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        found = [entry for entry in self.entries if after < entry.seq <= (up_to or len(self.entries))]
+        self.read += len(found)
+        return found
+
+
+async def log_of(turns: int) -> Log:
+    """Return the log of a conversation that had so many turns, of two steps each."""
+    async with Engine.open("sqlite://", model=FunctionLlm(lambda _: reply("Hello."))) as engine:
+        conversation = await engine.create(system="Be brief.")
+        for turn in range(turns):
+            await conversation.send(f"Message {turn}")
+        return Log(await conversation.events())
 
 
 class TestSteps:
@@ -385,33 +411,6 @@ class TestOutbox:
             await until(lambda: bool(channel.deliveries))
             await engine.delivered()
             assert await conversation.outbox() == ()
-
-
-class Log:
-    """Entries as a store reads them, and the number of those that were read so far."""
-
-    def __init__(self, entries: Sequence[LogEntry]) -> None:
-        self.entries = entries
-        self.read = 0
-        self.error: StoreError | None = None
-
-    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
-        """Read entries."""
-        await asyncio.sleep(0)
-        if self.error is not None:
-            raise self.error
-        found = [entry for entry in self.entries if after < entry.seq <= (up_to or len(self.entries))]
-        self.read += len(found)
-        return found
-
-
-async def log_of(turns: int) -> Log:
-    """Return the log of a conversation that had so many turns, of two steps each."""
-    async with Engine.open("sqlite://", model=FunctionLlm(lambda _: reply("Hello."))) as engine:
-        conversation = await engine.create(system="Be brief.")
-        for turn in range(turns):
-            await conversation.send(f"Message {turn}")
-        return Log(await conversation.events())
 
 
 async def test_each_new_step_costs_itself() -> None:

@@ -1,13 +1,9 @@
-"""Arguments that a person gives a call: the person is told what the tool refuses, and the call goes on waiting.
+"""The loop of a conversation: effects reach the dispatcher in their order, a person's arguments for a call are checked,
+and whatever ends an engine in the middle of a turn, the next one takes it up: nothing is lost, nothing runs that must
+not.
 
-The effects of a step reach the dispatcher in their order.
-
-Waiting for a turn that another engine over the same store drives, while the store has troubles of its own.
-
-A process dies in the middle of something, and the next one takes it up: nothing is lost, nothing runs that must not.
-
-An engine that is closed in the middle of a turn leaves the store as a process does that dies at that moment; real
-kills are in test_kills.py.
+Another engine over the same store may drive the turn, while the store has troubles of its own. An engine that is closed
+in the middle of a turn leaves the store as a process does that dies at that moment; real kills are in test_kills.py.
 """
 
 from __future__ import annotations
@@ -118,6 +114,185 @@ async def refusal(conversation: Conversation, arguments: dict[str, Any], call_id
     return refused.value.sentence
 
 
+def _with_an_at(text: str) -> str:
+    if "@" not in text:
+        raise ValueError("No address")
+    return text
+
+
+async def _is_reused(conversation: Conversation, call_id: str) -> None:
+    with pytest.raises(Refused) as refused:
+        await conversation.approve(call_id, True, arguments={"amount": "three"}, request_id="r")
+    assert refused.value.code == "event_id_reused"
+    assert conversation.state.type == "awaiting_approval"
+
+
+SPAWN = SpawnSubAgent(effect_id=1, task=Heard(seq=1))
+TIMER = StartTimer(effect_id=2, due=NOON, wakes="deadline_reached")
+
+
+class Recorded:
+    """A dispatcher that records what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
+        """Record the effects that are started together."""
+        self.calls.append(tuple(effects))
+
+    def abort(self, conversation_id: str, effect_id: int) -> None:
+        """Record the effect that is stopped."""
+        self.calls.append(effect_id)
+
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
+        """Return at once."""
+
+    async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
+        """Return at once."""
+
+    async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
+        """Return at once."""
+
+
+def told(*effects: Effect) -> list[object]:
+    """Return what the dispatcher is told of a step with these effects."""
+    dispatcher = Recorded()
+    dispatch_in_order(effects, dispatcher, "a conversation", lambda: effect_context("a conversation"))
+    return dispatcher.calls
+
+
+class Troubled(WrappedLog):
+    """A log that raises these errors, one for each look, once it has been read without trouble so many times."""
+
+    def __init__(self, log: Log, fine: int, errors: list[Exception]) -> None:
+        super().__init__(log)
+        self.fine = fine
+        self.errors = errors
+
+    async def catch_up(self) -> Any:
+        """Return the steps that others have stored, or fail."""
+        self.fine -= 1
+        if self.fine < 0 and self.errors:
+            raise self.errors.pop(0)
+        return await super().catch_up()
+
+
+class DrivenElsewhere:
+    """A turn that one engine drives, and a caller that waits for it in another."""
+
+    def __init__(self, engine: Engine, driving: Conversation, gate: Gate, clock: ManualClock) -> None:
+        self.engine = engine
+        self.driving = driving
+        self.gate = gate
+        self.clock = clock
+
+    async def wait(self) -> asyncio.Task[Turn]:
+        """Begin to wait in the other engine, and return once it looks at the store."""
+        waiting = asyncio.ensure_future((await self.engine.get(self.driving.id)).wait())
+        await asyncio.sleep(0.02)
+        await self.clock.until_asleep()
+        return waiting
+
+    async def look(self, times: int = 1) -> None:
+        """Let it look at the store so many times."""
+        for _ in range(times):
+            await self.clock.advance(0.5)
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def driven_elsewhere(*errors: Exception) -> AsyncIterator[DrivenElsewhere]:
+    """Return a turn under way in one engine, and another engine whose store fails so after the first look."""
+    gate, clock = Gate(), ManualClock()
+    store = await open_store("sqlite://")
+    wrap = partial(Troubled, fine=1, errors=list(errors))
+    slow, quick = FunctionLlm(answers_after(gate, "At last.")), FunctionLlm(lambda _: reply("Here."))
+    async with (
+        Engine.open(store=store, model=slow) as one,
+        Engine.open(store=WrappedStore(store, wrap), model=quick, clock=clock) as other,
+    ):
+        driving = await one.create()
+        await driving.send("Hello", wait=False)
+        await gate.arrived.wait()
+        yield DrivenElsewhere(other, driving, gate, clock)
+    await store.close()
+
+
+def silent() -> FunctionLlm:
+    """Return a model that never answers, under the name of its successor."""
+    return FunctionLlm(answers_after(Gate(), "never"), name="scripted")
+
+
+TEXTS = Texts()
+
+
+class Till:
+    """A tool whose first calls never end, and that remembers under which keys it was called."""
+
+    def __init__(self, **declared: Any) -> None:
+        self.keys: list[str] = []
+        self.hangs = True
+
+        @tool(name="pay", **declared)
+        async def pay(amount: int, context: ToolContext) -> str:
+            """Pay."""
+            self.keys.append(context.key)
+            if self.hangs:
+                await asyncio.Event().wait()
+            return f"{amount} paid"
+
+        self.tool = pay
+
+
+async def dies_while(paying: Till, database: Path, **options: Any) -> str:
+    """Return the id of a conversation whose process ended while the tool ran."""
+    engine = await Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[paying.tool], **options)
+    conversation = await engine.create()
+    await conversation.send("Pay.", message_id="m1", wait=False)
+    await until(lambda: bool(paying.keys))
+    await engine.close()
+    paying.hangs = False
+    return conversation.id
+
+
+@asynccontextmanager
+async def taken_up(
+    database: Path, conversation_id: str, model: Any, *tools: Any, **options: Any
+) -> AsyncIterator[Conversation]:
+    """Open the conversation in the next process."""
+    async with Engine.open(database, model=model, tools=list(tools), **options) as engine:
+        conversation = await engine.get(conversation_id)
+        yield conversation
+        assert (await conversation.replay()).divergence is None
+
+
+class LooksAgain(WrappedStore):
+    """A store that looks for what waits a second time only when something has happened."""
+
+    def __init__(self, store: Any, has_happened: Callable[[], bool]) -> None:
+        super().__init__(store)
+        self.has_happened = has_happened
+        self.looks = 0
+
+    async def claim(self, limit: int) -> tuple[str, ...]:
+        """Return conversations that wait."""
+        self.looks += 1
+        if self.looks == 2:
+            await until(self.has_happened)
+        claimed: tuple[str, ...] = await self.store.claim(limit)
+        return claimed
+
+
+def events_of(entries: Any) -> list[str]:
+    """Return the types of the events in a log."""
+    return [entry.event.type for entry in entries]
+
+
+LONG = ToolResult(text="x" * 1_000_001)
+"""A result that is too long, so its middle is cut out."""
+
+
 class TestRefusing:
     """A person who makes a mistake is told of it, and can mend it."""
 
@@ -209,12 +384,6 @@ class TestRefusing:
             assert done.reply == "Done: 4 paid"
 
 
-def _with_an_at(text: str) -> str:
-    if "@" not in text:
-        raise ValueError("No address")
-    return text
-
-
 class TestTaking:
     """What does not run is not checked, and neither is what this engine cannot know."""
 
@@ -293,13 +462,6 @@ class TestOrder:
             await _is_reused(await engine.get(conversation.id), waiting)
 
 
-async def _is_reused(conversation: Conversation, call_id: str) -> None:
-    with pytest.raises(Refused) as refused:
-        await conversation.approve(call_id, True, arguments={"amount": "three"}, request_id="r")
-    assert refused.value.code == "event_id_reused"
-    assert conversation.state.type == "awaiting_approval"
-
-
 class TestSeveralEngines:
     """An engine checks what it is asked, and follows what others have taken."""
 
@@ -324,41 +486,6 @@ class TestSeveralEngines:
         await store.close()
 
 
-SPAWN = SpawnSubAgent(effect_id=1, task=Heard(seq=1))
-TIMER = StartTimer(effect_id=2, due=NOON, wakes="deadline_reached")
-
-
-class Recorded:
-    """A dispatcher that records what it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[object] = []
-
-    def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
-        """Record the effects that are started together."""
-        self.calls.append(tuple(effects))
-
-    def abort(self, conversation_id: str, effect_id: int) -> None:
-        """Record the effect that is stopped."""
-        self.calls.append(effect_id)
-
-    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
-        """Return at once."""
-
-    async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
-        """Return at once."""
-
-    async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
-        """Return at once."""
-
-
-def told(*effects: Effect) -> list[object]:
-    """Return what the dispatcher is told of a step with these effects."""
-    dispatcher = Recorded()
-    dispatch_in_order(effects, dispatcher, "a conversation", lambda: effect_context("a conversation"))
-    return dispatcher.calls
-
-
 def test_an_effect_that_is_started_and_stopped_in_one_step_starts_first() -> None:
     """Otherwise it would be stopped before it is known, and would go on."""
     assert told(SPAWN, CancelSubAgent(effect_id=1), TIMER) == [(SPAWN,), 1, (TIMER,)]
@@ -372,63 +499,6 @@ def test_effects_that_stop_earlier_ones_come_in_their_place() -> None:
 def test_a_step_without_effects_does_nothing() -> None:
     """The dispatcher is not called."""
     assert told() == []
-
-
-class Troubled(WrappedLog):
-    """A log that raises these errors, one for each look, once it has been read without trouble so many times."""
-
-    def __init__(self, log: Log, fine: int, errors: list[Exception]) -> None:
-        super().__init__(log)
-        self.fine = fine
-        self.errors = errors
-
-    async def catch_up(self) -> Any:
-        """Return the steps that others have stored, or fail."""
-        self.fine -= 1
-        if self.fine < 0 and self.errors:
-            raise self.errors.pop(0)
-        return await super().catch_up()
-
-
-class DrivenElsewhere:
-    """A turn that one engine drives, and a caller that waits for it in another."""
-
-    def __init__(self, engine: Engine, driving: Conversation, gate: Gate, clock: ManualClock) -> None:
-        self.engine = engine
-        self.driving = driving
-        self.gate = gate
-        self.clock = clock
-
-    async def wait(self) -> asyncio.Task[Turn]:
-        """Begin to wait in the other engine, and return once it looks at the store."""
-        waiting = asyncio.ensure_future((await self.engine.get(self.driving.id)).wait())
-        await asyncio.sleep(0.02)
-        await self.clock.until_asleep()
-        return waiting
-
-    async def look(self, times: int = 1) -> None:
-        """Let it look at the store so many times."""
-        for _ in range(times):
-            await self.clock.advance(0.5)
-            await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def driven_elsewhere(*errors: Exception) -> AsyncIterator[DrivenElsewhere]:
-    """Return a turn under way in one engine, and another engine whose store fails so after the first look."""
-    gate, clock = Gate(), ManualClock()
-    store = await open_store("sqlite://")
-    wrap = partial(Troubled, fine=1, errors=list(errors))
-    slow, quick = FunctionLlm(answers_after(gate, "At last.")), FunctionLlm(lambda _: reply("Here."))
-    async with (
-        Engine.open(store=store, model=slow) as one,
-        Engine.open(store=WrappedStore(store, wrap), model=quick, clock=clock) as other,
-    ):
-        driving = await one.create()
-        await driving.send("Hello", wait=False)
-        await gate.arrived.wait()
-        yield DrivenElsewhere(other, driving, gate, clock)
-    await store.close()
 
 
 async def test_a_store_that_is_busy_is_looked_at_again() -> None:
@@ -486,76 +556,6 @@ async def test_a_caller_that_goes_away_ends_the_looking() -> None:
         await driven.look()
 
         assert await third == turn
-
-
-def silent() -> FunctionLlm:
-    """Return a model that never answers, under the name of its successor."""
-    return FunctionLlm(answers_after(Gate(), "never"), name="scripted")
-
-
-TEXTS = Texts()
-
-
-class Till:
-    """A tool whose first calls never end, and that remembers under which keys it was called."""
-
-    def __init__(self, **declared: Any) -> None:
-        self.keys: list[str] = []
-        self.hangs = True
-
-        @tool(name="pay", **declared)
-        async def pay(amount: int, context: ToolContext) -> str:
-            """Pay."""
-            self.keys.append(context.key)
-            if self.hangs:
-                await asyncio.Event().wait()
-            return f"{amount} paid"
-
-        self.tool = pay
-
-
-async def dies_while(paying: Till, database: Path, **options: Any) -> str:
-    """Return the id of a conversation whose process ended while the tool ran."""
-    engine = await Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[paying.tool], **options)
-    conversation = await engine.create()
-    await conversation.send("Pay.", message_id="m1", wait=False)
-    await until(lambda: bool(paying.keys))
-    await engine.close()
-    paying.hangs = False
-    return conversation.id
-
-
-@asynccontextmanager
-async def taken_up(
-    database: Path, conversation_id: str, model: Any, *tools: Any, **options: Any
-) -> AsyncIterator[Conversation]:
-    """Open the conversation in the next process."""
-    async with Engine.open(database, model=model, tools=list(tools), **options) as engine:
-        conversation = await engine.get(conversation_id)
-        yield conversation
-        assert (await conversation.replay()).divergence is None
-
-
-class LooksAgain(WrappedStore):
-    """A store that looks for what waits a second time only when something has happened."""
-
-    def __init__(self, store: Any, has_happened: Callable[[], bool]) -> None:
-        super().__init__(store)
-        self.has_happened = has_happened
-        self.looks = 0
-
-    async def claim(self, limit: int) -> tuple[str, ...]:
-        """Return conversations that wait."""
-        self.looks += 1
-        if self.looks == 2:
-            await until(self.has_happened)
-        claimed: tuple[str, ...] = await self.store.claim(limit)
-        return claimed
-
-
-def events_of(entries: Any) -> list[str]:
-    """Return the types of the events in a log."""
-    return [entry.event.type for entry in entries]
 
 
 class TestTheModel:
@@ -776,10 +776,6 @@ class TestTools:
             assert results(await again.transcript()) == ["seen", "5 paid", "seen"]
         assert ran == ["look", "look"]
         assert len(till.keys) == 2
-
-
-LONG = ToolResult(text="x" * 1_000_001)
-"""A result that is too long, so its middle is cut out."""
 
 
 class TestAskingTheTool:

@@ -1,6 +1,5 @@
-"""The door to a conversation: one event at a time, in the call that puts it in where nothing is in hand.
-
-Coroutines that are started in the call that asks for it.
+"""The door to a conversation: one event at a time, in the call that puts it in where nothing is in hand, by coroutines
+that are started in the call that asks for them.
 """
 
 from __future__ import annotations
@@ -47,6 +46,9 @@ class Gate:
         """Handle an event."""
         await self.opened.wait()
         self.taken.append(event)
+
+
+NUMBER: ContextVar[int] = ContextVar("number", default=0)
 
 
 class TestWhereNothingIsInHand:
@@ -205,9 +207,6 @@ async def test_who_waits_for_what_a_closed_mailbox_drops_is_released(fails: bool
     async with asyncio.timeout(5):
         await closing
         await waiting
-
-
-NUMBER: ContextVar[int] = ContextVar("number", default=0)
 
 
 class TestACoroutineThatDoesNotWait:

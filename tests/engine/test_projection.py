@@ -1,7 +1,5 @@
 """A conversation takes its next event without its past being read; whoever asks for the past gets all of it, or an
-error.
-
-What a performer looks at is found by few reads of the log, also where the transcript is not in memory.
+error. What a performer looks at is found by few reads of the log, also where the transcript is not in memory.
 """
 
 from __future__ import annotations
@@ -44,6 +42,62 @@ from turnwise.testing.history import Trace
 from ..persistence.maintenance.test_doctor import change
 from ..support.conversation import Conversation
 from ..support.conversation import call as made
+
+
+def begin_conversation() -> tuple[Opened, Step]:
+    """The first event of a conversation, and its step."""
+    opened = Opened(event_id="opened", at=NOON)
+    return opened, begin(opened)
+
+
+def opened_log() -> list[LogEntry]:
+    """A log of one step."""
+    return [LogEntry.of(*begin_conversation())]
+
+
+async def log_of(entries: Sequence[LogEntry], after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    """Read entries from a list."""
+    return list(entries)[after:up_to]
+
+
+async def no_log(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    """Fail: nothing is to be read from the store."""
+    raise AssertionError("the store was read")
+
+
+class CountedLog:
+    """The log of a conversation in which the model has called tools and so many of them have ended."""
+
+    def __init__(self, calls: int, ended: int) -> None:
+        names = [f"c{number}" for number in range(calls)]
+        self.conversation = Conversation()
+        self.conversation.says()
+        self.conversation.model_calls(*names)
+        for name in names[:ended]:
+            self.conversation.tool_ends(name)
+        self.read = 0
+
+    async def read_entries(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+        """Return these entries, and count them."""
+        entries = [LogEntry.of(one.event, one.step) for one in self.conversation.history.observations if one.step]
+        found = [entry for entry in entries if after < entry.seq and (up_to is None or entry.seq <= up_to)]
+        self.read += len(found)
+        return found
+
+
+def projected(log: CountedLog) -> tuple[ToolExecuting, ConversationProjection, ConversationHistory]:
+    """The state in which the conversation rests, what is known of it, and its history."""
+    state = log.conversation.rests_in(ToolExecuting)
+    projection = ConversationProjection(state, log.conversation.history.context, log.read_entries)
+    return state, projection, ConversationHistory(projection, log.read_entries)
+
+
+async def look_at_calls(log: CountedLog) -> ConversationProjection:
+    """Ask for each call that has not ended."""
+    state, projection, history = projected(log)
+    for call in state.round.calls[len(state.round.settled) :]:
+        assert (await history.call(call, state.book.seq)).call_id == call.call_id
+    return projection
 
 
 class TestAContext:
@@ -171,27 +225,6 @@ class TestWhatPerformersSee:
         assert projection.transcript is before
 
 
-def begin_conversation() -> tuple[Opened, Step]:
-    """The first event of a conversation, and its step."""
-    opened = Opened(event_id="opened", at=NOON)
-    return opened, begin(opened)
-
-
-def opened_log() -> list[LogEntry]:
-    """A log of one step."""
-    return [LogEntry.of(*begin_conversation())]
-
-
-async def log_of(entries: Sequence[LogEntry], after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
-    """Read entries from a list."""
-    return list(entries)[after:up_to]
-
-
-async def no_log(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
-    """Fail: nothing is to be read from the store."""
-    raise AssertionError("the store was read")
-
-
 class TestALogThatANewerTurnwiseWrote:
     """A step that this turnwise cannot read is reported to whoever looks, and no model is asked without it."""
 
@@ -223,41 +256,6 @@ class TestALogThatANewerTurnwiseWrote:
 
             assert isinstance(conversation.state, Failed)
             assert "Step 2 cannot be read" in conversation.state.sentence
-
-
-class CountedLog:
-    """The log of a conversation in which the model has called tools and so many of them have ended."""
-
-    def __init__(self, calls: int, ended: int) -> None:
-        names = [f"c{number}" for number in range(calls)]
-        self.conversation = Conversation()
-        self.conversation.says()
-        self.conversation.model_calls(*names)
-        for name in names[:ended]:
-            self.conversation.tool_ends(name)
-        self.read = 0
-
-    async def read_entries(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
-        """Return these entries, and count them."""
-        entries = [LogEntry.of(one.event, one.step) for one in self.conversation.history.observations if one.step]
-        found = [entry for entry in entries if after < entry.seq and (up_to is None or entry.seq <= up_to)]
-        self.read += len(found)
-        return found
-
-
-def projected(log: CountedLog) -> tuple[ToolExecuting, ConversationProjection, ConversationHistory]:
-    """The state in which the conversation rests, what is known of it, and its history."""
-    state = log.conversation.rests_in(ToolExecuting)
-    projection = ConversationProjection(state, log.conversation.history.context, log.read_entries)
-    return state, projection, ConversationHistory(projection, log.read_entries)
-
-
-async def look_at_calls(log: CountedLog) -> ConversationProjection:
-    """Ask for each call that has not ended."""
-    state, projection, history = projected(log)
-    for call in state.round.calls[len(state.round.settled) :]:
-        assert (await history.call(call, state.book.seq)).call_id == call.call_id
-    return projection
 
 
 class TestCalls:

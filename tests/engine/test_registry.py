@@ -1,8 +1,5 @@
-"""Conversations are created once, however often they are asked for at the same time.
-
-Taking a conversation over when its first attempt goes wrong.
-
-Channels that want to know when a turn has ended.
+"""The open conversations of an engine: each is created once, however often it is asked for at the same time, and is
+taken over although the first attempt goes wrong; channels are told when a turn has ended.
 """
 
 from __future__ import annotations
@@ -37,19 +34,6 @@ class TakenIds:
         """Create the conversation, and say that its id is taken."""
         await self._store.create(conversation_id, event.replace(title="the one that exists"), step)
         raise StoreConflict(conversation_id)
-
-
-async def test_the_conversation_that_has_the_id_is_returned(database: Path) -> None:
-    """It is returned as it is, and goes on."""
-    store = await SqliteStore.open(str(database))
-    try:
-        async with Engine.open(store=TakenIds(store), model=ScriptedLlm([reply("Hello.")])) as engine:  # type: ignore[arg-type]
-            conversation = await engine.create(title="another one")
-            turn = await conversation.send("Hi")
-
-        assert (conversation.title, turn.reply) == ("the one that exists", "Hello.")
-    finally:
-        await store.close()
 
 
 PATIENCE = 60
@@ -124,6 +108,46 @@ async def reply_of(conversation: Conversation) -> str | None:
     return (await asyncio.wait_for(conversation.wait(), PATIENCE)).reply
 
 
+class Pager:
+    """A channel that keeps what it is told."""
+
+    def __init__(self, name: str = "pager") -> None:
+        self.name = name
+        self.ended: list[tuple[str, int, str, int]] = []
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Take it."""
+
+    def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
+        """Keep how the turn ended."""
+        self.ended.append((conversation_id, ended.turn, ended.status, len(ended.deliveries)))
+
+
+class BrokenPager(Pager):
+    """A channel that fails at the end of each turn."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+    def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
+        """Fail."""
+        raise self.error
+
+
+async def test_the_conversation_that_has_the_id_is_returned(database: Path) -> None:
+    """It is returned as it is, and goes on."""
+    store = await SqliteStore.open(str(database))
+    try:
+        async with Engine.open(store=TakenIds(store), model=ScriptedLlm([reply("Hello.")])) as engine:  # type: ignore[arg-type]
+            conversation = await engine.create(title="another one")
+            turn = await conversation.send("Hi")
+
+        assert (conversation.title, turn.reply) == ("the one that exists", "Hello.")
+    finally:
+        await store.close()
+
+
 async def test_it_goes_on_though_the_caller_is_cancelled(database: Path) -> None:
     """P27: whoever asks first may give up; nobody else would take the conversation over."""
     async with interrupted(database) as (engine, store):
@@ -158,33 +182,6 @@ async def test_an_engine_closes_although_a_store_does_not_answer(database: Path)
         await asyncio.wait_for(engine.close(), PATIENCE)
 
         assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], BaseException)
-
-
-class Pager:
-    """A channel that keeps what it is told."""
-
-    def __init__(self, name: str = "pager") -> None:
-        self.name = name
-        self.ended: list[tuple[str, int, str, int]] = []
-
-    async def deliver(self, delivery: Delivery) -> None:
-        """Take it."""
-
-    def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
-        """Keep how the turn ended."""
-        self.ended.append((conversation_id, ended.turn, ended.status, len(ended.deliveries)))
-
-
-class BrokenPager(Pager):
-    """A channel that fails at the end of each turn."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-    def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
-        """Fail."""
-        raise self.error
 
 
 class TestTurnEnds:

@@ -1,6 +1,5 @@
-"""A step that another loop has stored is made again here, and must be the same.
-
-Updates are made for those who watch, and made again from the log for those who come later.
+"""Updates are made for those who watch, and made again from the log for those who come later; a step that another loop
+has stored is made again, too, and must be the same.
 """
 
 from __future__ import annotations
@@ -34,6 +33,42 @@ def newest_step(walk: Walk) -> tuple[LogEntry, State, Context]:
     return LogEntry.of(event, step), before.state, walk.context
 
 
+@tool(crash="pure")
+async def find_table(party: int) -> str:
+    """Look for free tables."""
+    return "Kikunoi at 6:30 PM."
+
+
+def answer(request: Any) -> Any:
+    """A call of the tool, then a reply."""
+    return "There is one." if request.messages[-1]["role"] == "tool" else call("find_table", party=2)
+
+
+class CountingStore(WrappedStore):
+    """A store that counts how often steps are read."""
+
+    reads = 0
+
+    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> Any:
+        """Count, and read."""
+        self.reads += 1
+        return await self.store.entries(conversation_id, after, up_to)
+
+
+async def collected(conversation: Conversation, after: str, turns: int) -> list[Update]:
+    """The stored updates after this one, until so many turns have ended."""
+    updates: list[Update] = []
+    async with aclosing(conversation.updates(after)) as source:
+        while [update.type for update in updates].count("turn_ended") < turns:
+            updates.append(await anext(source))
+    return [update for update in updates if update.id is not None]
+
+
+async def no_log(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    """Fail: nothing is to be read from the store."""
+    raise AssertionError("the store was read")
+
+
 def test_it_is_the_step_that_was_stored() -> None:
     """With the state, the effects and the end of the turn."""
     walk = Walk().say().answer(LlmResponse, content="Sakura has one.")
@@ -64,37 +99,6 @@ def test_a_step_that_the_machine_does_not_make_is_refused() -> None:
     ):
         with pytest.raises(StoreError, match=f"Step {stored.seq} was made by another version"):
             repeated_step(stored, rests, context)
-
-
-@tool(crash="pure")
-async def find_table(party: int) -> str:
-    """Look for free tables."""
-    return "Kikunoi at 6:30 PM."
-
-
-def answer(request: Any) -> Any:
-    """A call of the tool, then a reply."""
-    return "There is one." if request.messages[-1]["role"] == "tool" else call("find_table", party=2)
-
-
-class CountingStore(WrappedStore):
-    """A store that counts how often steps are read."""
-
-    reads = 0
-
-    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> Any:
-        """Count, and read."""
-        self.reads += 1
-        return await self.store.entries(conversation_id, after, up_to)
-
-
-async def collected(conversation: Conversation, after: str, turns: int) -> list[Update]:
-    """The stored updates after this one, until so many turns have ended."""
-    updates: list[Update] = []
-    async with aclosing(conversation.updates(after)) as source:
-        while [update.type for update in updates].count("turn_ended") < turns:
-            updates.append(await anext(source))
-    return [update for update in updates if update.id is not None]
 
 
 @pytest.mark.slow
@@ -156,8 +160,3 @@ class TestWhileNobodyWatches:
 
         assert shown[-1] == "turn_ended"
         assert counting.reads == before
-
-
-async def no_log(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
-    """Fail: nothing is to be read from the store."""
-    raise AssertionError("the store was read")

@@ -1,8 +1,5 @@
-"""`Engine.updates`: the updates of all conversations, for those who show a tree of agents.
-
-Which updates belong to a turn, and where it stops.
-
-A watcher gets every update once, whatever happens while it reads the log.
+"""A watcher gets every update once, whatever happens while it reads the log: of one turn, which updates belong to it
+and where it stops, and of all conversations (`Engine.updates`), for those who show a tree of agents.
 """
 
 from __future__ import annotations
@@ -90,6 +87,106 @@ def shown(updates: Sequence[TreeUpdate], conversation_id: str) -> list[Any]:
 def is_live(one: TreeUpdate) -> bool:
     """Whether an update has no position."""
     return isinstance(one.update, TokenUpdate | ToolProgressUpdate)
+
+
+def summary(id_: str = "c", seq: int = 3, owner: str | None = None) -> Summary:
+    """A conversation in a list."""
+    return Summary(id_, "idle", False, AT, owner=owner, seq=seq)
+
+
+def message(seq: int, number: int = 1) -> MessageUpdate:
+    """An update of a step."""
+    return MessageUpdate((seq, number), role="user", text=f"{seq}.{number}", turn=1)
+
+
+def token(text: str, *, from_start: bool = False) -> TokenUpdate:
+    """A piece of an answer."""
+    return TokenUpdate(text, "text", 1, 7, 1, from_start)
+
+
+class World:
+    """A feed, and the list that its watchers are given. While the list is read, `during` happens."""
+
+    def __init__(self, capacity: int = 100) -> None:
+        self.feed = TreeFeed(capacity)
+        self.listed: list[Summary] = [summary()]
+        self.lists = 0
+        self.streamed: tuple[TokenUpdate, ...] = ()
+
+    def during(self) -> None:
+        """Nothing, unless a test says otherwise."""
+
+    async def read(self, owner: str | None) -> Sequence[Summary]:
+        """Return the list as it was when reading began."""
+        self.lists += 1
+        found = list(self.listed)
+        await asyncio.sleep(0)
+        self.during()
+        return found
+
+    def watch(self, owner: str | None = None) -> AsyncGenerator[TreeUpdate, None]:
+        """Watch the feed."""
+        return self.feed.updates(owner, self.read, lambda: [StreamingConversation("c", None, self.streamed)])
+
+
+QUESTION = UserQuestion(
+    question="When?",
+    header="Time",
+    options=(QuestionOption(label="6:30 PM", description="early"), QuestionOption(label="8:15 PM", description="late")),
+)
+
+
+class UnderWay:
+    """A conversation whose model has `streamed` these pieces. Each read of its log streams another one."""
+
+    def __init__(self, capacity: int = 100) -> None:
+        opened = Opened(event_id="opened", at=NOON)
+        message = UserMessage(event_id="m1", at=NOON, text="Hi")
+        first, context = begin(opened), Context().after(opened)
+        step = transition(first.state, message, context)
+        self._log = [LogEntry.of(opened, first), LogEntry.of(message, step)]
+        (self._request,) = pending(step.state)
+        self._feed = Feed(capacity)
+        self._projection = ConversationProjection(step.state, context, self.read)
+        self.streamed: list[str] = []
+
+    def watcher(self, after: str | None = None) -> Watcher:
+        """A watcher that begins now."""
+        return Watcher(self._projection, self._feed, self.read, after)
+
+    async def read(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+        """Read the log, while the model goes on."""
+        self.stream()
+        return self._log[after:up_to]
+
+    def stream(self) -> None:
+        """The model writes the next piece."""
+        self.streamed.append(f"{len(self.streamed)} ")
+        self._feed.publish(TokenUpdate(self.streamed[-1], "text", turn=1, request=self._request, attempt=1))
+
+
+def with_update(shown: str, update: Update) -> str:
+    """The streamed text behind this update."""
+    match update:
+        case SnapshotUpdate(streaming=streaming):
+            return "" if streaming is None else streaming.text
+        case TokenUpdate(text=text, from_start=from_start):
+            return text if from_start else shown + text
+        case _:
+            return shown
+
+
+async def collect(updates: AsyncIterable[Update], taken: list[Update]) -> None:
+    """Take all updates, to the end of the conversation."""
+    async for update in updates:
+        taken.append(update)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let everything else run until the condition holds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 class TestAWatcherOfATree:
@@ -239,46 +336,6 @@ class TestTheEnd:
         assert opened == TreeUpdate(conversation.id, opened.update)
 
 
-def summary(id_: str = "c", seq: int = 3, owner: str | None = None) -> Summary:
-    """A conversation in a list."""
-    return Summary(id_, "idle", False, AT, owner=owner, seq=seq)
-
-
-def message(seq: int, number: int = 1) -> MessageUpdate:
-    """An update of a step."""
-    return MessageUpdate((seq, number), role="user", text=f"{seq}.{number}", turn=1)
-
-
-def token(text: str, *, from_start: bool = False) -> TokenUpdate:
-    """A piece of an answer."""
-    return TokenUpdate(text, "text", 1, 7, 1, from_start)
-
-
-class World:
-    """A feed, and the list that its watchers are given. While the list is read, `during` happens."""
-
-    def __init__(self, capacity: int = 100) -> None:
-        self.feed = TreeFeed(capacity)
-        self.listed: list[Summary] = [summary()]
-        self.lists = 0
-        self.streamed: tuple[TokenUpdate, ...] = ()
-
-    def during(self) -> None:
-        """Nothing, unless a test says otherwise."""
-
-    async def read(self, owner: str | None) -> Sequence[Summary]:
-        """Return the list as it was when reading began."""
-        self.lists += 1
-        found = list(self.listed)
-        await asyncio.sleep(0)
-        self.during()
-        return found
-
-    def watch(self, owner: str | None = None) -> AsyncGenerator[TreeUpdate, None]:
-        """Watch the feed."""
-        return self.feed.updates(owner, self.read, lambda: [StreamingConversation("c", None, self.streamed)])
-
-
 class TestTheFeed:
     """What is kept for those who watch, and what is not."""
 
@@ -426,13 +483,6 @@ class TestTheFeed:
         await updates.aclose()
 
 
-QUESTION = UserQuestion(
-    question="When?",
-    header="Time",
-    options=(QuestionOption(label="6:30 PM", description="early"), QuestionOption(label="8:15 PM", description="late")),
-)
-
-
 async def test_it_stops_where_a_sub_agent_asks_although_it_no_longer_asks() -> None:
     """A reader that comes late sees what one sees that comes in time."""
     message = MessageUpdate(position=(1, 1), role="user", text="Go on.", turn=1, message_id="m")
@@ -454,35 +504,6 @@ async def test_it_stops_where_a_sub_agent_asks_although_it_no_longer_asks() -> N
     shown = [update async for update in updates_of_turn(updates(), "m", never)]
 
     assert shown == stored[:2]
-
-
-class UnderWay:
-    """A conversation whose model has `streamed` these pieces. Each read of its log streams another one."""
-
-    def __init__(self, capacity: int = 100) -> None:
-        opened = Opened(event_id="opened", at=NOON)
-        message = UserMessage(event_id="m1", at=NOON, text="Hi")
-        first, context = begin(opened), Context().after(opened)
-        step = transition(first.state, message, context)
-        self._log = [LogEntry.of(opened, first), LogEntry.of(message, step)]
-        (self._request,) = pending(step.state)
-        self._feed = Feed(capacity)
-        self._projection = ConversationProjection(step.state, context, self.read)
-        self.streamed: list[str] = []
-
-    def watcher(self, after: str | None = None) -> Watcher:
-        """A watcher that begins now."""
-        return Watcher(self._projection, self._feed, self.read, after)
-
-    async def read(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
-        """Read the log, while the model goes on."""
-        self.stream()
-        return self._log[after:up_to]
-
-    def stream(self) -> None:
-        """The model writes the next piece."""
-        self.streamed.append(f"{len(self.streamed)} ")
-        self._feed.publish(TokenUpdate(self.streamed[-1], "text", turn=1, request=self._request, attempt=1))
 
 
 class TestTokensThatComeWhileItReads:
@@ -550,17 +571,6 @@ class TestTheIterator:
         assert (rest, turn.reply) == ([], "Hello.")
 
 
-def with_update(shown: str, update: Update) -> str:
-    """The streamed text behind this update."""
-    match update:
-        case SnapshotUpdate(streaming=streaming):
-            return "" if streaming is None else streaming.text
-        case TokenUpdate(text=text, from_start=from_start):
-            return text if from_start else shown + text
-        case _:
-            return shown
-
-
 class TestCatchingUp:
     """`Conversation.updates(caught_up=…)`."""
 
@@ -605,16 +615,3 @@ class TestCatchingUp:
             await reading
 
         assert told[1] == told[0] + 1
-
-
-async def collect(updates: AsyncIterable[Update], taken: list[Update]) -> None:
-    """Take all updates, to the end of the conversation."""
-    async for update in updates:
-        taken.append(update)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let everything else run until the condition holds."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0)

@@ -1,6 +1,5 @@
-"""Rows of steps: what stands in columns of its own.
-
-The messages of a given history stand at the end of the first row, so that the rest is read without them.
+"""Rows of steps: what stands in columns of its own. The messages of a given history stand at the end of the first row,
+so that the rest is read without them.
 """
 
 from __future__ import annotations
@@ -24,6 +23,23 @@ from turnwise.states.events import Event
 from ..support.walks import NOON
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
+
+NESTED: dict[str, Any] = {"messages": [{"messages": ["deep"]}], "text": ',"messages":[{"a":"b\\"}]', '"messages"': "}"}
+
+
+def row_of(**fields: Any) -> EventRow:
+    """Return the row of a first step."""
+    opened = Opened(event_id="opened", at=NOON, **fields)
+    return encode(opened, begin(opened), GENESIS)[0]
+
+
+def history(*texts: str) -> tuple[HistoryMessage, ...]:
+    """Return a given history of a user and an assistant in turns."""
+    roles = ("user", "assistant")
+    return tuple(
+        HistoryMessage.model_validate({"role": roles[number % 2], "content": text, "extra": NESTED})
+        for number, text in enumerate(texts)
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,24 +68,6 @@ def test_values_that_are_nested_deeply_are_read_back() -> None:
     with pytest.raises(ValueError, match="recursion"):
         from_json(row.payload)
     assert decode(row).event == opened
-
-
-NESTED: dict[str, Any] = {"messages": [{"messages": ["deep"]}], "text": ',"messages":[{"a":"b\\"}]', '"messages"': "}"}
-
-
-def row_of(**fields: Any) -> EventRow:
-    """Return the row of a first step."""
-    opened = Opened(event_id="opened", at=NOON, **fields)
-    return encode(opened, begin(opened), GENESIS)[0]
-
-
-def history(*texts: str) -> tuple[HistoryMessage, ...]:
-    """Return a given history of a user and an assistant in turns."""
-    roles = ("user", "assistant")
-    return tuple(
-        HistoryMessage.model_validate({"role": roles[number % 2], "content": text, "extra": NESTED})
-        for number, text in enumerate(texts)
-    )
 
 
 class TestTheFirstRow:

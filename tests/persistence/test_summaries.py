@@ -1,8 +1,5 @@
-"""Owner, title and metadata of a conversation, as they follow from its events.
-
-Metadata as stores find conversations by it.
-
-Titles of conversations.
+"""Owner, title and metadata of a conversation, as they follow from its events, and as stores find conversations by
+them.
 """
 
 from __future__ import annotations
@@ -33,6 +30,25 @@ from turnwise.testing.history import Trace
 
 from ..support.cases import holds_for
 from ..support.walks import NOON, Walk
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same, by the definition: type by type, and numbers by their value."""
+    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
+    return type(one) is type(other) and bool(one == other)
 
 
 class TestDetails:
@@ -82,26 +98,6 @@ class TestDetails:
         assert row.entries == tuple(sorted(metadata_entry(*entry) for entry in details.metadata.items()))
         assert details_row(Details()) == DetailsRow()
         assert read_metadata(None) == {}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same, by the definition: type by type, and numbers by their value."""
-    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return one == other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
-    return type(one) is type(other) and bool(one == other)
 
 
 class TestJsonValues:

@@ -1,6 +1,5 @@
-"""The end of a turn names the limit because of which the turn ended.
-
-What an agent may do by the acts of its tools, whatever tool returns them.
+"""What the guards decide: the end of a turn names the limit because of which it ended, and an agent's role says what it
+may do by the acts of its tools, whatever tool returns them.
 """
 
 from __future__ import annotations
@@ -40,6 +39,47 @@ COST = Usage(input_tokens=9, output_tokens=1, cost=0.5)
 def ends_at(conversation: Conversation) -> tuple[str, str | None]:
     """How the turn ended that the last step left, and at which limit."""
     return conversation.ended.status, conversation.ended.limit
+
+
+def missing_claim() -> Conversation:
+    """The rules want a claim, and the model gives a text."""
+    conversation = Conversation(presets.explicit_response(), limits=Limits(requests=1))
+    conversation.says()
+    conversation.model_says("Done.")
+    return conversation
+
+
+def empty_response() -> Conversation:
+    """The model says nothing after its tools have run."""
+    conversation = Conversation(limits=Limits(requests=2))
+    conversation.says()
+    conversation.model_calls("look")
+    conversation.tool_ends("look")
+    conversation.model_says("")
+    return conversation
+
+
+def rejected_claim() -> Conversation:
+    """The claim is rejected, and would be allowed to be rejected once more."""
+    conversation = Conversation(presets.explicit_response(), verify=3, limits=Limits(requests=1, last="plain"))
+    conversation.says()
+    conversation.model_calls(completing())
+    return conversation
+
+
+TEXTS = Texts()
+FOR_USER = AgentMail(target="other", text="It is ready.", audience="user")
+FOR_AGENT = AgentMail(target="other", text="It is ready.")
+NOW, LATER = Speech(text="Hello", when="now"), Speech(text="Hello")
+
+
+def acting(act: Act, role: str, **fields: Any) -> Conversation:
+    """An agent of this role whose tool has done this."""
+    conversation = Conversation(role=role, **fields)
+    conversation.says()
+    conversation.model_calls(call("work", exclusive=True, acts=("speech", "mail", "work_complete")))
+    conversation.tool_ends("work", acts=[act])
+    return conversation
 
 
 @pytest.mark.parametrize(
@@ -98,32 +138,6 @@ def test_an_answer_to_the_last_request_is_no_end_by_a_limit() -> None:
     assert ends_at(conversation) == ("completed", None)
 
 
-def missing_claim() -> Conversation:
-    """The rules want a claim, and the model gives a text."""
-    conversation = Conversation(presets.explicit_response(), limits=Limits(requests=1))
-    conversation.says()
-    conversation.model_says("Done.")
-    return conversation
-
-
-def empty_response() -> Conversation:
-    """The model says nothing after its tools have run."""
-    conversation = Conversation(limits=Limits(requests=2))
-    conversation.says()
-    conversation.model_calls("look")
-    conversation.tool_ends("look")
-    conversation.model_says("")
-    return conversation
-
-
-def rejected_claim() -> Conversation:
-    """The claim is rejected, and would be allowed to be rejected once more."""
-    conversation = Conversation(presets.explicit_response(), verify=3, limits=Limits(requests=1, last="plain"))
-    conversation.says()
-    conversation.model_calls(completing())
-    return conversation
-
-
 @pytest.mark.parametrize("play", [missing_claim, empty_response, rejected_claim])
 def test_a_limit_that_keeps_the_model_from_being_reminded_is_named(play: Callable[[], Conversation]) -> None:
     """The model would be asked once more if the limit allowed it."""
@@ -177,21 +191,6 @@ def test_a_log_of_the_first_revision_names_none() -> None:
     assert response.ended is not None
     assert old.ended == response.ended.replace(limit=None)
     assert "limit" not in old.ended.model_dump(exclude_defaults=True)
-
-
-TEXTS = Texts()
-FOR_USER = AgentMail(target="other", text="It is ready.", audience="user")
-FOR_AGENT = AgentMail(target="other", text="It is ready.")
-NOW, LATER = Speech(text="Hello", when="now"), Speech(text="Hello")
-
-
-def acting(act: Act, role: str, **fields: Any) -> Conversation:
-    """An agent of this role whose tool has done this."""
-    conversation = Conversation(role=role, **fields)
-    conversation.says()
-    conversation.model_calls(call("work", exclusive=True, acts=("speech", "mail", "work_complete")))
-    conversation.tool_ends("work", acts=[act])
-    return conversation
 
 
 @holds_for(

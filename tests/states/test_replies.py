@@ -1,6 +1,5 @@
-"""Delivery rules and nudges, rule by rule, where the cases leave a gap.
-
-Nobody is reminded of a user who does not wait: agents without one, and turns that only other agents began.
+"""Delivery rules and nudges, rule by rule, where the cases leave a gap. Nobody is reminded of a user who does not wait:
+agents without one, and turns that only other agents began.
 """
 
 from __future__ import annotations
@@ -36,6 +35,23 @@ SAID = Heard(seq=1)
 def record(**fields: object) -> TurnRecord:
     """A turn under way."""
     return TurnRecord(number=1, since=NOON, **fields)
+
+
+TEXTS = Policy().texts
+WITHOUT_USER = ("background", "sub_agent")
+STRICT = presets.explicit_response()
+
+
+def conversation_of(role: str, policy: Policy, revision: int = AGENTS) -> Conversation:
+    """A conversation whose log began under this revision."""
+    return Conversation(policy, role=role, revision=revision)
+
+
+def nudges(conversation: Conversation) -> list[str]:
+    """The texts of the newest request's reminders."""
+    (effect,) = (one for one in conversation.step.effects if isinstance(one, RequestLlm))
+    parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
+    return [part.text for part in parts if isinstance(part, Made)]
 
 
 class TestASilentTurn:
@@ -146,23 +162,6 @@ class TestFingerprints:
     def test_one_has_32_digits(self) -> None:
         """A fingerprint has 16 bytes, written as 32 digits."""
         assert len(fingerprint(call("look"))) == 32
-
-
-TEXTS = Policy().texts
-WITHOUT_USER = ("background", "sub_agent")
-STRICT = presets.explicit_response()
-
-
-def conversation_of(role: str, policy: Policy, revision: int = AGENTS) -> Conversation:
-    """A conversation whose log began under this revision."""
-    return Conversation(policy, role=role, revision=revision)
-
-
-def nudges(conversation: Conversation) -> list[str]:
-    """The texts of the newest request's reminders."""
-    (effect,) = (one for one in conversation.step.effects if isinstance(one, RequestLlm))
-    parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
-    return [part.text for part in parts if isinstance(part, Made)]
 
 
 class TestAgentsWithoutAUser:

@@ -1,6 +1,5 @@
-"""The transcript, computed from the log: each text comes from one event, and each result has its place.
-
-What models have answered is innocent, and what came in since may be what was refused.
+"""The transcript, computed from the log: each text comes from one event, and each result has its place. What models
+have answered is innocent, and what came in since may be what was refused.
 """
 
 from __future__ import annotations
@@ -56,6 +55,26 @@ DOOR, WINDOW = Image.of(PNG), Image.of(GIF)
 def texts(messages: tuple[Message, ...], role: str) -> list[str]:
     """The texts of this role."""
     return [message.text for message in messages if message.role == role]
+
+
+PICTURE = Image.of(PNG)
+
+
+def message(role: str, seq: int, turn: int = 1, text: str = "Hello", **fields: object) -> Message:
+    """A message that entered at this step."""
+    return Message(role=role, text=text, seq=seq, turn=turn, **fields)
+
+
+def after_an_answer(at: int = 5, model: str = "m") -> Acceptance:
+    """What is accepted once this model has answered."""
+    acceptance = Acceptance()
+    acceptance.accept(model, at)
+    return acceptance
+
+
+def held(suspicion: Suspicion, *messages: Message) -> list[str]:
+    """What a request with these messages holds of each suspect."""
+    return list(suspicion.held(messages, messages))
 
 
 class TestResults:
@@ -705,26 +724,6 @@ class TestReadingIt:
         conversation.says("Thanks")
 
         assert [conversation.said.first_try(turn) for turn in range(1, 6)] == [1, 2, 2, 2, 5]
-
-
-PICTURE = Image.of(PNG)
-
-
-def message(role: str, seq: int, turn: int = 1, text: str = "Hello", **fields: object) -> Message:
-    """A message that entered at this step."""
-    return Message(role=role, text=text, seq=seq, turn=turn, **fields)
-
-
-def after_an_answer(at: int = 5, model: str = "m") -> Acceptance:
-    """What is accepted once this model has answered."""
-    acceptance = Acceptance()
-    acceptance.accept(model, at)
-    return acceptance
-
-
-def held(suspicion: Suspicion, *messages: Message) -> list[str]:
-    """What a request with these messages holds of each suspect."""
-    return list(suspicion.held(messages, messages))
 
 
 def test_what_came_in_before_the_answer_is_no_suspect() -> None:

@@ -1,4 +1,4 @@
-"""The channel that speaks: with real processes, and files that can be listened to.
+"""The channel that speaks: what of a text is spoken, by real processes, into files that can be listened to.
 
 S20: markup is removed from a text that is to be spoken.
 """
@@ -55,6 +55,15 @@ class Ends:
 def spoken_in(folder: Path) -> list[str]:
     """The texts that the voice `WRITES` wrote, in the order of the deliveries."""
     return [file.read_text() for file in sorted(folder.iterdir())]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.slow
@@ -512,15 +521,6 @@ class TestSpeaking:
 
         with pytest.raises(ConfigurationError, match=f"{re.escape(wanted)}$"):
             SpeechChannel()
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @holds_for(

@@ -1,8 +1,5 @@
-"""One call of a tool of a server has one result, whatever the server does.
-
-What a server lists becomes tools, as far as it can be offered.
-
-What a server returns becomes a text, and the images beside it.
+"""What a server lists becomes tools, as far as it can be offered; one call of a tool has one result, whatever the
+server does; and what the server returns becomes a text, and the images beside it.
 """
 
 from __future__ import annotations
@@ -51,6 +48,38 @@ async def connected(program: Program, **settings: Any) -> AsyncIterator[ToolRegi
     """The registry of an engine with this server."""
     async with opened(files=program.server(**settings)) as registry:
         yield registry
+
+
+SERVER = McpServer(command="x")
+
+
+async def nothing(*given: Any, **arguments: Any) -> ToolResult:
+    """Stand for the connection."""
+    return ToolResult(text="")
+
+
+def offered(*tools: Listed, server: McpServer = SERVER) -> dict[str, ServerTool]:
+    """Return the tools that a server offers which lists these."""
+    made = tools_of("files", server, [ListedTool.model_validate(tool) for tool in tools], nothing)
+    return {tool.name: tool for tool in made.tools}
+
+
+DATA = b64encode(PNG).decode()
+
+
+def returned(*content: dict[str, Any], **more: Any) -> ToolResult:
+    """Return the result for what a server sends."""
+    return result_of(CallToolResult.model_validate({"content": list(content), **more}))
+
+
+def text(words: str) -> dict[str, Any]:
+    """Return a text as a server sends it."""
+    return {"type": "text", "text": words}
+
+
+def image(data: str = DATA, kind: str = "image/png") -> dict[str, Any]:
+    """Return an image as a server sends it."""
+    return {"type": "image", "data": data, "mimeType": kind}
 
 
 @pytest.mark.slow
@@ -212,20 +241,6 @@ class TestContracts:
         assert await self.contracts(tmp_path, crash="idempotent", tools=own) == ["idempotent", "idempotent", "pure"]
 
 
-SERVER = McpServer(command="x")
-
-
-async def nothing(*given: Any, **arguments: Any) -> ToolResult:
-    """Stand for the connection."""
-    return ToolResult(text="")
-
-
-def offered(*tools: Listed, server: McpServer = SERVER) -> dict[str, ServerTool]:
-    """Return the tools that a server offers which lists these."""
-    made = tools_of("files", server, [ListedTool.model_validate(tool) for tool in tools], nothing)
-    return {tool.name: tool for tool in made.tools}
-
-
 class TestOffering:
     """A tool goes to the model as its server describes it."""
 
@@ -361,24 +376,6 @@ class TestPatterns:
 
         with pytest.raises(InvalidArguments):
             tool.arguments.accepted('{"path": "a"}')
-
-
-DATA = b64encode(PNG).decode()
-
-
-def returned(*content: dict[str, Any], **more: Any) -> ToolResult:
-    """Return the result for what a server sends."""
-    return result_of(CallToolResult.model_validate({"content": list(content), **more}))
-
-
-def text(words: str) -> dict[str, Any]:
-    """Return a text as a server sends it."""
-    return {"type": "text", "text": words}
-
-
-def image(data: str = DATA, kind: str = "image/png") -> dict[str, Any]:
-    """Return an image as a server sends it."""
-    return {"type": "image", "data": data, "mimeType": kind}
 
 
 class TestContent:

@@ -1,6 +1,5 @@
-"""The rehearsal model as an engine meets it: an `Llm` without a client library, a key or a network.
-
-The rules of the rehearsal model: what it replies to a request, without any script.
+"""The rehearsal model as an engine meets it: an `Llm` without a client library, a key or a network, which replies to
+any request by rules, without a script.
 """
 
 from __future__ import annotations
@@ -33,6 +32,21 @@ WEATHER = {
 async def answer_to(purpose: Purpose) -> ModelAnswer:
     """What it answers to a request for this purpose."""
     return await RehearsalLlm(delay=0).complete(ModelRequest("rehearsal", HELLO, purpose=purpose), lambda _: None)
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+FIND_TABLE = tool("find_table", "Look for a free table.", cuisine=TEXT, time=TEXT, party=NUMBER)
+CHECK_WEATHER = tool("check_weather", "What the weather will be like.", day=TEXT)
+QUESTION = tool(ASK, "Ask the user.", questions={"type": "array", "items": {"type": "object"}})
+DINNER = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
+TABLES = '["Sakura, 6:30 PM", "Koi, 8:00 PM"]'
+
+SERVER_FORECAST = tool("weather_forecast_cbf1ea3f", "Look up the weather.", place=TEXT)
+
+
+def offered(*names: str) -> list[dict[str, Any]]:
+    """Tools of these names, as a request lists them."""
+    return [{"type": "function", "function": {"name": name, "description": "", "parameters": {}}} for name in names]
 
 
 class TestThePort:
@@ -140,17 +154,6 @@ class TestTheEngine:
         )
 
         subprocess.run([sys.executable, "-c", program], check=True, timeout=200)
-
-
-TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
-FIND_TABLE = tool("find_table", "Look for a free table.", cuisine=TEXT, time=TEXT, party=NUMBER)
-CHECK_WEATHER = tool("check_weather", "What the weather will be like.", day=TEXT)
-QUESTION = tool(ASK, "Ask the user.", questions={"type": "array", "items": {"type": "object"}})
-DINNER = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
-TABLES = '["Sakura, 6:30 PM", "Koi, 8:00 PM"]'
-
-
-SERVER_FORECAST = tool("weather_forecast_cbf1ea3f", "Look up the weather.", place=TEXT)
 
 
 class TestADinner:
@@ -270,11 +273,6 @@ class TestAnyConversation:
         assert calls_of(vague) == []
         assert "To use find_table I also need to know: time." in vague.text
         assert calls_of(complete) == [("find_table", {"cuisine": "Thai", "time": "noon", "party": 2})]
-
-
-def offered(*names: str) -> list[dict[str, Any]]:
-    """Tools of these names, as a request lists them."""
-    return [{"type": "function", "function": {"name": name, "description": "", "parameters": {}}} for name in names]
 
 
 class TestSpeakingByTool:

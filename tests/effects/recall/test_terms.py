@@ -1,7 +1,4 @@
-"""Reading the moments that a model writes.
-
-Reading what a model wants to search for.
-"""
+"""What a model wants to search for is read from its answer: the terms, and the moments that it writes."""
 
 from __future__ import annotations
 

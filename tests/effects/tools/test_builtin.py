@@ -1,8 +1,5 @@
-"""The built-in tool `ask_user_question`.
-
-The tools by which a model reaches its user, `respond_to_user`, `mark_work_complete` and `talk`, in an engine.
-
-The tool by which a model hands the conversation over to another profile.
+"""The built-in tools: a model asks its user, reaches them by `respond_to_user`, `mark_work_complete` and `talk`, and
+hands the conversation over to another profile.
 """
 
 from __future__ import annotations
@@ -35,33 +32,6 @@ from ...support.engine_scenarios import QUESTION, Watcher, results, until
 from ...support.servers.openai_server import OpenAiServer, says
 from ...support.servers.openai_server import calls as sends_calls
 from ...support.tools import outcome_of, tool_context
-
-
-async def test_it_asks_what_the_model_wrote() -> None:
-    """P12: the questions of the call become the questions of the act."""
-    ask = ToolRegistry(["ask_user_question"]).find("ask_user_question")
-    assert ask is not None
-    question = {"question": "Which?", "header": "Day", "options": [{"label": "a"}, {"label": "b"}]}
-
-    act = await outcome_of(ask, json.dumps({"questions": [{**question, "multiSelect": True}]}))
-
-    options = (QuestionOption(label="a"), QuestionOption(label="b"))
-    assert act == Question((UserQuestion(question="Which?", header="Day", options=options, multi_select=True),))
-
-
-def test_its_schema_has_the_required_bounds() -> None:
-    """Seed 002: 1-4 questions, 2-4 options, a header of up to 12 characters, and `multiSelect` false by default."""
-    (definition,) = ToolRegistry(["ask_user_question"]).definitions()
-
-    questions = definition["function"]["parameters"]["properties"]["questions"]
-    fields = questions["items"]["properties"]
-    assert (questions["minItems"], questions["maxItems"]) == (1, 4)
-    assert (fields["options"]["minItems"], fields["options"]["maxItems"]) == (2, 4)
-    assert (fields["header"]["type"], fields["header"]["maxLength"]) == ("string", 12)
-    assert fields["multiSelect"] == {"type": "boolean", "default": False}
-    assert questions["items"]["required"] == ["question", "options"]
-    assert fields["options"]["items"]["required"] == ["label"]
-
 
 TEXTS = Texts()
 RESPONDING = presets.explicit_response().model_copy(update={"verify": 0})
@@ -145,6 +115,39 @@ def resolve_call(name: str, arguments: object, *tools: Any, policy: Policy = RES
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
     (made,) = ToolRegistry(tools or TOOLS).resolve_calls(1, [ModelCall("p", name, written)], policy)
     return made
+
+
+async def outcome(arguments: str) -> ToolResult:
+    """The result of one call."""
+    result = await execute(transfer_to, arguments, tool_context())
+    assert isinstance(result, ToolResult)
+    return result
+
+
+async def test_it_asks_what_the_model_wrote() -> None:
+    """P12: the questions of the call become the questions of the act."""
+    ask = ToolRegistry(["ask_user_question"]).find("ask_user_question")
+    assert ask is not None
+    question = {"question": "Which?", "header": "Day", "options": [{"label": "a"}, {"label": "b"}]}
+
+    act = await outcome_of(ask, json.dumps({"questions": [{**question, "multiSelect": True}]}))
+
+    options = (QuestionOption(label="a"), QuestionOption(label="b"))
+    assert act == Question((UserQuestion(question="Which?", header="Day", options=options, multi_select=True),))
+
+
+def test_its_schema_has_the_required_bounds() -> None:
+    """Seed 002: 1-4 questions, 2-4 options, a header of up to 12 characters, and `multiSelect` false by default."""
+    (definition,) = ToolRegistry(["ask_user_question"]).definitions()
+
+    questions = definition["function"]["parameters"]["properties"]["questions"]
+    fields = questions["items"]["properties"]
+    assert (questions["minItems"], questions["maxItems"]) == (1, 4)
+    assert (fields["options"]["minItems"], fields["options"]["maxItems"]) == (2, 4)
+    assert (fields["header"]["type"], fields["header"]["maxLength"]) == ("string", 12)
+    assert fields["multiSelect"] == {"type": "boolean", "default": False}
+    assert questions["items"]["required"] == ["question", "options"]
+    assert fields["options"]["items"]["required"] == ["label"]
 
 
 class TestRespondToUser:
@@ -587,13 +590,6 @@ class TestOverASocket:
 
         assert happened == ["a", "ls", "b"]
         assert (turn.reply, turn.final_content) == ("a\n\nb", "That went well.")
-
-
-async def outcome(arguments: str) -> ToolResult:
-    """The result of one call."""
-    result = await execute(transfer_to, arguments, tool_context())
-    assert isinstance(result, ToolResult)
-    return result
 
 
 async def test_it_names_the_profile() -> None:

@@ -1,8 +1,5 @@
-"""One call of a tool has one outcome, whatever the tool does.
-
-A tool that hangs or does not stop blocks neither the engine nor its process.
-
-A tool is asked what became of a call that a crash interrupted.
+"""One call of a tool has one outcome, whatever the tool does: one that hangs or does not stop blocks neither the engine
+nor its process, and one that a crash interrupted is asked what became of the call.
 """
 
 from __future__ import annotations
@@ -61,6 +58,54 @@ class Unwritable:
         raise RuntimeError("secret")
 
     __repr__ = __str__
+
+
+IN_THE_LOG = "What went wrong is in the log of the application."
+
+
+class Speechless(Exception):
+    """An exception whose message cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+CALL = ToolCall(call_id="call_1_0", name="pay", crash="reconcile")
+EFFECT = ReconcileTool(effect_id=7, call=RoundCall.of(CALL, 2), started_as=3)
+
+
+class OneCall(FixedHistory):
+    """A history with one call."""
+
+    async def call(self, call: RoundCall, up_to: int) -> ToolCall:
+        """Return the call."""
+        return CALL
+
+
+async def asked(reconcile: Callable[..., Any], show: Callable[[int, str, Any], None]) -> ToolReconciled:
+    """Ask a tool by this function, with progress shown by `show`."""
+
+    @tool(crash="reconcile", reconcile=reconcile)
+    def pay() -> str:
+        """Pay."""
+        return "Paid."
+
+    context = EffectContext("c", 3, 1, Context(), OneCall(Transcript()), show, NoReceipts())
+    answer = await ReconciliationPerformer(ToolRegistry([pay]), SystemClock())(EFFECT, context)
+    await asyncio.sleep(0)
+    return answer
+
+
+def in_a_thread(it: ToolContext) -> str:
+    """Tell where it looks, from a thread of its own."""
+    it.progress("Looking it up.")
+    return "ran"
+
+
+async def in_the_loop(it: ToolContext) -> str:
+    """Tell where it looks, from the event loop."""
+    it.progress("Looking it up.")
+    return "ran"
 
 
 class TestRunning:
@@ -337,16 +382,6 @@ class TestLongResults:
         assert (outcome.text[:5], outcome.text[-3:], len(outcome.text)) == ("begin", "end", MAX_RESULT)
         assert "[… 2,000,06" in outcome.text
         assert " of 3,000,008 characters are left out here …]" in outcome.text
-
-
-IN_THE_LOG = "What went wrong is in the log of the application."
-
-
-class Speechless(Exception):
-    """An exception whose message cannot be read."""
-
-    def __str__(self) -> str:
-        raise RuntimeError
 
 
 class TestFailing:
@@ -676,44 +711,6 @@ class TestCancelling:
 
         assert worked == ToolResult(text="worked")
         assert set(hung) == {error("hang did not finish within 0.05 s.")}
-
-
-CALL = ToolCall(call_id="call_1_0", name="pay", crash="reconcile")
-EFFECT = ReconcileTool(effect_id=7, call=RoundCall.of(CALL, 2), started_as=3)
-
-
-class OneCall(FixedHistory):
-    """A history with one call."""
-
-    async def call(self, call: RoundCall, up_to: int) -> ToolCall:
-        """Return the call."""
-        return CALL
-
-
-async def asked(reconcile: Callable[..., Any], show: Callable[[int, str, Any], None]) -> ToolReconciled:
-    """Ask a tool by this function, with progress shown by `show`."""
-
-    @tool(crash="reconcile", reconcile=reconcile)
-    def pay() -> str:
-        """Pay."""
-        return "Paid."
-
-    context = EffectContext("c", 3, 1, Context(), OneCall(Transcript()), show, NoReceipts())
-    answer = await ReconciliationPerformer(ToolRegistry([pay]), SystemClock())(EFFECT, context)
-    await asyncio.sleep(0)
-    return answer
-
-
-def in_a_thread(it: ToolContext) -> str:
-    """Tell where it looks, from a thread of its own."""
-    it.progress("Looking it up.")
-    return "ran"
-
-
-async def in_the_loop(it: ToolContext) -> str:
-    """Tell where it looks, from the event loop."""
-    it.progress("Looking it up.")
-    return "ran"
 
 
 class TestProgress:

@@ -1,6 +1,5 @@
-"""Updates of a conversation as Server-Sent Events, cut off and resumed at any point.
-
-What a stream carries: any text, by whichever protocol, read with the means that clients have.
+"""Updates of a conversation as Server-Sent Events, cut off and resumed at any point; they carry any text, by whichever
+protocol, read with the means that clients have.
 """
 
 from __future__ import annotations
@@ -67,6 +66,77 @@ async def run(conversation: Conversation) -> None:
     """Hold a conversation that has updates of most types."""
     await conversation.send("Go")
     await conversation.answer({"When?": "6:30 PM"})
+
+
+def ended(reason: str) -> ServerSentEvent:
+    """The last event of a stream."""
+    return ServerSentEvent("end", f'{{"type":"end","id":null,"data":{{"reason":"{reason}"}}}}')
+
+
+async def _check_cuts(engine: Engine, conversation: Conversation, live: list[ServerSentEvent], size: int) -> None:
+    """Read the stream in pieces, each cut off after some bytes and resumed after the last complete update."""
+    loop = asyncio.get_running_loop()
+
+    @settings(max_examples=40)
+    @given(st.lists(st.integers(0, size), min_size=1, max_size=6))
+    def check(cuts: list[int]) -> None:
+        asyncio.run_coroutine_threadsafe(resumed(cuts), loop).result(60)
+
+    async def resumed(cuts: list[int]) -> None:
+        shown = live[:1]
+        for cut in [*cuts, size]:
+            if shown[-1] != live[-1]:
+                async with reading(served(engine, conversation, shown[-1].id)) as reader:
+                    await reader.until_id(live[-1].id)
+                shown += stored(EventStreamParser().feed(reader.received[:cut]))
+        assert shown == live
+
+    await asyncio.to_thread(check)
+
+
+HALF = "half \ud83d, swapped \ude48\ud83d, and \udfff"
+SEPARATED = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
+FRAMED = "\n\ndata: [DONE]\n\nevent: end\ndata: {}\n\nid: 9.9\n: comment \0 \x1b[31m \ufeff \u202e"
+HOSTILE = [HALF, SEPARATED, FRAMED, "🙈" * 3, "</script><!--", "\\ud800 \\u2028 \\"]
+
+MENDED = {text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in HOSTILE}
+"""The texts as a client reads them: half a character is replaced."""
+
+
+@tool(crash="pure")
+async def work(context: ToolContext) -> str:
+    """Report and return hostile texts."""
+    for text in HOSTILE:
+        context.progress(text)
+    return "\n".join(HOSTILE)
+
+
+class HostileLlm:
+    """A model that thinks and says what breaks streams, token by token, and calls a tool with it."""
+
+    name = "hostile"
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Call the tool first, and then speak."""
+        if any(one["role"] == "tool" for one in request.messages):
+            for text in HOSTILE:
+                show(Token(text, "thinking"))
+                show(Token(text, "text"))
+            return reply("".join(HOSTILE), thinking="".join(HOSTILE))
+        return call("work")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveServer]:
+    """A server whose model is hostile."""
+    with serving(Engine.open("sqlite://", model=HostileLlm(), tools=[work])) as running:
+        yield running
+
+
+def read(response: httpx.Response) -> list[Any]:
+    """The data of all events, read line by line as httpx splits lines: also at the separators of Unicode."""
+    lines = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 class TestResuming:
@@ -231,77 +301,6 @@ class TestDisconnecting:
 
         assert [len(piece.get("body", b"")) for piece in pieces] == [0, PIECE, PIECE, 1, PIECE, 0]
         assert [piece.get("more_body") for piece in pieces] == [None, True, True, True, False, False]
-
-
-def ended(reason: str) -> ServerSentEvent:
-    """The last event of a stream."""
-    return ServerSentEvent("end", f'{{"type":"end","id":null,"data":{{"reason":"{reason}"}}}}')
-
-
-async def _check_cuts(engine: Engine, conversation: Conversation, live: list[ServerSentEvent], size: int) -> None:
-    """Read the stream in pieces, each cut off after some bytes and resumed after the last complete update."""
-    loop = asyncio.get_running_loop()
-
-    @settings(max_examples=40)
-    @given(st.lists(st.integers(0, size), min_size=1, max_size=6))
-    def check(cuts: list[int]) -> None:
-        asyncio.run_coroutine_threadsafe(resumed(cuts), loop).result(60)
-
-    async def resumed(cuts: list[int]) -> None:
-        shown = live[:1]
-        for cut in [*cuts, size]:
-            if shown[-1] != live[-1]:
-                async with reading(served(engine, conversation, shown[-1].id)) as reader:
-                    await reader.until_id(live[-1].id)
-                shown += stored(EventStreamParser().feed(reader.received[:cut]))
-        assert shown == live
-
-    await asyncio.to_thread(check)
-
-
-HALF = "half \ud83d, swapped \ude48\ud83d, and \udfff"
-SEPARATED = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
-FRAMED = "\n\ndata: [DONE]\n\nevent: end\ndata: {}\n\nid: 9.9\n: comment \0 \x1b[31m \ufeff \u202e"
-HOSTILE = [HALF, SEPARATED, FRAMED, "🙈" * 3, "</script><!--", "\\ud800 \\u2028 \\"]
-
-MENDED = {text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in HOSTILE}
-"""The texts as a client reads them: half a character is replaced."""
-
-
-@tool(crash="pure")
-async def work(context: ToolContext) -> str:
-    """Report and return hostile texts."""
-    for text in HOSTILE:
-        context.progress(text)
-    return "\n".join(HOSTILE)
-
-
-class HostileLlm:
-    """A model that thinks and says what breaks streams, token by token, and calls a tool with it."""
-
-    name = "hostile"
-
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Call the tool first, and then speak."""
-        if any(one["role"] == "tool" for one in request.messages):
-            for text in HOSTILE:
-                show(Token(text, "thinking"))
-                show(Token(text, "text"))
-            return reply("".join(HOSTILE), thinking="".join(HOSTILE))
-        return call("work")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LiveServer]:
-    """A server whose model is hostile."""
-    with serving(Engine.open("sqlite://", model=HostileLlm(), tools=[work])) as running:
-        yield running
-
-
-def read(response: httpx.Response) -> list[Any]:
-    """The data of all events, read line by line as httpx splits lines: also at the separators of Unicode."""
-    lines = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]
-    return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 class TestEveryStream:

@@ -1,7 +1,4 @@
-"""Conversation ids as users write them.
-
-Opening the database of the settings.
-"""
+"""What the settings mean: conversation ids as users write them, and the database that is opened."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Vectors are compared in the same way with numpy and without it.
-
-A text stands once in the database, in the step that brought it; the index refers to it.
+"""What is found again: a text stands once in the database, in the step that brought it, and the index refers to it;
+vectors are compared in the same way with numpy and without it.
 """
 
 from __future__ import annotations
@@ -51,6 +50,23 @@ async def nearest(path: Path) -> list[tuple[FoundText, ...]]:
     return found
 
 
+def spoken() -> Walk:
+    """A turn in which a tool writes to another agent and speaks to the user."""
+    walk = Walk("spoken", policy=Policy(text="thought"), owner="anna").say("Speak!")
+    call = ToolCall(call_id="call", name="speak", exclusive=True, acts=("speech", "mail"))
+    walk.answer(LlmResponse, tool_calls=(call,), finish_reason="tool_calls")
+    acts = (AgentMail(target="worker", text="mail"), Speech(text="Hello.", when="now"))
+    return walk.answer(ToolComplete, result=ToolResult(text="result", acts=acts))
+
+
+def passed_on() -> Walk:
+    """Another agent's message is passed on to the user."""
+    walk = Walk("passed on", owner="anna").request(AgentMessage, origin="worker", text="News!", audience="user")
+    while walk.state.type != "idle":
+        walk.answer(LlmResponse, content="")
+    return walk
+
+
 async def test_numpy_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does the number of vectors that are compared at a time."""
     with_numpy = await nearest(tmp_path / "with.db")
@@ -76,23 +92,6 @@ def test_a_vector_takes_four_bytes_a_number() -> None:
     """The lowest byte first, whatever the machine."""
     assert encoded([3.0, 4.0]) == b"\x9a\x99\x19?\xcd\xccL?"
     assert len(encoded([1.0] * 1536)) == 4 * 1536
-
-
-def spoken() -> Walk:
-    """A turn in which a tool writes to another agent and speaks to the user."""
-    walk = Walk("spoken", policy=Policy(text="thought"), owner="anna").say("Speak!")
-    call = ToolCall(call_id="call", name="speak", exclusive=True, acts=("speech", "mail"))
-    walk.answer(LlmResponse, tool_calls=(call,), finish_reason="tool_calls")
-    acts = (AgentMail(target="worker", text="mail"), Speech(text="Hello.", when="now"))
-    return walk.answer(ToolComplete, result=ToolResult(text="result", acts=acts))
-
-
-def passed_on() -> Walk:
-    """Another agent's message is passed on to the user."""
-    walk = Walk("passed on", owner="anna").request(AgentMessage, origin="worker", text="News!", audience="user")
-    while walk.state.type != "idle":
-        walk.answer(LlmResponse, content="")
-    return walk
 
 
 async def test_texts_are_referred_to(tmp_path: Path) -> None:

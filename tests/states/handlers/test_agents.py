@@ -1,7 +1,5 @@
-"""A sub-agent asks the user of the agent that started it: what is shown, what is passed on, and what happens
-meanwhile.
-
-What sub-agents may use up, how many may be started, and what becomes of calls that want more.
+"""Sub-agents: one asks the user of the agent that started it (what is shown, what is passed on, what happens
+meanwhile), and all have bounds (what they may use up, how many may be started, what becomes of calls that want more).
 """
 
 from __future__ import annotations
@@ -76,6 +74,31 @@ def passed_on(conversation: Conversation) -> list[tuple[int, str, list[str]]]:
     """What the last step passes on to sub-agents: to which one, for which of its calls, and the answers."""
     effects = [effect for effect in conversation.step.effects if isinstance(effect, AnswerSubAgent)]
     return [(effect.child, effect.call_id, conversation.words(effect.said)) for effect in effects]
+
+
+def calling(used: Usage | None = None, **rules: Any) -> Conversation:
+    """A conversation whose model has called the tool that starts sub-agents, for this cost."""
+    conversation = Conversation(**rules)
+    conversation.says("Look into it")
+    conversation.model_calls(spawning(), usage=used or Usage())
+    return conversation
+
+
+def started(conversation: Conversation) -> list[SpawnSubAgent]:
+    """The sub-agents that the last step starts."""
+    return [effect for effect in conversation.step.effects if isinstance(effect, SpawnSubAgent)]
+
+
+def fault(conversation: Conversation, *tasks: str | SubAgentTask) -> str:
+    """The result of the call, which must start none of these sub-agents and let the model go on."""
+    conversation.tool_spawns("spawn", *tasks)
+    conversation.rests_in(LlmRequesting)
+    assert started(conversation) == []
+    assert conversation.errors() == ["spawn"]
+    return conversation.results()["spawn"]
+
+
+STATUSES = st.sampled_from(["completed", "incomplete", "failed", "cancelled"])
 
 
 class TestAsking:
@@ -476,28 +499,6 @@ class TestTime:
         assert conversation.ended.final_content == Made(text=TEXTS.limit)
 
 
-def calling(used: Usage | None = None, **rules: Any) -> Conversation:
-    """A conversation whose model has called the tool that starts sub-agents, for this cost."""
-    conversation = Conversation(**rules)
-    conversation.says("Look into it")
-    conversation.model_calls(spawning(), usage=used or Usage())
-    return conversation
-
-
-def started(conversation: Conversation) -> list[SpawnSubAgent]:
-    """The sub-agents that the last step starts."""
-    return [effect for effect in conversation.step.effects if isinstance(effect, SpawnSubAgent)]
-
-
-def fault(conversation: Conversation, *tasks: str | SubAgentTask) -> str:
-    """The result of the call, which must start none of these sub-agents and let the model go on."""
-    conversation.tool_spawns("spawn", *tasks)
-    conversation.rests_in(LlmRequesting)
-    assert started(conversation) == []
-    assert conversation.errors() == ["spawn"]
-    return conversation.results()["spawn"]
-
-
 class TestShares:
     """What is left of the limits of the turn is shared among the sub-agents of a call."""
 
@@ -778,9 +779,6 @@ class TestLimitsOfASubAgent:
 
             turn = conversation.rests_in(LlmRequesting).turn
             assert (turn.requests, turn.spent, turn.since) == (1, Usage(), conversation.now)
-
-
-STATUSES = st.sampled_from(["completed", "incomplete", "failed", "cancelled"])
 
 
 @given(st.lists(st.tuples(STATUSES, st.text(st.characters(exclude_categories=["Cs"]))), min_size=1, max_size=4))

@@ -1,8 +1,6 @@
-"""What an answer costs is asked of litellm, once for a model of which it has no price.
-
-Context windows and prices of models: read from litellm's list without litellm, or given by the application.
-
-How many tokens a request took is read from whatever a provider says of it.
+"""What an answer costs: the prices are the application's own, those of litellm's list, read without litellm, or asked
+of litellm, once for a model without a price; the tokens are read from whatever a provider says of them. The list has
+the context windows, too.
 """
 
 from __future__ import annotations
@@ -52,6 +50,145 @@ class PriceList:
         return price, 0.0
 
 
+OWN = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+
+LISTED = [
+    "gpt-4.1-mini",
+    "openai/gpt-4.1-mini",
+    "openai/GPT-4.1-mini",
+    "claude-sonnet-4-5",
+    "anthropic/claude-sonnet-4-5",
+    "gemini/gemini-2.5-flash",
+    "vertex_ai/gemini-2.5-flash",
+    "mistral/mistral-large-latest",
+    "groq/llama-3.3-70b-versatile",
+    "azure/gpt-4o",
+    "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "openrouter/anthropic/claude-sonnet-4.5",
+]
+NEWER_THAN_THE_LIST = ["anthropic/claude-someday-77", "claude-someday-77-1"]
+UNKNOWN = ["openai/test", "azure/my-deployment", "nobody/gpt-4.1-mini", "rehearsal", "no such model", "/", ""]
+
+
+async def specs(**options: Any) -> tuple[ModelSpec, ...]:
+    """The models that a policy gets from an engine with these options."""
+    async with Engine.open("sqlite://", **options) as engine:
+        await engine.create()
+        (summary,) = await engine.list()
+        (opened,) = await (await engine.get(summary.id)).events()
+        return tuple(opened.event.policy.models)  # type: ignore[attr-defined]
+
+
+NAMES: dict[str, tuple[dict[str, Any], Tokens]] = {
+    "OpenAI": (
+        {
+            "prompt_tokens": 1000,
+            "completion_tokens": 100,
+            "total_tokens": 1100,
+            "prompt_tokens_details": {"cached_tokens": 800},
+            "completion_tokens_details": {"reasoning_tokens": 60},
+        },
+        Tokens(1000, 100, 800, 0, 60),
+    ),
+    "OpenAI's responses": (
+        {
+            "input_tokens": 1000,
+            "output_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 800},
+            "output_tokens_details": {"reasoning_tokens": 60},
+        },
+        Tokens(1000, 100, 800, 0, 60),
+    ),
+    "Anthropic": (
+        {
+            "input_tokens": 100,
+            "cache_read_input_tokens": 800,
+            "cache_creation_input_tokens": 300,
+            "output_tokens": 50,
+        },
+        Tokens(1200, 50, 800, 300),
+    ),
+    "Anthropic, of which litellm has counted all": (
+        {
+            "prompt_tokens": 1200,
+            "completion_tokens": 50,
+            "cache_read_input_tokens": 800,
+            "cache_creation_input_tokens": 300,
+        },
+        Tokens(1200, 50, 800, 300),
+    ),
+    "Anthropic, renamed by a proxy": (
+        {"prompt_tokens": 4, "completion_tokens": 50, "cache_read_input_tokens": 800},
+        Tokens(804, 50, 800),
+    ),
+    "Bedrock": (
+        {"inputTokens": 100, "outputTokens": 50, "totalTokens": 1250, "cacheReadInputTokens": 800},
+        Tokens(900, 50, 800),
+    ),
+    "Gemini": (
+        {
+            "promptTokenCount": 1000,
+            "candidatesTokenCount": 40,
+            "thoughtsTokenCount": 60,
+            "cachedContentTokenCount": 800,
+            "totalTokenCount": 1100,
+        },
+        Tokens(1000, 100, 800, 0, 60),
+    ),
+    "Cohere, what was used and what was billed": (
+        {
+            "billed_units": {"input_tokens": 100, "output_tokens": 20},
+            "tokens": {"input_tokens": 171, "output_tokens": 22},
+        },
+        Tokens(100, 20),
+    ),
+    "clients in other languages": (
+        {"promptTokens": 100, "completionTokens": 20, "promptTokensDetails": {"cachedTokens": 30}},
+        Tokens(100, 20, 30),
+    ),
+    "Bedrock, as its metrics": ({"InputTokenCount": 100, "OutputTokenCount": 20}, Tokens(100, 20)),
+    "Anthropic, written for a time": (
+        {
+            "input_tokens": 50,
+            "output_tokens": 20,
+            "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20},
+        },
+        Tokens(100, 20, 0, 50),
+    ),
+    "only the input and the total": ({"prompt_tokens": 100, "total_tokens": 120}, Tokens(100, 20)),
+    "in a field of its own": ({"usage": {"total_input_tokens": 100, "total_output_tokens": 20}}, Tokens(100, 20)),
+    "Ollama": ({"prompt_eval_count": 26, "eval_count": 298}, Tokens(26, 298)),
+    "DeepSeek": (
+        {
+            "prompt_tokens": 1000,
+            "completion_tokens": 100,
+            "prompt_cache_hit_tokens": 700,
+            "prompt_cache_miss_tokens": 300,
+        },
+        Tokens(1000, 100, 700),
+    ),
+    "Moonshot": ({"prompt_tokens": 1000, "completion_tokens": 100, "cached_tokens": 700}, Tokens(1000, 100, 700)),
+    "OpenRouter, written": (
+        {"prompt_tokens": 1000, "completion_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 300}},
+        Tokens(1000, 9, 0, 300),
+    ),
+    "xAI, whose thinking stands apart": (
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "total_tokens": 75,
+            "completion_tokens_details": {"reasoning_tokens": 60},
+        },
+        Tokens(10, 65, reasoning=60),
+    ),
+    "floats": ({"prompt_tokens": 10.0, "completion_tokens": 5.0}, Tokens(10, 5)),
+    "only the total": ({"total_tokens": 15}, Tokens(15)),
+    "the total and the output": ({"total_tokens": 15, "completion_tokens": 5}, Tokens(10, 5)),
+}
+
+HELLO = ModelRequest("m", ({"role": "user", "content": "Hello"},))
+
+
 def test_a_model_without_a_price_is_looked_for_once() -> None:
     """Until the list has changed, because an application has added prices."""
     prices, costs = PriceList(), Costs("measured")
@@ -81,9 +218,6 @@ def test_a_model_with_a_price_is_asked_for_again_after_a_failure(model: str) -> 
     assert prices.searches == 2
 
 
-OWN = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
-
-
 @pytest.mark.parametrize(
     ("prices", "cost"),
     [
@@ -103,33 +237,6 @@ def test_own_prices_win(prices: dict[str, float], cost: float) -> None:
 
     assert found == pytest.approx(cost)
     assert known.searches == 0
-
-
-LISTED = [
-    "gpt-4.1-mini",
-    "openai/gpt-4.1-mini",
-    "openai/GPT-4.1-mini",
-    "claude-sonnet-4-5",
-    "anthropic/claude-sonnet-4-5",
-    "gemini/gemini-2.5-flash",
-    "vertex_ai/gemini-2.5-flash",
-    "mistral/mistral-large-latest",
-    "groq/llama-3.3-70b-versatile",
-    "azure/gpt-4o",
-    "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-    "openrouter/anthropic/claude-sonnet-4.5",
-]
-NEWER_THAN_THE_LIST = ["anthropic/claude-someday-77", "claude-someday-77-1"]
-UNKNOWN = ["openai/test", "azure/my-deployment", "nobody/gpt-4.1-mini", "rehearsal", "no such model", "/", ""]
-
-
-async def specs(**options: Any) -> tuple[ModelSpec, ...]:
-    """The models that a policy gets from an engine with these options."""
-    async with Engine.open("sqlite://", **options) as engine:
-        await engine.create()
-        (summary,) = await engine.list()
-        (opened,) = await (await engine.get(summary.id)).events()
-        return tuple(opened.event.policy.models)  # type: ignore[attr-defined]
 
 
 class TestTheList:
@@ -266,114 +373,6 @@ def test_what_is_missing_or_no_number_counts_as_nothing(told: Any, expected: Tok
     assert tokens_in(told) == expected
 
 
-NAMES: dict[str, tuple[dict[str, Any], Tokens]] = {
-    "OpenAI": (
-        {
-            "prompt_tokens": 1000,
-            "completion_tokens": 100,
-            "total_tokens": 1100,
-            "prompt_tokens_details": {"cached_tokens": 800},
-            "completion_tokens_details": {"reasoning_tokens": 60},
-        },
-        Tokens(1000, 100, 800, 0, 60),
-    ),
-    "OpenAI's responses": (
-        {
-            "input_tokens": 1000,
-            "output_tokens": 100,
-            "input_tokens_details": {"cached_tokens": 800},
-            "output_tokens_details": {"reasoning_tokens": 60},
-        },
-        Tokens(1000, 100, 800, 0, 60),
-    ),
-    "Anthropic": (
-        {
-            "input_tokens": 100,
-            "cache_read_input_tokens": 800,
-            "cache_creation_input_tokens": 300,
-            "output_tokens": 50,
-        },
-        Tokens(1200, 50, 800, 300),
-    ),
-    "Anthropic, of which litellm has counted all": (
-        {
-            "prompt_tokens": 1200,
-            "completion_tokens": 50,
-            "cache_read_input_tokens": 800,
-            "cache_creation_input_tokens": 300,
-        },
-        Tokens(1200, 50, 800, 300),
-    ),
-    "Anthropic, renamed by a proxy": (
-        {"prompt_tokens": 4, "completion_tokens": 50, "cache_read_input_tokens": 800},
-        Tokens(804, 50, 800),
-    ),
-    "Bedrock": (
-        {"inputTokens": 100, "outputTokens": 50, "totalTokens": 1250, "cacheReadInputTokens": 800},
-        Tokens(900, 50, 800),
-    ),
-    "Gemini": (
-        {
-            "promptTokenCount": 1000,
-            "candidatesTokenCount": 40,
-            "thoughtsTokenCount": 60,
-            "cachedContentTokenCount": 800,
-            "totalTokenCount": 1100,
-        },
-        Tokens(1000, 100, 800, 0, 60),
-    ),
-    "Cohere, what was used and what was billed": (
-        {
-            "billed_units": {"input_tokens": 100, "output_tokens": 20},
-            "tokens": {"input_tokens": 171, "output_tokens": 22},
-        },
-        Tokens(100, 20),
-    ),
-    "clients in other languages": (
-        {"promptTokens": 100, "completionTokens": 20, "promptTokensDetails": {"cachedTokens": 30}},
-        Tokens(100, 20, 30),
-    ),
-    "Bedrock, as its metrics": ({"InputTokenCount": 100, "OutputTokenCount": 20}, Tokens(100, 20)),
-    "Anthropic, written for a time": (
-        {
-            "input_tokens": 50,
-            "output_tokens": 20,
-            "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20},
-        },
-        Tokens(100, 20, 0, 50),
-    ),
-    "only the input and the total": ({"prompt_tokens": 100, "total_tokens": 120}, Tokens(100, 20)),
-    "in a field of its own": ({"usage": {"total_input_tokens": 100, "total_output_tokens": 20}}, Tokens(100, 20)),
-    "Ollama": ({"prompt_eval_count": 26, "eval_count": 298}, Tokens(26, 298)),
-    "DeepSeek": (
-        {
-            "prompt_tokens": 1000,
-            "completion_tokens": 100,
-            "prompt_cache_hit_tokens": 700,
-            "prompt_cache_miss_tokens": 300,
-        },
-        Tokens(1000, 100, 700),
-    ),
-    "Moonshot": ({"prompt_tokens": 1000, "completion_tokens": 100, "cached_tokens": 700}, Tokens(1000, 100, 700)),
-    "OpenRouter, written": (
-        {"prompt_tokens": 1000, "completion_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 300}},
-        Tokens(1000, 9, 0, 300),
-    ),
-    "xAI, whose thinking stands apart": (
-        {
-            "prompt_tokens": 10,
-            "completion_tokens": 5,
-            "total_tokens": 75,
-            "completion_tokens_details": {"reasoning_tokens": 60},
-        },
-        Tokens(10, 65, reasoning=60),
-    ),
-    "floats": ({"prompt_tokens": 10.0, "completion_tokens": 5.0}, Tokens(10, 5)),
-    "only the total": ({"total_tokens": 15}, Tokens(15)),
-    "the total and the output": ({"total_tokens": 15, "completion_tokens": 5}, Tokens(10, 5)),
-}
-
-
 @holds_for("provider", NAMES)
 def test_every_provider_is_understood(provider: str) -> None:
     """Whatever it calls its tokens, and whatever it includes in them, in a mapping or in an object."""
@@ -407,9 +406,6 @@ def test_a_sum_is_estimated_if_a_part_of_it_is() -> None:
     """Whoever is billed by it knows."""
     assert (Usage(input_tokens=1) + Usage(input_tokens=1, estimated=True)).estimated
     assert not (Usage(input_tokens=1) + Usage(input_tokens=1)).estimated
-
-
-HELLO = ModelRequest("m", ({"role": "user", "content": "Hello"},))
 
 
 async def test_own_prices_are_those_of_one_model() -> None:

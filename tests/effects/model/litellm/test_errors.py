@@ -1,7 +1,4 @@
-"""P11: every error that litellm raises has exactly one kind.
-
-The wait that a provider asks for, read from the header `retry-after`.
-"""
+"""P11: every error that litellm raises has exactly one kind, and the wait that a provider asks for is read from it."""
 
 from __future__ import annotations
 

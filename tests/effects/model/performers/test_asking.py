@@ -1,6 +1,5 @@
-"""What every request to a model has in common, whichever effect it belongs to.
-
-One limit for many pieces of work.
+"""What every request to a model has in common, whichever effect it belongs to: it is asked in one way, and its work has
+one limit of time, however many pieces it has.
 """
 
 from __future__ import annotations
@@ -22,21 +21,6 @@ async def asked(count: int) -> int:
     return len(answer.tool_calls)
 
 
-class TestCalls:
-    """An answer comes from outside, and may hold anything."""
-
-    async def test_as_many_as_a_round_can_bear_are_taken(self) -> None:
-        """All of them."""
-        assert await asked(MAX_CALLS) == MAX_CALLS
-
-    async def test_more_are_a_malformed_answer(self) -> None:
-        """Each step of such a round would store all of them: 10,000 calls would take minutes."""
-        with pytest.raises(LlmFailure) as failed:
-            await asked(MAX_CALLS + 1)
-
-        assert failed.value.kind == "malformed_response"
-
-
 LIMIT = 0.01
 
 
@@ -53,6 +37,21 @@ async def limited(limit: TimeLimit) -> str:
     except TimeoutError:
         return "out of time"
     return "ended"
+
+
+class TestCalls:
+    """An answer comes from outside, and may hold anything."""
+
+    async def test_as_many_as_a_round_can_bear_are_taken(self) -> None:
+        """All of them."""
+        assert await asked(MAX_CALLS) == MAX_CALLS
+
+    async def test_more_are_a_malformed_answer(self) -> None:
+        """Each step of such a round would store all of them: 10,000 calls would take minutes."""
+        with pytest.raises(LlmFailure) as failed:
+            await asked(MAX_CALLS + 1)
+
+        assert failed.value.kind == "malformed_response"
 
 
 class TestWorkThatTakesTooLong:

@@ -1,8 +1,5 @@
-"""What a chat shows of a conversation.
-
-What a resumed conversation shows of its past.
-
-The answer under way, and answers that begin again.
+"""What a chat shows of a conversation: the answer under way, answers that begin again, and the past of a conversation
+that is resumed.
 """
 
 from __future__ import annotations
@@ -38,6 +35,66 @@ def talks() -> OpenAiServer:
         calls(("talk", {"message": "A bird 🙂\nup there."})),
         says("That ", "was all."),
     ])  # fmt: skip
+
+
+QUESTIONS = '{"questions": [{"question": "When?", "options": []}]}'
+
+
+def said(role: Any, text: str, **fields: Any) -> Message:
+    """Return a message."""
+    return Message(role=role, text=text, **fields)
+
+
+def calling(name: str, arguments: str = "{}", text: str = "") -> Message:
+    """Return a message of the model with one call."""
+    return said("assistant", text, tool_calls=(ToolCall(call_id="call_1_0", name=name, raw_arguments=arguments),))
+
+
+def result(text: str = "", **fields: Any) -> Message:
+    """Return the result of that call."""
+    return said("tool", text, tool_call_id="call_1_0", **fields)
+
+
+def lines(*messages: Message, by_tool: bool = False, thoughts: bool = False) -> list[tuple[str, str]]:
+    """Return what is shown of these messages."""
+    return [(line.kind, line.text) for line in recalled(messages, by_tool=by_tool, thoughts=thoughts)[1]]
+
+
+def token(text: str, *, attempt: int = 1, request: int = 1, from_start: bool = False) -> TokenUpdate:
+    """Return a piece of an answer."""
+    return TokenUpdate(text=text, kind="text", turn=1, request=request, attempt=attempt, from_start=from_start)
+
+
+class FakeTerminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+OpenWriter = Callable[[], tuple[TerminalWriter, FakeTerminal]]
+
+
+@pytest.fixture
+def open_writer(monkeypatch: pytest.MonkeyPatch) -> OpenWriter:
+    """Return a function that opens a writer on a terminal, to be called within the test: pytest has its own stdout."""
+
+    def open_() -> tuple[TerminalWriter, FakeTerminal]:
+        output = FakeTerminal()
+        for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "60"), ("LINES", "12")):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.stdout", output)
+        return TerminalWriter(interactive=True, markdown=True), output
+
+    return open_
+
+
+def on_screen(output: io.StringIO) -> str:
+    """Return what a user sees of the output."""
+    screen = FakeScreen(60, 12)
+    screen.write(output.getvalue())
+    return screen.text
 
 
 class TestASpeakingTool:
@@ -231,29 +288,6 @@ async def test_escape_codes_of_a_model_are_removed(tmp_path: Path) -> None:
     assert done.stdout.endswith("Hm, colours.\nred plain\n")
 
 
-QUESTIONS = '{"questions": [{"question": "When?", "options": []}]}'
-
-
-def said(role: Any, text: str, **fields: Any) -> Message:
-    """Return a message."""
-    return Message(role=role, text=text, **fields)
-
-
-def calling(name: str, arguments: str = "{}", text: str = "") -> Message:
-    """Return a message of the model with one call."""
-    return said("assistant", text, tool_calls=(ToolCall(call_id="call_1_0", name=name, raw_arguments=arguments),))
-
-
-def result(text: str = "", **fields: Any) -> Message:
-    """Return the result of that call."""
-    return said("tool", text, tool_call_id="call_1_0", **fields)
-
-
-def lines(*messages: Message, by_tool: bool = False, thoughts: bool = False) -> list[tuple[str, str]]:
-    """Return what is shown of these messages."""
-    return [(line.kind, line.text) for line in recalled(messages, by_tool=by_tool, thoughts=thoughts)[1]]
-
-
 class TestRecalled:
     """The past looks as it did when it was present."""
 
@@ -337,43 +371,6 @@ def test_a_call_is_one_short_line() -> None:
 
     assert "\n" not in line and "\x1b" not in line
     assert len(line) <= 160
-
-
-def token(text: str, *, attempt: int = 1, request: int = 1, from_start: bool = False) -> TokenUpdate:
-    """Return a piece of an answer."""
-    return TokenUpdate(text=text, kind="text", turn=1, request=request, attempt=attempt, from_start=from_start)
-
-
-class FakeTerminal(io.StringIO):
-    """What is written to a terminal."""
-
-    def isatty(self) -> bool:
-        """It is one."""
-        return True
-
-
-OpenWriter = Callable[[], tuple[TerminalWriter, FakeTerminal]]
-
-
-@pytest.fixture
-def open_writer(monkeypatch: pytest.MonkeyPatch) -> OpenWriter:
-    """Return a function that opens a writer on a terminal, to be called within the test: pytest has its own stdout."""
-
-    def open_() -> tuple[TerminalWriter, FakeTerminal]:
-        output = FakeTerminal()
-        for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "60"), ("LINES", "12")):
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr("sys.stdout", output)
-        return TerminalWriter(interactive=True, markdown=True), output
-
-    return open_
-
-
-def on_screen(output: io.StringIO) -> str:
-    """Return what a user sees of the output."""
-    screen = FakeScreen(60, 12)
-    screen.write(output.getvalue())
-    return screen.text
 
 
 class TestOnATerminal:

@@ -1,12 +1,5 @@
-"""`turnwise list`.
-
-`turnwise list --tree`.
-
-`turnwise doctor`.
-
-`turnwise resolve`.
-
-`turnwise show`, and other commands that read a database which a program has open.
+"""The commands that look into a database, also while a program has it open, and those that repair it: `turnwise list`,
+also with `--tree`, `show`, `doctor` and `resolve`.
 """
 
 from __future__ import annotations
@@ -42,6 +35,26 @@ from ....support.terminal import (
     run_beside,
 )
 from ....support.walks import Walk
+
+AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
+IDS = ["a", "b", "c", "d", "e"]
+
+
+def summary(id_: str, upper: str | None = None, role: str = "sub_agent") -> Summary:
+    """A conversation in a list, below another one."""
+    return Summary(id_, "idle", False, AT, role=role, parent=upper)  # type: ignore[arg-type]
+
+
+def drawn(*summaries: Summary, width: int | None = None) -> list[str]:
+    """The lines up to the ids."""
+    return [line.split("  idle")[0].rstrip() for line in tree_lines(summaries, False, {}, width)]
+
+
+def leads_into_a_circle(uppers: Mapping[str, str | None], id_: str | None) -> bool:
+    """Whether there is no end to the parents of this conversation."""
+    for _ in uppers:
+        id_ = uppers.get(id_ or "")
+    return id_ in uppers
 
 
 @pytest.mark.slow
@@ -121,20 +134,6 @@ def test_the_states_stand_in_one_column(tmp_path: Path, in_process: InProcessRun
     assert {line.index("  idle  ") for line in lines} == {len("conversation/12")}
 
 
-AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
-IDS = ["a", "b", "c", "d", "e"]
-
-
-def summary(id_: str, upper: str | None = None, role: str = "sub_agent") -> Summary:
-    """A conversation in a list, below another one."""
-    return Summary(id_, "idle", False, AT, role=role, parent=upper)  # type: ignore[arg-type]
-
-
-def drawn(*summaries: Summary, width: int | None = None) -> list[str]:
-    """The lines up to the ids."""
-    return [line.split("  idle")[0].rstrip() for line in tree_lines(summaries, False, {}, width)]
-
-
 class TestTheTree:
     """How conversations are arranged."""
 
@@ -208,13 +207,6 @@ class TestTheTree:
 
         assert (root.lines(), root.upper_id) == ("", None)
         assert root.below(summary("child", "root"), is_last=True) == Branch(summary("child", "root"), 1, (True,))
-
-
-def leads_into_a_circle(uppers: Mapping[str, str | None], id_: str | None) -> bool:
-    """Whether there is no end to the parents of this conversation."""
-    for _ in uppers:
-        id_ = uppers.get(id_ or "")
-    return id_ in uppers
 
 
 class TestTheCommand:

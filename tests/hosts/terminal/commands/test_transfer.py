@@ -1,10 +1,5 @@
-"""`turnwise export`.
-
-`turnwise fork`.
-
-`turnwise import`.
-
-`turnwise export --format openai` and `turnwise import --format openai`: messages for and from other programs.
+"""The commands that copy conversations: `turnwise export`, `fork` and `import`; with `--format openai` they write and
+read messages for and from other programs.
 """
 
 from __future__ import annotations
@@ -30,6 +25,16 @@ from ....support.terminal import (
     run_beside,
 )
 from ....support.walks import Walk
+
+GREETING = {"role": "assistant", "content": "Welcome!\u2028What may I book? 寿司"}
+ASKED = {"role": "user", "content": "A table for two?"}
+SYSTEM = {"role": "system", "content": "You book tables."}
+DANGLING = {
+    "role": "assistant",
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find", "arguments": "{}"}}],
+}
+
+KEY = "".join(("AK", "IAQ4Z7WNX2LPRT6VHC"))
 
 
 @pytest.mark.slow
@@ -220,17 +225,6 @@ def test_all_or_nothing(tmp_path: Path, in_process: InProcessRun) -> None:
     assert_one_sentence(taken, "There is already another conversation with the id taken; nothing was imported.")
     assert_one_sentence(changed, "Line 6 is not what was exported: it was changed or damaged.")
     assert exported(in_process, "--all", "--db", "two.db") == before
-
-
-GREETING = {"role": "assistant", "content": "Welcome!\u2028What may I book? 寿司"}
-ASKED = {"role": "user", "content": "A table for two?"}
-SYSTEM = {"role": "system", "content": "You book tables."}
-DANGLING = {
-    "role": "assistant",
-    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find", "arguments": "{}"}}],
-}
-
-KEY = "".join(("AK", "IAQ4Z7WNX2LPRT6VHC"))
 
 
 class TestFiles:

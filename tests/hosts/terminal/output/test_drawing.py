@@ -1,7 +1,4 @@
-"""An answer on a terminal, rendered while it streams.
-
-Wrapping a text while it arrives.
-"""
+"""An answer on a terminal is rendered, and wrapped, while it streams."""
 
 from __future__ import annotations
 
@@ -148,6 +145,20 @@ def cut(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
+def _fence_lines(text: str) -> list[str]:
+    """Return what stands behind fences, where the language is named: it is not shown."""
+    return re.findall(r"(?:```|~~~)([^\n]*)", text)
+
+
+PROSE = st.text(st.sampled_from("ab 漢\n"), max_size=60)
+
+
+def wrapped(pieces: list[str], width: int) -> str:
+    """Return how a text that arrives in these pieces is written."""
+    wrapper = LineWrapper(width)
+    return "".join([*(wrapper.feed(piece) for piece in pieces), wrapper.finish()])
+
+
 class TestRendering:
     """Markdown as people read it."""
 
@@ -246,11 +257,6 @@ class TestLongTexts:
             assert shown.count(word) >= count or word in "".join(_fence_lines(text))
 
 
-def _fence_lines(text: str) -> list[str]:
-    """Return what stands behind fences, where the language is named: it is not shown."""
-    return re.findall(r"(?:```|~~~)([^\n]*)", text)
-
-
 class TestTakingBack:
     """An answer that begins again."""
 
@@ -303,15 +309,6 @@ class TestResizing:
         screen.write(before)
         screen.write(output.getvalue()[len(before) :])
         assert screen.text.split() == [*["word"] * 7, "last", "more"]
-
-
-PROSE = st.text(st.sampled_from("ab 漢\n"), max_size=60)
-
-
-def wrapped(pieces: list[str], width: int) -> str:
-    """Return how a text that arrives in these pieces is written."""
-    wrapper = LineWrapper(width)
-    return "".join([*(wrapper.feed(piece) for piece in pieces), wrapper.finish()])
 
 
 class TestWrapping:
