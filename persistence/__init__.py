@@ -1,7 +1,9 @@
 """Stores conversations so that a crash loses nothing; whoever writes a store needs no other names than those here.
 
-    records/      what every store shares: rows, their encoding, digests, verification
     ports         what an engine needs of a store: `Store`, `Log`, `SearchableStore`
+    records       what every store shares: the rows of a conversation and their verification
+    codec         how steps are encoded in rows
+    summaries     what a list of conversations shows, as it follows from their events
     sqlite/       the store in a SQLite database
     maintenance/  replay, fork, export, import and examination of any store
     opening       which store belongs to a URL

@@ -1,5 +1,5 @@
 """Tools: functions of an application that a model may call.
 
-`tool.py` makes a function a tool, `registry.py` holds the tools of an engine, and `execution.py` runs one call. How a
-model is asked is not known here.
+`tool` makes a function a tool, `registry` holds the tools of an engine, and `performers` run their calls. How a model
+is asked is not known here.
 """

@@ -1,12 +1,12 @@
 """The store in a SQLite database.
 
-    store, log   implement the ports
+    store        implements the ports
     reading      reads conversations and verifies them
-    database     the two threads of an open database; `opening` opens their connections
-    threads/     what happens in these threads: batches of steps, receipts
-    search/      the texts that may be found again: an index that follows the logs
-    tables/      the tables, their migration, and the SQL
-    file/        the file: address, lock, identity, transactions
+    database     the two threads of an open database, and their connections
+    thread       what happens in these threads; `writer` stores steps in batches
+    search       the texts that may be found again; `indexing` keeps the index that follows the logs
+    schema       the tables; `queries` has the SQL, `migrations/` how older tables become these
+    file         the file: address, lock, identity, transactions
 
 What stores of other kinds share belongs in `records`.
 """

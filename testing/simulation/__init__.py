@@ -21,7 +21,7 @@ back.
 it in the background, and the sub-agents that their models start. It takes the same options.
 
 A new effect, answer or request needs nothing here: it is generated from what its type declares. A new wait for a person
-is cancelled, unless `users.user_actions.RESPONSES` says what users do about it.
+is cancelled, unless `RESPONSES` in `users` says what users do about it.
 """
 
 from .agents_simulation import AgentsSimulation, simulate_agents

@@ -1,4 +1,4 @@
-"""The commands of `turnwise`, a module for each, and `app.py` with their options.
+"""The commands of `turnwise`, and `app` with their options.
 
-Nothing here is used by the other rooms.
+Nothing here is used by the other packages of the terminal.
 """

@@ -1,4 +1,4 @@
 """How text reaches the terminal: lines, wrapping, notices, log records and error messages.
 
-What is written is decided in the rooms above; nothing here knows a command, a setting or a running conversation.
+What is written is decided by the callers; nothing here knows a command, a setting or a running conversation.
 """

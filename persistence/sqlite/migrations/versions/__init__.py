@@ -1,1 +1,1 @@
-"""The changes of the tables, one file each; `identity.REVISIONS` lists them in order."""
+"""The changes of the tables, one file each; `REVISIONS` in `file` lists them in order."""
