@@ -298,7 +298,7 @@ The cookie holds when it expires and a signature, made with a key that is derive
 whoever reads the cookie cannot compute the token. Nothing is stored, so a session outlives a restart of the server, and
 ends when the token is changed."""
 
-_LIFETIME = 30 * 24 * 3600
+LIFETIME = 30 * 24 * 3600
 """Seconds until a browser has to send the token again."""
 
 
@@ -309,8 +309,8 @@ def set_session(response: Response, request: Request, given: str, token: str | N
         return
     if not _is_token(given, token):
         raise wrong.refusal(request)
-    expires = int(time.time()) + _LIFETIME
-    _set_cookie(response, request, f"{expires}.{_signature(token, expires)}", _LIFETIME)
+    expires = int(time.time()) + LIFETIME
+    _set_cookie(response, request, f"{expires}.{_signature(token, expires)}", LIFETIME)
 
 
 def clear_session(response: Response, request: Request) -> None:
