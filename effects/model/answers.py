@@ -1,8 +1,7 @@
-"""The sentences that people read when a model request fails, and the log that says more.
+"""What people read when a model request fails, and which JSON objects stand in the text when it succeeds.
 
-A provider's own error message may quote the prompt, so it is written to the log `turnwise.model` and never shown.
-
-Finds JSON objects in the text of a model.
+A provider's own error message may quote the prompt, so it is written to the log `turnwise.model` and never shown:
+people read one sentence for each kind of failure.
 
 Models that are asked for one JSON object write it between code fences and sentences, or write several. So the text is
 searched, and the reader of an answer decides which object it takes.
@@ -38,7 +37,7 @@ SENTENCES: dict[FailureKind, str] = {
 }
 """The sentence for each kind of failure that a model request can have."""
 
-LONGEST_DETAIL = 500
+_LONGEST_DETAIL = 500
 """Characters of a provider's error message that are logged. The message may quote the whole prompt."""
 
 
@@ -50,7 +49,7 @@ def make_failure(
     `detail` must hold no secrets. `retry_after` is the wait in seconds that the provider asks for, and `usage` what was
     spent.
     """
-    logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:LONGEST_DETAIL])
+    logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:_LONGEST_DETAIL])
     return LlmFailure(kind, SENTENCES[kind], retry_after, usage)
 
 

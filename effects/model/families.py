@@ -2,23 +2,21 @@
 
 A model seals some of what it writes: thinking with a signature, a call with a thought signature, reasoning that only
 its provider can decrypt. That goes back to the model, which may even refuse a request without it. Another model cannot
-read it, and refuses a request that has it. So each model belongs to a family, and what one of them wrote goes back to
-models of the same family only.
+read it, and refuses a request that has it. So each model belongs to a family, and what one of them wrote goes back,
+unchanged, to models of the same family only. Other models get none of it.
 
 A family is a provider's protocol together with the makers of models that share their seals over it. The protocol
 belongs to it because the same seal stands in other fields over another protocol. `MAKERS` is the only place that knows
 makers by name.
 
-What a provider wrote on a message besides what everybody reads: how it is stored, and what of it goes back.
-
-It goes back to the family of models that wrote it, unchanged, by this rule:
+What a provider wrote on a message besides what everybody reads is stored and goes back by this rule:
 
 - What belongs to calls goes with them in every request: their ids and their fields, such as a thought signature, and
   also the fields and the thinking of their message, because a provider may keep the seals of calls there.
 - Sealed thinking goes back within its turn, and so do the fields and the thinking of a message without calls. A turn
   that is tried again continues the one before.
 
-Other models get none of it. What cannot be stored exactly is left out as a whole, since a part of it would be refused.
+What cannot be stored exactly is left out as a whole, since a part of it would be refused.
 """
 
 from __future__ import annotations
@@ -98,7 +96,6 @@ MAKERS: tuple[Maker, ...] = (
 )
 """The makers of models that need to be known, the first one that fits. Any other model is a family of its own."""
 
-
 STRIPPED = {"hosted_vllm": frozenset({"reasoning_content", "thinking_blocks"})}
 """What litellm keeps out of the messages over a protocol, by the name that it gives the protocol. Servers of vLLM put
 the reasoning into their templates, so it is to reach them nevertheless."""
@@ -151,7 +148,6 @@ DEEPEST = 50
 
 THINKING = "reasoning_content"
 """The usual name of the field that holds thinking."""
-
 
 # --- storing
 

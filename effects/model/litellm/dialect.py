@@ -5,18 +5,14 @@ otherwise, the request is sent again in that form, at once and within the same a
 server took it; from then on requests have it from the beginning, and a warning has told so once. What a refusal does
 not name is never guessed.
 
-Rounds of calls that a model did not write itself, in the form that its provider takes.
+Two kinds of forms need more than a field left out. Some providers refuse a round of calls without what their models
+write into it: sealed thinking, a signature, the reasoning that led to the calls. It is missing where another model made
+the calls, because the first one was not available, for example. Each provider has a form in which it takes such a
+round; `Need` names them. What a model needs is known of its maker, or learned from a refusal, like every other form.
 
-Some providers refuse a round of calls without what their models write into it: sealed thinking, a signature, the
-reasoning that led to the calls. It is missing where another model made the calls, because the first one was not
-available, for example. Each provider has a form in which it takes such a round; `Need` names them. What a model needs
-is known of its maker, or learned from a refusal, like every other form of requests.
-
-What a refusal says of the tools of a request: of one of them, of their schemas, or of their number.
-
-Tools are written so that every provider takes them, as far as the rules of providers are known. Where one is refused
-all the same, it is sent with the plainest schema, and if that does not help it is left out, so that one tool never
-fails every turn.
+And a refusal may speak of the tools: of one of them, of their schemas, or of their number. Tools are written so that
+every provider takes them, as far as the rules of providers are known. Where one is refused all the same, it is sent
+with the plainest schema, and if that does not help it is left out, so that one tool never fails every turn.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ logger = performer_logger("turnwise.model")
 
 T = TypeVar("T")
 
-MAX_CHANGES = 12
+_MAX_CHANGES = 12
 """The most forms that are tried for one request. A server that refuses more than that is not one that can be asked."""
 
 _REFUSING: frozenset[FailureKind] = frozenset(
@@ -117,7 +113,7 @@ class Dialect:
                 raise ConfigurationError(f"The {field.name} of a Dialect cannot be {given}.")
 
 
-def traits_of(dialect: Dialect) -> Iterator[Trait]:
+def _traits_of(dialect: Dialect) -> Iterator[Trait]:
     """Yield what a server with this dialect does not take. `Pure.`"""
     for name in _FLAGS:
         if not getattr(dialect, name):
@@ -131,9 +127,9 @@ def traits_of(dialect: Dialect) -> Iterator[Trait]:
         yield BY_NAME[other[dialect.max_tokens]]
     for name in dialect.without:
         yield without_anywhere(name)
-    yield from map(without_tool, dialect.without_tools)
+    yield from map(_without_tool, dialect.without_tools)
     if dialect.most_tools is not None:
-        yield fewer_tools(dialect.most_tools)
+        yield _fewer_tools(dialect.most_tools)
 
 
 _FLAGS = (
@@ -170,7 +166,7 @@ class LearnedDialect:
         if not isinstance(given, Dialect):
             raise ConfigurationError("The dialect of a LiteLlm must be a Dialect.")
         self._model = model
-        self._known: tuple[Trait, ...] = (*needed, *traits_of(given))
+        self._known: tuple[Trait, ...] = (*needed, *_traits_of(given))
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -188,7 +184,7 @@ class LearnedDialect:
         """Return what `send` returns for the request in a form that the server takes. Raises what it raises for any
         other reason, and once `has_shown` says that a part of an answer was shown."""
         search = _Search(_rewritten(arguments, self._known), self._known)
-        for _ in range(MAX_CHANGES + 1):
+        for _ in range(_MAX_CHANGES + 1):
             try:
                 answer = await send(search.arguments)
             except Exception as error:
@@ -236,7 +232,7 @@ class _Search:
             self._in_vain.append(self.helped.pop())
             self.arguments = _rewritten(self._first, self.helped)
         self._text = text
-        if self._changes > MAX_CHANGES:
+        if self._changes > _MAX_CHANGES:
             return False
         new = [found] if (found := self._find(error, text)) is not None else self._all_in_vain()
         self._tried |= {trait.name for trait in new}
@@ -283,29 +279,29 @@ def _text_of(error: Exception) -> str:
 def _named_in(text: str, arguments: Arguments, kind: FailureKind) -> Iterator[Trait]:
     """Yield what a refusal of this kind names, the narrower first."""
     if kind not in _REFUSING:
-        yield from refused_schemas(text, arguments) if kind in ("internal", "network") else ()
+        yield from _refused_schemas(text, arguments) if kind in ("internal", "network") else ()
         return
     if kind == "server_error":
         yield from named_shapes(text, is_server_error=True)
-        yield from refused_schemas(text, arguments) if not is_passing(text) else ()
+        yield from _refused_schemas(text, arguments) if not is_passing(text) else ()
         return
-    yield from named_tool(text, arguments)
-    yield from too_many_tools(text, arguments)
+    yield from _named_tool(text, arguments)
+    yield from _too_many_tools(text, arguments)
     yield from (trait for trait in ROUNDS if trait.is_named(text))
     renamed = ("max_tokens", "max_completion_tokens") if names_value(text) else ()
     yield from (trait for trait in PARAMETERS if trait.is_named(text) and trait.name not in renamed)
     yield from named_parameters(text, arguments)
     yield from named_fields(text, arguments)
     yield from named_shapes(text)
-    yield from refused_schemas(text, arguments)
+    yield from _refused_schemas(text, arguments)
 
 
-NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """The signature of a call that has none (Google, "Thought signatures", frequently asked questions)."""
 
 REASONING = "reasoning_content"
 
-BLANK_REASONING = " "
+_BLANK_REASONING = " "
 """The shortest reasoning that counts as one."""
 
 _THINKING = ("thinking", "reasoning_effort")
@@ -322,13 +318,13 @@ def _told(message: Message) -> str:
 
 
 def _with_some_reasoning(message: Message) -> Message:
-    return message if not _has_calls(message) or _told(message) else {**message, REASONING: BLANK_REASONING}
+    return message if not _has_calls(message) or _told(message) else {**message, REASONING: _BLANK_REASONING}
 
 
 def _with_named_reasoning(message: Message) -> Message:
     if not _has_calls(message) or message.get(REASONING):
         return message
-    return {**message, REASONING: _told(message) or BLANK_REASONING}
+    return {**message, REASONING: _told(message) or _BLANK_REASONING}
 
 
 def _signed(message: Message) -> Message:
@@ -339,7 +335,7 @@ def _signed(message: Message) -> Message:
     seals = set(further_fields([{**message, "tool_calls": [first]}])) - set(THOUGHTS)
     if seals or "__thought__" in first["id"]:
         return message
-    return {**message, "tool_calls": [{**first, "extra_content": NO_SIGNATURE}, *others]}
+    return {**message, "tool_calls": [{**first, "extra_content": _NO_SIGNATURE}, *others]}
 
 
 def _without_thinking(arguments: Arguments) -> Arguments:
@@ -420,26 +416,28 @@ _UNREADABLE = (
 )
 
 _TOO_MANY = r"\b(?:too (?:many|long)|at most|maximum|max|exceed\w*|limit\w*|more than|up to)\b"
+
 _TOOLS = r"\b(?:tools?|functions?|function_declarations)\b"
+
 _NUMBERS = rf"{_TOOLS}.{{0,120}}{_TOO_MANY}|{_TOO_MANY}.{{0,80}}{_TOOLS}"
 
 
-def named_tool(text: str, arguments: Arguments) -> Iterator[Trait]:
+def _named_tool(text: str, arguments: Arguments) -> Iterator[Trait]:
     """Yield what may help against a refusal that names a tool of the request: first its plain form, then the request
     without it. `Pure.`"""
     name = _name_in(text, arguments)
     if name is not None:
         yield _plain(name)
-        yield without_tool(name)
+        yield _without_tool(name)
 
 
-def refused_schemas(text: str, arguments: Arguments) -> Iterator[Trait]:
+def _refused_schemas(text: str, arguments: Arguments) -> Iterator[Trait]:
     """Yield what may help against a refusal of schemas that names no tool: all in their plain form. `Pure.`"""
     if arguments.get("tools") and re.search(_UNREADABLE, text):
         yield Trait("plain_schemas", "full schemas of tools", "", each_tool(_with_plain_schema))
 
 
-def too_many_tools(text: str, arguments: Arguments) -> Iterator[Trait]:
+def _too_many_tools(text: str, arguments: Arguments) -> Iterator[Trait]:
     """Yield what may help against a refusal of the number of tools that tells how many there may be. `Pure.`"""
     count = len(arguments.get("tools") or ())
     if count and re.search(_NUMBERS, text):
@@ -447,16 +445,16 @@ def too_many_tools(text: str, arguments: Arguments) -> Iterator[Trait]:
             int(found) for found in re.findall(r"(?<![\w.])[0-9]{1,4}(?![\w.]*\w)", text) if 0 < int(found) < count
         ]
         if allowed:
-            yield fewer_tools(max(allowed))
+            yield _fewer_tools(max(allowed))
 
 
-def without_tool(name: str) -> Trait:
+def _without_tool(name: str) -> Trait:
     """The trait of a server that does not take the tool of this name. `Pure.`"""
     drop = each_tool(lambda function: None if function["name"] == name else function)
     return Trait(f"tool {name}", f"the tool {name}", "", drop, name)
 
 
-def fewer_tools(most: int) -> Trait:
+def _fewer_tools(most: int) -> Trait:
     """The trait of a server that takes so many tools at most: the first ones are sent. `Pure.`"""
 
     def first(arguments: Arguments) -> Arguments:

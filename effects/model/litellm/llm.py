@@ -2,20 +2,12 @@
 
 litellm translates between the providers' protocols; everything else is decided by the machine. So litellm has one job
 here: one request, one answer or one typed failure. It never retries, except for a request in a form that the server
-refused, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the
-first request, or earlier: an engine begins with it when it opens. No deadline of a request includes it.
+refused, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the first
+request, or earlier: an engine begins with it when it opens. No deadline of a request includes it.
 
-Finds the API keys that a model needs and the environment does not have.
-
-litellm knows which variables the provider of a model reads, and takes a variable for a key even if it is blank. A blank
-key is missing here. So litellm's function is run with an environment of its own, without the blank variables; that of
-the process is not changed.
-
-Whether a model takes images: as the application says, as litellm's list says, or as refusals have taught.
-
-A request with an image that a model does not take is refused as a whole. Once that is known the request is not sent:
-it fails at once, as the provider would have it fail, and the conversation goes on without the image. One refusal alone
-teaches nothing, because it may have been about one image, or may have been misread.
+A request with an image that a model does not take is refused as a whole. Once that is known, as the application says,
+as litellm's list says, or as refusals have taught, the request is not sent: it fails at once, as the provider would
+have it fail, and the conversation goes on without the image.
 """
 
 from __future__ import annotations
@@ -52,6 +44,7 @@ _FIXED: dict[str, Any] = {
     "num_retries": 0,
     "max_retries": 0,
 }
+
 _COPIED = frozenset({"messages", "tools", "stream_options"})
 
 _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
@@ -205,7 +198,7 @@ class LiteLlm:
         except Exception:
             sentence = f"The model {self.model!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
             return "unknown_model", sentence
-        if not self._secrets() and (missing := missing_keys(self._litellm, self.model)):
+        if not self._secrets() and (missing := _missing_keys(self._litellm, self.model)):
             return "authentication", f"There is no key for the model {self.name!r}: set {' or '.join(missing)}."
         return None
 
@@ -319,9 +312,14 @@ def _own_copy(arguments: Arguments) -> Arguments:
     return {name: copy_json(value) if name in _COPIED else value for name, value in arguments.items()}
 
 
-def missing_keys(litellm: Any, model: str) -> list[str]:
+def _missing_keys(litellm: Any, model: str) -> list[str]:
     """The environment variables of which one must hold a key; empty if there is one, or if none is needed. Other ways
-    to sign in, such as AWS's, are not checked."""
+    to sign in, such as AWS's, are not checked.
+
+    litellm knows which variables the provider of a model reads, and takes a variable for a key even if it is blank. A
+    blank key is missing here. So litellm's function is run with an environment of its own, without the blank variables;
+    that of the process is not changed.
+    """
     if (litellm.api_key or "").strip():
         return []
     environment = {name: value for name, value in os.environ.items() if value.strip()}
@@ -334,14 +332,17 @@ def missing_keys(litellm: Any, model: str) -> list[str]:
     return [name for name in validate(model=model)["missing_keys"] if name.endswith("_API_KEY")]
 
 
-ENOUGH_REFUSALS = 2
+_ENOUGH_REFUSALS = 2
 """So many requests with images in a row, of any conversations, are refused before a model counts as one that takes
 none."""
 
 
 class Sight:
     """What is known of whether a model takes images. `given` is what the application says; with None, litellm's list of
-    models decides, by the name `model`, and then what the provider answers. All conversations of an engine share it."""
+    models decides, by the name `model`, and then what the provider answers. All conversations of an engine share it.
+
+    One refusal alone teaches nothing, because it may have been about one image, or may have been misread.
+    """
 
     def __init__(self, model: str, given: bool | None) -> None:
         self._model = model
@@ -371,5 +372,5 @@ class Sight:
         """Learn from a request that failed. A model that has taken an image before has refused something else."""
         if failure.kind == "unsupported_content" and self._learned is None and request.has_images:
             self._refused += 1
-            if self._refused >= ENOUGH_REFUSALS:
+            if self._refused >= _ENOUGH_REFUSALS:
                 self._learned = False

@@ -3,10 +3,9 @@
 litellm takes seconds to import. By default it also downloads its price list and prints advice. All imports of litellm
 go through this module, which turns both off first.
 
-Removes the keys of this program from error messages before they are logged.
-
-These are known by their values, and removed whatever the rules of a conversation are. Secrets of what was said are
-another matter: `effects/logs.py` keeps them out of the log where a conversation asks for it.
+Its errors may quote the keys of this program, which are removed before an error is logged. They are known by their
+values, and removed whatever the rules of a conversation are. Secrets of what was said are another matter:
+`effects/logs.py` keeps them out of the log where a conversation asks for it.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from typing import Any
 
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
-
 _lock = Lock()
+
 _loading: Future[Any] | None = None
 
 
@@ -67,6 +66,7 @@ def load_litellm() -> Any:
 
 
 _KEY = re.compile(r"\b(?:Bearer\s+\S+|(?:sk|pk|rk|gsk|hf|xai|AIza|key)[-_]?[\w*-]{8,})", re.IGNORECASE)
+
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 _SHORTEST_SECRET = 6

@@ -10,10 +10,9 @@ call: index and id. Within a lane a table says what may begin a new call. Of its
 has a name, and arguments that are one JSON object. If they agree, those are the calls that were written. If none holds,
 or if they differ, the answer is malformed: whatever ran then might not be what the model wrote.
 
-Joins the fields of a streamed answer that mean something to its provider alone.
-
-A signature or a sealed thought must go back exactly as it came. It comes in pieces like the rest of the answer: in an
-object that gains fields, in a list that gains items, or as items of one index whose texts are cut.
+The fields that mean something to the provider alone are joined, too. A signature or a sealed thought must go back
+exactly as it came. It comes in pieces like the rest of the answer: in an object that gains fields, in a list that gains
+items, or as items of one index whose texts are cut.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Copies JSON data, for a library that may change what it is given.
-
-The forms of requests that some servers refuse: how each refusal reads, and what is sent instead.
+"""The forms of requests that some servers refuse: how each refusal reads, and what is sent instead.
 
 A server that speaks OpenAI's protocol seldom takes all of it. Which part is missing differs from server to server, from
 model to model and from version to version, so the refusal decides and no list of names does. Each rule describes what
@@ -17,19 +15,6 @@ from typing import Any
 
 from ..written_messages import BEGINNING, may_be_merged, merged, separator
 
-
-def copy_json(value: Any) -> Any:
-    """A copy of this JSON data with lists and dicts of its own, and the same texts; tuples become lists. It takes a
-    third of the time of `copy.deepcopy`, which matters for the messages of a long conversation. `Pure.`"""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return {name: one if isinstance(one, str) else copy_json(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [copy_json(one) for one in value]
-    return value
-
-
 Arguments = dict[str, Any]
 """The arguments of litellm for one request. They are not changed; rewriting makes new ones."""
 
@@ -40,8 +25,10 @@ _NOT = (
     r"undefined|unknown|invalid)"
 )
 
-GO_ON = "Go on."
-CALLING = "(calling)"
+_GO_ON = "Go on."
+
+_CALLING = "(calling)"
+
 NOTHING = "(nothing)"
 """Texts of messages where a server wants one and there is none."""
 
@@ -118,7 +105,7 @@ def _with_some_text(message: Message) -> Message:
         return message if len(kept) == len(content) else {**message, "content": kept or NOTHING}
     if isinstance(content, str) and content.strip():
         return message
-    return {**message, "content": CALLING if message.get("tool_calls") else NOTHING}
+    return {**message, "content": _CALLING if message.get("tool_calls") else NOTHING}
 
 
 def _with_text_for_parts(message: Message) -> Message:
@@ -203,7 +190,7 @@ def _user_last(arguments: Arguments) -> Arguments:
     messages = arguments.get("messages") or []
     if not messages or messages[-1]["role"] != "assistant" or messages[-1].get("tool_calls"):
         return arguments
-    return _with_messages(arguments, [*messages, {"role": "user", "content": GO_ON}])
+    return _with_messages(arguments, [*messages, {"role": "user", "content": _GO_ON}])
 
 
 def _with_names_of_tools(arguments: Arguments) -> Arguments:
@@ -401,9 +388,11 @@ _LASTING = re.compile(
     r"\bnonetype\b|\bconcatenate\b|\brole\b|"
     r"\b(?:missing|expected|invalid)\b.{0,20}\bcontent\b|\bcontent\b.{0,40}\b(?:missing|expected|required|must)\b"
 )
+
 _PASSING = re.compile(
     r"\btry\b.{0,30}\bagain\b|\bretry|\blater\b|temporar|unavailable|not available|overload|time(?:d )?out"
 )
+
 _OF_TEMPLATES = frozenset(
     {"stream", "developer_role", "late_system", "system_role", "null_content", "text_parts", "repeated_roles"}
     | {"user_after_tool", "assistant_last", "unnamed_results"}
@@ -427,7 +416,6 @@ def is_passing(text: str) -> bool:
 
 BY_NAME = {trait.name: trait for trait in (*PARAMETERS, *SHAPES)}
 
-
 # --- parameters and fields of any name
 
 _KEPT = frozenset(
@@ -445,6 +433,7 @@ _COMMON_WORDS = frozenset(
 """Names of parameters that are words of ordinary sentences."""
 
 _OF_MESSAGES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+
 _OF_CALLS = frozenset({"id", "type", "function"})
 
 _REFUSED = (
@@ -479,10 +468,10 @@ def named_parameters(text: str, arguments: Arguments) -> Iterator[Trait]:
     found = sorted((*fault, name) for name in names if (fault := _fault_of(name, text)) is not None)
     if re.search(r"\b(?:both|together|only one|mutually exclusive|at the same time)\b", text):
         found.reverse()
-    yield from (without_parameter(name, once) for _, once, name in found)
+    yield from (_without_parameter(name, once) for _, once, name in found)
 
 
-def without_parameter(name: str, once: bool = False) -> Trait:
+def _without_parameter(name: str, once: bool = False) -> Trait:
     """The trait of a server that does not take the parameter of this name, or with `once` not the value that it has in
     this request. `Pure.`"""
 
@@ -524,7 +513,7 @@ def named_fields(text: str, arguments: Arguments) -> Iterator[Trait]:
     if re.search(rf"\b{_REFUSED}\b", text):
         for name in dict.fromkeys(further_fields(arguments.get("messages") or [])):
             if re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", text):
-                yield without_field(name)
+                yield _without_field(name)
 
 
 def further_fields(messages: Iterable[Message]) -> Iterator[str]:
@@ -535,7 +524,7 @@ def further_fields(messages: Iterable[Message]) -> Iterator[str]:
             yield from (name for name in call if name not in _OF_CALLS)
 
 
-def without_field(name: str) -> Trait:
+def _without_field(name: str) -> Trait:
     """The trait of a server that does not take the field of this name in messages and calls. `Pure.`"""
 
     def leave_out(message: Message) -> Message:
@@ -549,5 +538,17 @@ def without_field(name: str) -> Trait:
 
 def without_anywhere(name: str) -> Trait:
     """The trait of a server that takes this name neither as a parameter nor as a field of messages. `Pure.`"""
-    parameter, field = without_parameter(name), without_field(name)
+    parameter, field = _without_parameter(name), _without_field(name)
     return Trait(parameter.name, name, "", lambda arguments: field.rewrite(parameter.rewrite(arguments)))
+
+
+def copy_json(value: Any) -> Any:
+    """A copy of this JSON data with lists and dicts of its own, and the same texts; tuples become lists. It takes a
+    third of the time of `copy.deepcopy`, which matters for the messages of a long conversation. `Pure.`"""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return {name: one if isinstance(one, str) else copy_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [copy_json(one) for one in value]
+    return value

@@ -1,21 +1,11 @@
-"""Chooses the model that checks, summarizes or condenses the work of a turn.
-
-Asks a model with a prompt that fits its window.
-
-A prompt that holds the record of a dialogue can be written in any length. It is written as long as the model's window
-allows, and again much shorter if the model says that it was too long.
-
-Limits how long each of many pieces of work may take, where the limit is the same for all.
-
-`asyncio.timeout` sets a timer for each of them. Those that have the same limit run out of time in the order in which
-they began, so one timer is enough: for the one that began first. Work that shows that it goes on begins again, at the
-end of this order, so a limit of silence costs as little as one of the whole.
-
-Asks a model within its deadlines, and turns a failure into an answer. All performers that need a model use it.
+"""Asks a model within its deadlines, and turns a failure into an answer. All performers that need a model use it.
 
 There are two deadlines. A model that says nothing for a while has hung, and a request of it must end soon. A model that
 goes on writing is at work, slowly perhaps, and what it has written so far is worth waiting for; its deadline is long.
 Only a piece of the answer counts as one: what a server sends to keep a connection open says nothing of the model.
+
+A prompt that holds the record of a dialogue can be written in any length. It is written as long as the model's window
+allows, and again much shorter if the model says that it was too long.
 """
 
 from __future__ import annotations
@@ -36,149 +26,6 @@ from ..answers import make_failure
 from ..families import family_of
 from ..port import NOTHING_SPENT, Llm, LlmFailure, ModelAnswer, ModelRequest, Purpose, Token, estimated_usage, ready_of
 
-
-def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:
-    """The model that answered last in this turn, if the policy still names it, otherwise the policy's first model.
-    `Pure.`"""
-    models = {spec.name: spec for spec in named_models(policy)}
-    messages = () if turn is None else of_turn(transcript.messages, turn)
-    names = (message.model for message in reversed(messages) if message.turn == turn)
-    return next((models[name] for name in names if name in models), policy.models[0])
-
-
-BYTES_PER_TOKEN = 2
-"""A cautious estimate. Measured with OpenAI's cl100k: English 4.4, Russian 4.0, Japanese 2.8, Arabic 2.5, Chinese 2.4,
-Tamil 2.0, JSON 1.9. Characters per token vary more, from 0.7 to 4.4."""
-
-WINDOW_SHARE = 0.8
-"""The share of the window that the request may take. The rest is for the answer, and for texts that have more tokens
-than estimated."""
-
-UNKNOWN_WINDOW = 100_000
-"""Bytes of the request if the window is unknown. Most current models accept that."""
-
-SMALLEST_LIMIT = 4_000
-"""Bytes that a request may always have: enough for an instruction and something to read."""
-
-DIVISORS = (1, 4, 16)
-"""The limit is divided by these, attempt after attempt, if the model says that the request is too long."""
-
-
-async def ask_within_window(
-    model: ModelSpec,
-    caller: ModelCaller,
-    purpose: Purpose,
-    conversation_id: str,
-    write_prompt: Callable[[int], str],
-) -> ModelAnswer:
-    """Ask the model in a single message without tools, for this conversation, and return its answer.
-
-    `write_prompt` writes the prompt in at most so many bytes. It is called again with a much lower limit if the model
-    says that the request was too long. Raises `LlmFailure`.
-    """
-
-    def ask(limit: int) -> Awaitable[ModelAnswer]:
-        message = {"role": "user", "content": write_prompt(limit)}
-        return caller.ask(ModelRequest(model.name, (message,), purpose=purpose, conversation_id=conversation_id))
-
-    *limits, lowest = _limits(model)
-    for limit in limits:
-        try:
-            return await ask(limit)
-        except LlmFailure as failure:
-            if failure.kind != "context_window":
-                raise
-    return await ask(lowest)
-
-
-def _limits(model: ModelSpec) -> list[int]:
-    """How many bytes the prompt may have, attempt after attempt."""
-    room = UNKNOWN_WINDOW if model.window is None else int(model.window * WINDOW_SHARE * BYTES_PER_TOKEN)
-    return list(dict.fromkeys(max(SMALLEST_LIMIT, room // divisor) for divisor in DIVISORS))
-
-
-class TimeLimit:
-    """The limit of `seconds`, and the work that it applies to at the moment, oldest first."""
-
-    __slots__ = ("_running", "_timer", "seconds")
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._running: dict[LimitedWork, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def apply(self) -> LimitedWork:
-        """Return a context for the current task. It raises `TimeoutError` if it takes longer than the limit; what the
-        task waits for is cancelled then."""
-        return LimitedWork(self)
-
-    def add(self, work: LimitedWork) -> None:
-        """Note that this work has begun."""
-        self._running[work] = None
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(work.due, self._expire)
-
-    def remove(self, work: LimitedWork) -> None:
-        """Note that this work has ended. Without work there is no timer."""
-        self._running.pop(work, None)
-        if not self._running and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def restart(self, work: LimitedWork) -> None:
-        """Note that this work has begun again. The timer stays as it is; when it fires it is set for what is next."""
-        del self._running[work]
-        work.due = asyncio.get_running_loop().time() + self.seconds
-        self._running[work] = None
-
-    def _expire(self) -> None:
-        """Cancel the work whose time has run out, and set the timer for the one that is next."""
-        self._timer = None
-        loop = asyncio.get_running_loop()
-        while self._running:
-            oldest = next(iter(self._running))
-            if oldest.due > loop.time():
-                self._timer = loop.call_at(oldest.due, self._expire)
-                return
-            del self._running[oldest]
-            oldest.cancel()
-
-
-class LimitedWork:
-    """What the current task does in this context, until `due` on the clock of its event loop. It ends like
-    `asyncio.timeout`: a cancel from elsewhere is never taken for the end of the time."""
-
-    __slots__ = ("_cancels", "_is_expired", "_limit", "_task", "due")
-
-    def __init__(self, limit: TimeLimit) -> None:
-        self._limit = limit
-        self._is_expired = False
-
-    def __enter__(self) -> LimitedWork:
-        task = asyncio.current_task()
-        assert task is not None, "only the work of a task can be cancelled"
-        self._task = task
-        self._cancels = task.cancelling()
-        self.due = asyncio.get_running_loop().time() + self._limit.seconds
-        self._limit.add(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        self._limit.remove(self)
-        if self._is_expired and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
-            raise TimeoutError from error
-
-    def restart(self) -> None:
-        """Count its time from now on, because it goes on. Nothing happens if it has run out."""
-        if not self._is_expired:
-            self._limit.restart(self)
-
-    def cancel(self) -> None:
-        """Cancel the task, because its time has run out."""
-        self._is_expired = True
-        self._task.cancel()
-
-
 T = TypeVar("T")
 
 
@@ -190,7 +37,7 @@ MAX_CALLS = 1_000
 """The most calls of one answer. More than any model makes; each step of a round stores what is left of it, so the cost
 of a round grows with the square of its calls."""
 
-LONGEST_LOADING = 300.0
+_LONGEST_LOADING = 300.0
 """Seconds until a model that does not get ready counts as failed. Many times what the slowest disk takes to load
 litellm, so that it ends only what hangs."""
 
@@ -214,7 +61,7 @@ class ModelCaller:
         self._find = find
         self._silence = TimeLimit(silence)
         self._whole = TimeLimit(silence if whole is None else whole)
-        self._loading = TimeLimit(LONGEST_LOADING)
+        self._loading = TimeLimit(_LONGEST_LOADING)
         self._running = RunningAnswers() if running is None else running
 
     def family_of(self, name: str) -> str:
@@ -337,3 +184,150 @@ async def retry_transient(retry: Retry, clock: Clock, attempt: Callable[[], Awai
                 raise
         await clock.sleep_until(later(clock.now(), wait))
         number += 1
+
+
+_BYTES_PER_TOKEN = 2
+"""A cautious estimate. Measured with OpenAI's cl100k: English 4.4, Russian 4.0, Japanese 2.8, Arabic 2.5, Chinese 2.4,
+Tamil 2.0, JSON 1.9. Characters per token vary more, from 0.7 to 4.4."""
+
+_WINDOW_SHARE = 0.8
+"""The share of the window that the request may take. The rest is for the answer, and for texts that have more tokens
+than estimated."""
+
+_UNKNOWN_WINDOW = 100_000
+"""Bytes of the request if the window is unknown. Most current models accept that."""
+
+SMALLEST_LIMIT = 4_000
+"""Bytes that a request may always have: enough for an instruction and something to read."""
+
+_DIVISORS = (1, 4, 16)
+"""The limit is divided by these, attempt after attempt, if the model says that the request is too long."""
+
+
+async def ask_within_window(
+    model: ModelSpec,
+    caller: ModelCaller,
+    purpose: Purpose,
+    conversation_id: str,
+    write_prompt: Callable[[int], str],
+) -> ModelAnswer:
+    """Ask the model in a single message without tools, for this conversation, and return its answer.
+
+    `write_prompt` writes the prompt in at most so many bytes. It is called again with a much lower limit if the model
+    says that the request was too long. Raises `LlmFailure`.
+    """
+
+    def ask(limit: int) -> Awaitable[ModelAnswer]:
+        message = {"role": "user", "content": write_prompt(limit)}
+        return caller.ask(ModelRequest(model.name, (message,), purpose=purpose, conversation_id=conversation_id))
+
+    *limits, lowest = _limits(model)
+    for limit in limits:
+        try:
+            return await ask(limit)
+        except LlmFailure as failure:
+            if failure.kind != "context_window":
+                raise
+    return await ask(lowest)
+
+
+def _limits(model: ModelSpec) -> list[int]:
+    """How many bytes the prompt may have, attempt after attempt."""
+    room = _UNKNOWN_WINDOW if model.window is None else int(model.window * _WINDOW_SHARE * _BYTES_PER_TOKEN)
+    return list(dict.fromkeys(max(SMALLEST_LIMIT, room // divisor) for divisor in _DIVISORS))
+
+
+def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:
+    """The model that answered last in this turn, if the policy still names it, otherwise the policy's first model.
+    `Pure.`"""
+    models = {spec.name: spec for spec in named_models(policy)}
+    messages = () if turn is None else of_turn(transcript.messages, turn)
+    names = (message.model for message in reversed(messages) if message.turn == turn)
+    return next((models[name] for name in names if name in models), policy.models[0])
+
+
+class TimeLimit:
+    """The limit of `seconds`, and the work that it applies to at the moment, oldest first.
+
+    `asyncio.timeout` sets a timer for each piece of work. Those that have the same limit run out of time in the order
+    in which they began, so one timer is enough: for the one that began first. Work that shows that it goes on begins
+    again, at the end of this order, so a limit of silence costs as little as one of the whole.
+    """
+
+    __slots__ = ("_running", "_timer", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._running: dict[LimitedWork, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def apply(self) -> LimitedWork:
+        """Return a context for the current task. It raises `TimeoutError` if it takes longer than the limit; what the
+        task waits for is cancelled then."""
+        return LimitedWork(self)
+
+    def add(self, work: LimitedWork) -> None:
+        """Note that this work has begun."""
+        self._running[work] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(work.due, self._expire)
+
+    def remove(self, work: LimitedWork) -> None:
+        """Note that this work has ended. Without work there is no timer."""
+        self._running.pop(work, None)
+        if not self._running and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def restart(self, work: LimitedWork) -> None:
+        """Note that this work has begun again. The timer stays as it is; when it fires it is set for what is next."""
+        del self._running[work]
+        work.due = asyncio.get_running_loop().time() + self.seconds
+        self._running[work] = None
+
+    def _expire(self) -> None:
+        """Cancel the work whose time has run out, and set the timer for the one that is next."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        while self._running:
+            oldest = next(iter(self._running))
+            if oldest.due > loop.time():
+                self._timer = loop.call_at(oldest.due, self._expire)
+                return
+            del self._running[oldest]
+            oldest.cancel()
+
+
+class LimitedWork:
+    """What the current task does in this context, until `due` on the clock of its event loop. It ends like
+    `asyncio.timeout`: a cancel from elsewhere is never taken for the end of the time."""
+
+    __slots__ = ("_cancels", "_is_expired", "_limit", "_task", "due")
+
+    def __init__(self, limit: TimeLimit) -> None:
+        self._limit = limit
+        self._is_expired = False
+
+    def __enter__(self) -> LimitedWork:
+        task = asyncio.current_task()
+        assert task is not None, "only the work of a task can be cancelled"
+        self._task = task
+        self._cancels = task.cancelling()
+        self.due = asyncio.get_running_loop().time() + self._limit.seconds
+        self._limit.add(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._limit.remove(self)
+        if self._is_expired and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def restart(self) -> None:
+        """Count its time from now on, because it goes on. Nothing happens if it has run out."""
+        if not self._is_expired:
+            self._limit.restart(self)
+
+    def cancel(self) -> None:
+        """Cancel the task, because its time has run out."""
+        self._is_expired = True
+        self._task.cancel()

@@ -1,17 +1,11 @@
 """Asks the model for its next answer: builds the request from what is committed, and turns the answer into an event.
 
-Writes requests to models out of what follows from the log.
+A request is written from the state of the conversation at the step that asked for it, and from the tools that the
+engine has now. The performer writes each request so before it asks the model, and whoever looks at an earlier step
+later writes the same request again.
 
-The performer writes each request with it before it asks the model, and whoever looks at an earlier step later writes
-the same request again. A request is written from the state of the conversation at the step that asked for it, and from
-the tools that the engine has now.
-
-Which tools a request offers: those that the conversation may use in the turn, that the turn's profile allows and
-that agents of its role may call.
-
-A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the same
-in all conversations. So what is offered is written once for each choice of tools and each kind of agent and kept, until
-a source of tools changes. Each conversation keeps the offer of its last request, which is mostly that of the next one.
+It offers the tools that the conversation may use in the turn, that the turn's profile allows and that agents of its
+role may call.
 """
 
 from __future__ import annotations
@@ -98,7 +92,7 @@ class LlmRequestPerformer:
         """Return what follows from the log: the request without the fresh context, and its digest. Nobody holds the
         transcript afterwards, while the model is asked."""
         if logger.isEnabledFor(logging.INFO):
-            _log_request(context.turn, transcript, len(offered_to(effect, offer).definitions))
+            _log_request(context.turn, transcript, len(_offered_to(effect, offer).definitions))
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
@@ -174,7 +168,7 @@ class RequestWriter:
     """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name."""
 
     def __init__(self, tools: ToolRegistry, family_of: Callable[[str], str] = family_named) -> None:
-        self._offers = ToolOffers(tools)
+        self._offers = _ToolOffers(tools)
         self._family_of = family_of
 
     def offer_for(self, effect: RequestLlm, context: Context, turn: int, prompt: CachedPrompt) -> ToolOffer:
@@ -195,7 +189,7 @@ class RequestWriter:
         request of this conversation."""
         if effect.plain:  # it has nothing in common with the requests before and behind it
             prompt = CachedPrompt(prompt.conversation_id)
-        tools = offered_to(effect, offer)
+        tools = _offered_to(effect, offer)
         assembled = assemble_context(
             effect, context, transcript, turn, offer.explained, tools.listed, prompt.write_system
         )
@@ -213,7 +207,7 @@ class RequestWriter:
         )
 
 
-def offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:
+def _offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:
     """Return the definitions that the request holds: a plain one has none. `Pure.`"""
     return _NO_TOOLS if effect.plain else offer.definitions
 
@@ -223,10 +217,10 @@ _LOGGER = performer_logger("turnwise.tools")
 KEPT = 256
 """How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""
 
-MAX_TOLD = 20
+_MAX_TOLD = 20
 """The most tools of which one warning says why they are left out."""
 
-EXPLAINED = {
+_EXPLAINED = {
     "respond": "respond_to_user",
     "talk": "talk",
     "message_user": "send_user_message",
@@ -237,8 +231,14 @@ EXPLAINED = {
 """The built-in tools that the system message explains, by the fields of `ExplainedTools`."""
 
 
-class ToolOffers:
-    """Knows what each request offers of the tools of an engine."""
+class _ToolOffers:
+    """Knows what each request offers of the tools of an engine.
+
+    A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the
+    same in all conversations. So what is offered is written once for each choice of tools and each kind of agent and
+    kept, until a source of tools changes. Each conversation keeps the offer of its last request, which is mostly that
+    of the next one.
+    """
 
     def __init__(self, tools: ToolRegistry) -> None:
         self._tools = tools
@@ -262,7 +262,7 @@ class ToolOffers:
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
-        names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in EXPLAINED.items()}
+        names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in _EXPLAINED.items()}
         explained = ExplainedTools(
             **names,
             speaking=self._tools.names_acting("speech", allowed) if caller.role == "foreground" else (),
@@ -278,5 +278,5 @@ class ToolOffers:
         self._told |= new
         sentences = [sentence for name, sentence in left_out.items() if name in new]
         if sentences:
-            more = f" So are {len(sentences) - MAX_TOLD} others." if len(sentences) > MAX_TOLD else ""
-            _LOGGER.warning("%s%s", " ".join(sentences[:MAX_TOLD]), more)
+            more = f" So are {len(sentences) - _MAX_TOLD} others." if len(sentences) > _MAX_TOLD else ""
+            _LOGGER.warning("%s%s", " ".join(sentences[:_MAX_TOLD]), more)
