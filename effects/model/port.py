@@ -1,9 +1,10 @@
 """The port of language models: one method.
 
-Any object with `complete` is a model: litellm's, a test double, a client of the application.
+Any object with `complete` is a model: litellm's, a test double, a client of the application. It gets a request and
+returns an answer, or raises an `LlmFailure`, whose kind says what can be done about it.
 
-Reads the content of an answer, which providers write as a text, as a list of parts, or as null; and its thinking,
-which each of them writes under another name.
+Providers write the content of an answer as a text, as a list of parts, or as null, and its thinking each under
+another name. Whoever implements the port for one of them reads both by the functions here.
 """
 
 from __future__ import annotations
@@ -168,7 +169,6 @@ class Token:
 LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FAULT_OF_A_MODEL)
 """The kinds of failure in which a model request can end."""
 
-
 NOTHING_SPENT = Usage()
 
 
@@ -233,7 +233,7 @@ class Llm(Protocol):
         ...
 
 
-CHARACTERS_PER_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 4
 """For estimates. English has 4.4 bytes a token in OpenAI's encoding, other languages have fewer."""
 
 
@@ -247,7 +247,7 @@ def estimated_usage(model: Llm, request: ModelRequest, written: int) -> Usage:
 
 def tokens_of(characters: int) -> int:
     """About how many tokens so many characters are. `Pure.`"""
-    return -(-characters // CHARACTERS_PER_TOKEN)
+    return -(-characters // _CHARACTERS_PER_TOKEN)
 
 
 def ready_of(model: Llm) -> Callable[[], Awaitable[None]] | None:

@@ -1,28 +1,16 @@
-"""The rehearsal model: an `Llm` of fixed rules in place of a language model.
-
-Nothing here knows litellm or who asks.
-
-What the rehearsal model answers before a turn is answered: which profile suits it, and what to search for.
-
-Both requests have an instruction and the user's text. The choice among profiles lists them in the instruction, a line
-`- name: description` for each.
-
-The rehearsal model: an `Llm` that works without a key and without a network.
+"""The rehearsal model: an `Llm` of fixed rules in place of a language model, which needs no key and no network.
 
 A program can be tried, shown and tested with it before anybody has an account. Only the model is replaced: requests
 are built, answers stream, tools run and questions are asked as with any other model. It imports no client library, so
 a program that uses it starts at once.
 
-The rules by which the rehearsal model is one of several agents.
+The model follows no script. Each rule looks at what was said and which tools are offered, and returns a reply or
+None; the first reply is used. Nothing here knows litellm or who asks.
 
-In the foreground it presents what other agents have for its user, and takes note of the rest. In the background it
-passes on what it has found. Anywhere it hands a list of tasks to sub-agents, writes to another agent, and hands the
-conversation over to another profile, where it has the tool for that and the user's words ask for it.
-
-The rules of the rehearsal model: a few functions in place of a language model.
-
-The model follows no script. Each rule looks at what was said and which tools are offered, and returns a reply or None;
-the first reply is used.
+By some of the rules it is one of several agents. In the foreground it presents what other agents have for its user,
+and takes note of the rest. In the background it passes on what it has found. Anywhere it hands a list of tasks to
+sub-agents, writes to another agent, and hands the conversation over to another profile, where it has the tool for
+that and the user's words ask for it.
 """
 
 from __future__ import annotations
@@ -65,33 +53,6 @@ from .rehearsal_words import (
 REHEARSAL = "rehearsal"
 """The name under which an engine, a policy and the log know the model."""
 
-
-MAX_KEYWORDS = 8
-
-_PROFILE = re.compile(r"^- ([^:\n]+)(?:: (.*))?$", re.MULTILINE)
-
-
-def choose_profile(messages: Sequence[dict[str, Any]]) -> str:
-    """The answer that names the profile with whose name and description the user's text has the most words in common;
-    of several, the first. `Pure.`"""
-    said = _content(messages, "user")
-    profiles = _PROFILE.findall(_content(messages, "system"))
-    names = sorted(profiles, key=lambda profile: -count_mentions(" ".join(profile), said))
-    return json.dumps({"profile": names[0][0] if names else ""}, ensure_ascii=False)
-
-
-def search_terms(messages: Sequence[dict[str, Any]]) -> str:
-    """The answer that names the words of the user's text that say what it is about. `Pure.`"""
-    keywords = find_keywords(_content(messages, "user"))[:MAX_KEYWORDS]
-    return json.dumps({"keywords": keywords, "from": None, "to": None}, ensure_ascii=False)
-
-
-def _content(messages: Sequence[dict[str, Any]], role: str) -> str:
-    """The content of the last message of this role, if it is a text."""
-    contents = [message["content"] for message in messages if message["role"] == role]
-    return contents[-1] if contents and isinstance(contents[-1], str) else ""
-
-
 DELAY = 0.015
 """Seconds before each word, so that a reader can watch the answer come in."""
 
@@ -102,11 +63,6 @@ SUMMARY = "Something was done; a rehearsal cannot tell what."
 """The answer to a request to summarize a turn."""
 
 _ANSWERS: dict[Purpose, str] = {"check": VERDICT, "summarize": SUMMARY, "condense": CONDENSED}
-
-_PREPARATIONS: dict[Purpose, Callable[[Sequence[dict[str, Any]]], str]] = {
-    "route": choose_profile,
-    "enrich": search_terms,
-}
 
 
 class RehearsalLlm:
@@ -148,99 +104,39 @@ def _reply_to(request: ModelRequest) -> Reply:
     return reply_to(request.messages, request.tools if request.tool_choice == "auto" else ())
 
 
-NEWS = "An agent that works for you reports:"
-"""What the model writes above a message that another agent has for the user."""
+# What is answered before a turn is answered: which profile suits it, and what to search for. Both requests have an
+# instruction and the user's text. The choice among profiles lists them in the instruction, a line `- name: description`
+# for each.
+MAX_KEYWORDS = 8
 
-BEFORE_PASSING_ON, AFTER_PASSING_ON = "The user should know this.", "That is all for now."
-"""What a background agent writes beside a message for the user, and after it."""
-
-SENT = "The message is on its way."
-"""What the model says once it has written to another agent."""
-
-SILENCE = Reply("")
-"""Nothing, as an answer to a message that is no request."""
-
-_TO_USER = re.compile(r"\btell (?:the|your|my) user (?:that )?(.+)", re.IGNORECASE | re.DOTALL)
-_TO_AGENT = re.compile(r"\btell (?:the )?agent (\S+?)[:,]? (?:that |to )?(.+)", re.IGNORECASE | re.DOTALL)
-_TO_PROFILE = re.compile(r"\b(?:transfer|hand|pass|connect)\b.*? (?:over )?to (?:the )?([\w-]+)", re.IGNORECASE)
+_PROFILE = re.compile(r"^- ([^:\n]+)(?:: (.*))?$", re.MULTILINE)
 
 
-def present(dialogue: Dialogue) -> Reply | None:
-    """Present to the user what another agent has for them."""
-    return Reply(f"{NEWS}\n\n{dialogue.said}") if dialogue.audience == "user" else None
+def _choose_profile(messages: Sequence[dict[str, Any]]) -> str:
+    """The answer that names the profile with whose name and description the user's text has the most words in common;
+    of several, the first. `Pure.`"""
+    said = _content(messages, "user")
+    profiles = _PROFILE.findall(_content(messages, "system"))
+    names = sorted(profiles, key=lambda profile: -count_mentions(" ".join(profile), said))
+    return json.dumps({"profile": names[0][0] if names else ""}, ensure_ascii=False)
 
 
-def take_note(dialogue: Dialogue) -> Reply | None:
-    """Say nothing to an internal message: it is no request of the user. Background agents do what it asks, and so does
-    an agent that a schedule has woken."""
-    is_update = dialogue.audience == "agent" and dialogue.origin != ORIGIN_OF_WAKE_UPS
-    return SILENCE if is_update and not dialogue.is_background else None
+def search_terms(messages: Sequence[dict[str, Any]]) -> str:
+    """The answer that names the words of the user's text that say what it is about. `Pure.`"""
+    keywords = find_keywords(_content(messages, "user"))[:MAX_KEYWORDS]
+    return json.dumps({"keywords": keywords, "from": None, "to": None}, ensure_ascii=False)
 
 
-def pass_on(dialogue: Dialogue) -> Reply | None:
-    """Pass on to the user what the message says, if it asks for that in the background."""
-    found = _TO_USER.search(dialogue.said)
-    if not dialogue.is_background or dialogue.results or found is None:
-        return None
-    return tell_user(found[1])
+def _content(messages: Sequence[dict[str, Any]], role: str) -> str:
+    """The content of the last message of this role, if it is a text."""
+    contents = [message["content"] for message in messages if message["role"] == role]
+    return contents[-1] if contents and isinstance(contents[-1], str) else ""
 
 
-def tell_user(text: str) -> Reply:
-    """Send the user a message through the agent in the foreground. `Pure.`"""
-    return Reply(BEFORE_PASSING_ON, (Call(TELL_USER, {"text": text}),))
-
-
-def tell_agent(dialogue: Dialogue) -> Reply | None:
-    """Write to the agent that the user names by its id."""
-    found = _TO_AGENT.search(dialogue.said)
-    if TELL_AGENT not in dialogue.special or dialogue.results or found is None:
-        return None
-    return Reply("Let me tell that agent.", (Call(TELL_AGENT, {"agent_id": found[1], "text": found[2]}),))
-
-
-def transfer(dialogue: Dialogue) -> Reply | None:
-    """Hand the conversation over to the profile that the user names, and then say who is speaking."""
-    found = _TO_PROFILE.search(dialogue.said)
-    if found is None or (TRANSFER not in dialogue.special and not dialogue.results):
-        return None
-    if not dialogue.results:
-        return Reply(f"Let me hand you over to {found[1]}.", (Call(TRANSFER, {"profile": found[1]}),))
-    result = next((text for name, text in dialogue.results if name == TRANSFER), None)
-    return None if result is None else Reply(f"You are now speaking to {found[1]}. {result}")
-
-
-def hand_out(dialogue: Dialogue) -> Reply | None:
-    """Hand a list of tasks to sub-agents, one each."""
-    tasks = tasks_in(dialogue.said)
-    if SPAWN not in dialogue.special or dialogue.results or not tasks:
-        return None
-    text = f"There are {len(tasks)} tasks. Let me hand them to sub-agents."
-    return Reply(text, (Call(SPAWN, {"tasks": [task.text for task in tasks]}),))
-
-
-AGENT_RULES: tuple[Callable[[Dialogue], Reply | None], ...] = (
-    present,
-    take_note,
-    pass_on,
-    tell_agent,
-    transfer,
-    hand_out,
-)
-
-
-def findings_of(said: str, result: str) -> Iterator[str]:
-    """What the sub-agents of `said` returned, a line for each. `Pure.`"""
-    try:
-        agents = json.loads(result)["agents"]
-    except (ValueError, KeyError, TypeError):
-        yield result
-        return
-    tasks = [task.item for task in tasks_in(said)]
-    for number, agent in enumerate(agents):
-        title = tasks[number] if len(tasks) == len(agents) else f"Sub-agent {number + 1}"
-        failed = "" if agent["status"] == "completed" else f" ({agent['status']})"
-        yield f"{title}{failed}: {agent['result']}"
-
+_PREPARATIONS: dict[Purpose, Callable[[Sequence[dict[str, Any]]], str]] = {
+    "route": _choose_profile,
+    "enrich": search_terms,
+}
 
 INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
@@ -259,10 +155,10 @@ _HINTS = {
 """What a user can say to see these tools used."""
 
 MAX_CALLS = 2
-LONGEST_HEADER = 12
+_LONGEST_HEADER = 12
 
 
-def use_tools(dialogue: Dialogue) -> Reply | None:
+def _use_tools(dialogue: Dialogue) -> Reply | None:
     """Call the tools that the user mentions, if the user's words fill their required parameters."""
     if dialogue.results:
         return None
@@ -277,7 +173,7 @@ def use_tools(dialogue: Dialogue) -> Reply | None:
     return Reply(f"Let me use {' and '.join(_readable(call.name) for call in calls)}.", tuple(calls)) if calls else None
 
 
-def ask_to_choose(dialogue: Dialogue) -> Reply | None:
+def _ask_to_choose(dialogue: Dialogue) -> Reply | None:
     """Ask the user to choose if a result lists several options."""
     if ASK not in dialogue.tools or any(name == ASK for name, _ in dialogue.results):
         return None
@@ -286,7 +182,7 @@ def ask_to_choose(dialogue: Dialogue) -> Reply | None:
             topic = _topic(name)
             question = {
                 "question": f"Which {topic} would you like?",
-                "header": topic[:LONGEST_HEADER].title(),
+                "header": topic[:_LONGEST_HEADER].title(),
                 "options": options,
             }
             return Reply(f"There is more than one {topic}.", (Call(ASK, {"questions": [question]}),))
@@ -302,16 +198,16 @@ def report(dialogue: Dialogue) -> Reply | None:
     lines = [f"You chose {choice}." if choice else "You left the choice open." for choice in choices]
     for name, text in dialogue.results:
         if name == SPAWN:
-            lines += findings_of(dialogue.said, text)
+            lines += _findings_of(dialogue.said, text)
         elif name == TELL_AGENT and text.startswith('{"success": true'):
             lines.append(SENT)
         elif name != ASK and not (choices and options_in(text)):
             lines.append(f"{_topic(name).capitalize()}: {_one_line(text)}")
     text = "\n".join(lines)
-    return tell_user(text) if dialogue.is_background else Reply(text)
+    return _tell_user(text) if dialogue.is_background else Reply(text)
 
 
-def request_details(dialogue: Dialogue) -> Reply | None:
+def _request_details(dialogue: Dialogue) -> Reply | None:
     """Name the parameters that are still needed if the user mentions a tool without filling all of them."""
     for name, tool in dialogue.tools.items():
         if name != ASK and find_first_mention(tool, dialogue.said) is not None:
@@ -337,9 +233,103 @@ def repeat(dialogue: Dialogue) -> Reply:
     return Reply(f"You said: “{dialogue.said}” {' '.join(hints) or 'There is no tool I could use.'}")
 
 
+NEWS = "An agent that works for you reports:"
+"""What the model writes above a message that another agent has for the user."""
+
+BEFORE_PASSING_ON, AFTER_PASSING_ON = "The user should know this.", "That is all for now."
+"""What a background agent writes beside a message for the user, and after it."""
+
+SENT = "The message is on its way."
+"""What the model says once it has written to another agent."""
+
+SILENCE = Reply("")
+"""Nothing, as an answer to a message that is no request."""
+
+_TO_USER = re.compile(r"\btell (?:the|your|my) user (?:that )?(.+)", re.IGNORECASE | re.DOTALL)
+_TO_AGENT = re.compile(r"\btell (?:the )?agent (\S+?)[:,]? (?:that |to )?(.+)", re.IGNORECASE | re.DOTALL)
+_TO_PROFILE = re.compile(r"\b(?:transfer|hand|pass|connect)\b.*? (?:over )?to (?:the )?([\w-]+)", re.IGNORECASE)
+
+
+def present(dialogue: Dialogue) -> Reply | None:
+    """Present to the user what another agent has for them."""
+    return Reply(f"{NEWS}\n\n{dialogue.said}") if dialogue.audience == "user" else None
+
+
+def _take_note(dialogue: Dialogue) -> Reply | None:
+    """Say nothing to an internal message: it is no request of the user. Background agents do what it asks, and so does
+    an agent that a schedule has woken."""
+    is_update = dialogue.audience == "agent" and dialogue.origin != ORIGIN_OF_WAKE_UPS
+    return SILENCE if is_update and not dialogue.is_background else None
+
+
+def _pass_on(dialogue: Dialogue) -> Reply | None:
+    """Pass on to the user what the message says, if it asks for that in the background."""
+    found = _TO_USER.search(dialogue.said)
+    if not dialogue.is_background or dialogue.results or found is None:
+        return None
+    return _tell_user(found[1])
+
+
+def _tell_user(text: str) -> Reply:
+    """Send the user a message through the agent in the foreground. `Pure.`"""
+    return Reply(BEFORE_PASSING_ON, (Call(TELL_USER, {"text": text}),))
+
+
+def _tell_agent(dialogue: Dialogue) -> Reply | None:
+    """Write to the agent that the user names by its id."""
+    found = _TO_AGENT.search(dialogue.said)
+    if TELL_AGENT not in dialogue.special or dialogue.results or found is None:
+        return None
+    return Reply("Let me tell that agent.", (Call(TELL_AGENT, {"agent_id": found[1], "text": found[2]}),))
+
+
+def transfer(dialogue: Dialogue) -> Reply | None:
+    """Hand the conversation over to the profile that the user names, and then say who is speaking."""
+    found = _TO_PROFILE.search(dialogue.said)
+    if found is None or (TRANSFER not in dialogue.special and not dialogue.results):
+        return None
+    if not dialogue.results:
+        return Reply(f"Let me hand you over to {found[1]}.", (Call(TRANSFER, {"profile": found[1]}),))
+    result = next((text for name, text in dialogue.results if name == TRANSFER), None)
+    return None if result is None else Reply(f"You are now speaking to {found[1]}. {result}")
+
+
+def _hand_out(dialogue: Dialogue) -> Reply | None:
+    """Hand a list of tasks to sub-agents, one each."""
+    tasks = tasks_in(dialogue.said)
+    if SPAWN not in dialogue.special or dialogue.results or not tasks:
+        return None
+    text = f"There are {len(tasks)} tasks. Let me hand them to sub-agents."
+    return Reply(text, (Call(SPAWN, {"tasks": [task.text for task in tasks]}),))
+
+
+_AGENT_RULES: tuple[Callable[[Dialogue], Reply | None], ...] = (
+    present,
+    _take_note,
+    _pass_on,
+    _tell_agent,
+    transfer,
+    _hand_out,
+)
+
+
+def _findings_of(said: str, result: str) -> Iterator[str]:
+    """What the sub-agents of `said` returned, a line for each. `Pure.`"""
+    try:
+        agents = json.loads(result)["agents"]
+    except (ValueError, KeyError, TypeError):
+        yield result
+        return
+    tasks = [task.item for task in tasks_in(said)]
+    for number, agent in enumerate(agents):
+        title = tasks[number] if len(tasks) == len(agents) else f"Sub-agent {number + 1}"
+        failed = "" if agent["status"] == "completed" else f" ({agent['status']})"
+        yield f"{title}{failed}: {agent['result']}"
+
+
 Rule = Callable[[Dialogue], Reply | None]
 
-RULES: tuple[Rule, ...] = (*AGENT_RULES, use_tools, ask_to_choose, report, remember, request_details, repeat)
+RULES: tuple[Rule, ...] = (*_AGENT_RULES, _use_tools, _ask_to_choose, report, remember, _request_details, repeat)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:

@@ -4,11 +4,9 @@ A request is a list of messages and a list of tools in OpenAI's shape. Besides t
 of other agents, reminders that turnwise adds, results of tools, and notes on the time and the place. The rules of the
 model look at a `Dialogue`, in which these are told apart.
 
-Guesses what a user's words mean, without a language model.
-
-The rehearsal model has to know which tool a message mentions, which arguments the message gives for its parameters, and
-which options a result lists. All of this is guessed from words and JSON schemas, never from the names of particular
-tools.
+The rehearsal model also has to know which tool a message mentions, which arguments the message gives for its
+parameters, and which options a result lists. All of this is guessed from words and JSON schemas, never from the names
+of particular tools.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ ASK = "ask_user_question"
 TALK, RESPOND, COMPLETE = "talk", ("respond_to_user", "speak_to_user"), "mark_work_complete"
 SPAWN, TELL_USER, TELL_AGENT, TRANSFER = "spawn_agents", "send_user_message", "send_agent_message", "transfer_to"
 
-SPEAKING_TOOLS = (TALK, *RESPOND, COMPLETE, TELL_USER)
+_SPEAKING_TOOLS = (TALK, *RESPOND, COMPLETE, TELL_USER)
 """The tools for telling the user something and for ending the work. They are called when another rule has made a reply
 for the user, never because the user mentions them."""
 
-SPECIAL_TOOLS = (*SPEAKING_TOOLS, SPAWN, TELL_AGENT, TRANSFER)
+_SPECIAL_TOOLS = (*_SPEAKING_TOOLS, SPAWN, TELL_AGENT, TRANSFER)
 """The tools for which there are rules of their own. The arguments of all others are guessed from their schemas."""
 
 CONDENSED = "Something was said before; a rehearsal does not remember what."
@@ -93,7 +91,7 @@ class Dialogue:
 
     `said` is the message to answer. `audience` is None if the user said it; a message of another agent is for the
     "user", or for the "agent" alone, and has an `origin`. `results` are the tool results since then as pairs of tool
-    name and text. `tools` are the offered functions by name; `special` holds the names of those among `SPECIAL_TOOLS`,
+    name and text. `tools` are the offered functions by name; `special` holds the names of those among `_SPECIAL_TOOLS`,
     which are not in `tools`, with their parameters. `is_new` says that the model has not answered in this conversation
     yet. `is_sub_agent` says that another agent started it for one task. `recalled` is what the user said in an older
     conversation, if something was recalled. `overdue` are messages for the user that an earlier turn left.
@@ -130,10 +128,10 @@ def read_dialogue(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, 
         results=tuple(
             (names[message["tool_call_id"]], _IMAGE_NOTE.sub("", message["content"]) or "[image]")
             for message in messages[last + 1 :]
-            if message["role"] == "tool" and names[message["tool_call_id"]] not in SPEAKING_TOOLS
+            if message["role"] == "tool" and names[message["tool_call_id"]] not in _SPEAKING_TOOLS
         ),
-        tools={name: function for name, function in functions.items() if name not in SPECIAL_TOOLS},
-        special={name: function for name, function in functions.items() if name in SPECIAL_TOOLS},
+        tools={name: function for name, function in functions.items() if name not in _SPECIAL_TOOLS},
+        special={name: function for name, function in functions.items() if name in _SPECIAL_TOOLS},
         recalled=_recalled_in(messages),
         is_new=not said.startswith(_CONDENSED_MESSAGE) and all(message["role"] != "assistant" for message in messages),
         is_sub_agent=_TEXTS.sub_agent_guidance in _system_message(messages),
@@ -145,7 +143,7 @@ def has_just_spoken(messages: Sequence[dict[str, Any]]) -> bool:
     """Whether the newest message apart from results calls speaking tools and no others. `Pure.`"""
     newest = next((message for message in reversed(messages) if _speaks(message)), None)
     calls = (newest or {}).get("tool_calls") or ()
-    return bool(calls) and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
+    return bool(calls) and all(call["function"]["name"] in _SPEAKING_TOOLS for call in calls)
 
 
 def _speaks(message: dict[str, Any]) -> bool:
@@ -177,7 +175,7 @@ def _is_said(message: dict[str, Any]) -> bool:
 def _is_answer(message: dict[str, Any]) -> bool:
     """Whether the model answers in this message: it called no tool in it, or tools for speaking only."""
     calls = message.get("tool_calls") or ()
-    return message["role"] == "assistant" and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
+    return message["role"] == "assistant" and all(call["function"]["name"] in _SPEAKING_TOOLS for call in calls)
 
 
 def _is_internal(message: dict[str, Any]) -> bool:
@@ -217,7 +215,7 @@ def _recalled_in(messages: Sequence[dict[str, Any]]) -> str:
 
 
 MAX_OPTIONS = 4
-LONGEST_LABEL = 80
+_LONGEST_LABEL = 80
 """A longer line is taken for prose, not for an option."""
 
 _LISTED = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(.+)")
@@ -353,7 +351,7 @@ def options_in(text: str) -> list[dict[str, str]]:
     Each option has a `label`, and a `description` if the item has more than one value. `Pure.`
     """
     options = {option["label"]: option for option in map(_option, _items(text))}
-    usable = [o for label, o in options.items() if 0 < len(label) <= LONGEST_LABEL and label.casefold() != "other"]
+    usable = [o for label, o in options.items() if 0 < len(label) <= _LONGEST_LABEL and label.casefold() != "other"]
     return usable[:MAX_OPTIONS] if len(usable) > 1 else []
 
 

@@ -1,41 +1,18 @@
-"""Assembles the context of one request: which messages of a conversation it holds, and in which words.
-
-The transcript says what was said; a request holds both less and more. Less: under some policies only the last minutes,
-or a summary in place of messages that no longer fit. More: results of a search in older conversations, a reminder to
-the model, tags around the message of another agent. All of this is assembled anew for each request, from the effect and
-the transcript. None of it is stored, so it does not accumulate.
-
-States the time and the place in a request.
-
-A model knows neither. A voice assistant is asked about both, and a note from an earlier turn would be wrong by now. So
-each request has exactly one such note, written when it is built and never stored: the transcript has none, and the
-digest of the request is that of the request without it.
-
-The note stands at the end, where it leaves the beginning of the request as it was, since providers cache that. It is
-text of the user's role, which every provider accepts there. If the request ends with a message of the user, the note
-stands in front of that message's own text, because many providers refuse two messages of one role in a row; otherwise,
-behind the results of tools, it is a message of its own.
-
-Keeps the written requests of conversations, so that each request is built on top of the one before.
-
-`WrittenMessages` writes the messages that are new, and compares the others with those that it has written. All messages
-are written anew where that does not help: because the history was condensed, only the last minutes are sent, another
-model is asked, or messages have to be worded for the model for the first time. The system message may change with each
-turn, since it holds what was found for the turn; only the digest is computed anew then.
-
-So a request costs what is new in it, not what is stored: nothing here looks at a message that is not part of the
-request.
-
-Keeps the last of what is written for each request of a conversation, since most of it stays the same.
-
-Builds the request to a model from the conversation so far, in a form that every provider accepts.
+"""Builds the request to a model from the conversation so far, in a form that every provider accepts.
 
 Each provider refuses something that others accept: arguments that are not a JSON object, names with a colon, repeated
 ids, a call without its result, a history with calls but no list of tools, two messages of one role in a row, an image
 in a tool's result. A conversation may outlive the choice of a provider, so a request is valid for the strictest of
 them, whatever the transcript holds.
 
-What a request offers of the tools of an engine.
+The transcript says what was said; a request holds both less and more. Less: under some policies only the last
+minutes, or a summary in place of messages that no longer fit. More: results of a search in older conversations, a
+reminder to the model, tags around the message of another agent, the time and the place. All of this is assembled anew
+for each request, from the effect and the transcript. None of it is stored, so it does not accumulate.
+
+Most of a request stays the same from one to the next, so what was written is kept, and each request is built on top
+of the one before. It costs what is new in it, not what is stored: nothing here looks at a message that is not part of
+the request.
 """
 
 from __future__ import annotations
@@ -77,6 +54,134 @@ from .system_message import (
     write_system_message,
 )
 from .written_messages import WrittenMessages, WrittenRequest, arrange_behind, canonical_json, parts_of
+
+S = TypeVar("S", bound=tuple[object, ...])
+T = TypeVar("T")
+
+
+class Kept(Generic[S, T]):
+    """What was made last, and the source that it was made from."""
+
+    __slots__ = ("_made", "_source")
+
+    _made: T
+
+    def __init__(self) -> None:
+        self._source: S | None = None
+
+    def made_from(self, source: S, make: Callable[[S], T]) -> T:
+        """Return what `make` makes from the source: what was made last, if that was made from an equal one."""
+        # Tuples are compared by the identity of their items first, and most of these are the same objects.
+        if source != self._source:
+            self._made, self._source = make(source), source
+        return self._made
+
+
+def build_request(
+    effect: RequestLlm, system: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]], turn: int
+) -> ModelRequest:
+    """The request that `effect` asks for, from the system message and the messages so far.
+
+    `tools` are definitions in OpenAI's shape, `turn` is the number of the turn under way. A name that providers do not
+    accept is sent as `legal_name(name)`, in definitions and calls alike; a call that comes back is looked up by that.
+    The id of a call is replaced likewise, together with that of its result. If no tools are offered, the tools that
+    were called earlier are listed as removed, and none may be called.
+
+    Images are sent as parts of a user's message. Images of results stand in one such message behind the last result of
+    their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
+    messages of one role are merged. `Pure.`
+    """
+    written = WrittenMessages(effect.model, write_system(system))
+    history = list(messages)
+    written.follow(history, turn)
+    return _compose_request(effect, written.request(history, ()), OfferedTools(tools))
+
+
+class OfferedTools:
+    """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message;
+    these are empty without tools. `left_out` are the tools that cannot be offered, by name, each with the reason as a
+    sentence. Made once for all requests."""
+
+    def __init__(self, definitions: Sequence[WireMessage]) -> None:
+        written = wire_tools(definitions)
+        self.definitions: tuple[WireMessage, ...] = tuple(map(_escaped, written.definitions))
+        self.left_out = written.left_out
+        self.canonical = canonical_json(self.definitions) if self.definitions else ""
+        self.listed = list_tools(self.definitions)
+
+
+def _compose_request(
+    effect: RequestLlm,
+    written: WrittenRequest,
+    tools: OfferedTools,
+    conversation_id: str = "",
+    settings: ModelSettings = DEFAULT_SETTINGS,
+) -> ModelRequest:
+    """The request that `effect` asks for in this conversation, with all its written messages. `Pure.`"""
+    request = ModelRequest(
+        model=effect.model,
+        messages=written.messages,
+        tools=tools.definitions or tuple(map(_removed_tool, written.called)),
+        tool_choice=effect.tool_choice if tools.definitions or not written.called else "none",
+        conversation_id=conversation_id,
+        settings=settings,
+    )
+    return counted(request, written.volume)
+
+
+def write_system(system: str) -> tuple[WireMessage, ...]:
+    """The system message as it is sent; empty if there is none. `Pure.`"""
+    return ({"role": "system", "content": system},) if system.strip() else ()
+
+
+def _escaped(value: Any) -> Any:
+    """JSON with the tags of agents' messages escaped in all its texts: the server of a tool wrote them."""
+    match value:
+        case str():
+            return escape_tags(value)
+        case dict():
+            return {name: _escaped(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_escaped(each) for each in value]
+        case _:
+            return value
+
+
+def _removed_tool(name: str) -> dict[str, Any]:
+    description = "This tool is no longer available."
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+Names = tuple[str, ...] | None
+"""Names of tools as they were chosen; None stands for all tools."""
+
+
+class OfferSource(NamedTuple):
+    """What an offer follows from: the tools that there are, by their version, those that the conversation `chose`, the
+    profile of the request, and the rules and the role of the conversation."""
+
+    version: tuple[int, ...]
+    chosen: Names
+    profile: str
+    context: Context
+
+
+@dataclass(frozen=True)
+class ToolOffer:
+    """The names of the tools that may be called, and by whom, their definitions as they are sent, and those of them
+    that the system message explains."""
+
+    allowed: frozenset[str]
+    caller: Caller
+    definitions: OfferedTools
+    explained: ExplainedTools
+
+    @property
+    def speaks(self) -> bool:
+        """Whether one of them speaks to the user."""
+        return bool(self.explained.speakers)
+
 
 SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
@@ -215,14 +320,25 @@ CONTEXT_TITLE = "Current context:"
 
 
 def write_fresh_context(at: datetime, location: str) -> str:
-    """The note with this time and this location, one line of text. `Pure.`"""
+    """The note with this time and this location, one line of text.
+
+    A model knows neither. A voice assistant is asked about both, and a note from an earlier turn would be wrong by
+    now. So each request has exactly one such note, written when it is built and never stored: the transcript has
+    none, and the digest of the request is that of the request without it. `Pure.`
+    """
     moment = at.astimezone(UTC)
     day = f"{DAYS[moment.weekday()]}, {MONTHS[moment.month - 1]} {moment.day}, {moment.year}"
     return f"{CONTEXT_TITLE}\n• Time: {day} at {moment:%H:%M} UTC\n• Location: {escape_tags(location)}"
 
 
 def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:
-    """The request with the note at its end. The messages of `request` are not changed. `Pure.`"""
+    """The request with the note at its end. The messages of `request` are not changed.
+
+    The note stands at the end, where it leaves the beginning of the request as it was, since providers cache that. It
+    is text of the user's role, which every provider accepts there. If the request ends with a message of the user,
+    the note stands in front of that message's own text, because many providers refuse two messages of one role in a
+    row; otherwise, behind the results of tools, it is a message of its own. `Pure.`
+    """
     *before, last = request.messages or ({"role": "system", "content": ""},)
     if last["role"] == "user":
         together = _in_front(note, last)
@@ -240,13 +356,19 @@ def _in_front(note: str, message: WireMessage) -> WireMessage:
     return {**message, "content": together}
 
 
-MAX_PROMPTS = 128
+_MAX_PROMPTS = 128
 """How many conversations keep their requests written: more than ask a model at the same time. Another one writes its
 request anew, from the transcript in memory."""
 
 
 class CachedPrompt:
-    """The written requests of one conversation. `offer` keeps what the last one offered of the tools."""
+    """The written requests of one conversation. `offer` keeps what the last one offered of the tools.
+
+    `WrittenMessages` writes the messages that are new, and compares the others with those that it has written. All
+    messages are written anew where that does not help: because the history was condensed, only the last minutes are
+    sent, another model is asked, or messages have to be worded for the model for the first time. The system message
+    may change with each turn, since it holds what was found for the turn; only the digest is computed anew then.
+    """
 
     def __init__(self, conversation_id: str = "") -> None:
         self.conversation_id = conversation_id
@@ -287,7 +409,7 @@ class CachedPrompt:
         history = messages if isinstance(messages, list) else list(messages)
         self._written.follow(history, turn, first_turn)
         written = self._written.request(history, closing)
-        request = compose_request(effect, written, tools, self.conversation_id, settings)
+        request = _compose_request(effect, written, tools, self.conversation_id, settings)
         return request, written.digest.finish(request, tools.canonical)
 
     def _prepare(self, model: str, system: str, wording: Wording | None, family: str) -> None:
@@ -308,7 +430,7 @@ class PromptCache:
     """The cached prompts of the conversations that asked a model last, at most `capacity`. Each is dropped together
     with the history of its conversation."""
 
-    def __init__(self, capacity: int = MAX_PROMPTS) -> None:
+    def __init__(self, capacity: int = _MAX_PROMPTS) -> None:
         self._capacity = capacity
         self._prompts: dict[str, tuple[CachedPrompt, finalize[Any, Any]]] = {}
 
@@ -327,131 +449,3 @@ class PromptCache:
             _, end = self._prompts.pop(next(iter(self._prompts)))
             end.detach()
         return cached[0]
-
-
-S = TypeVar("S", bound=tuple[object, ...])
-T = TypeVar("T")
-
-
-class Kept(Generic[S, T]):
-    """What was made last, and the source that it was made from."""
-
-    __slots__ = ("_made", "_source")
-
-    _made: T
-
-    def __init__(self) -> None:
-        self._source: S | None = None
-
-    def made_from(self, source: S, make: Callable[[S], T]) -> T:
-        """Return what `make` makes from the source: what was made last, if that was made from an equal one."""
-        # Tuples are compared by the identity of their items first, and most of these are the same objects.
-        if source != self._source:
-            self._made, self._source = make(source), source
-        return self._made
-
-
-def build_request(
-    effect: RequestLlm, system: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]], turn: int
-) -> ModelRequest:
-    """The request that `effect` asks for, from the system message and the messages so far.
-
-    `tools` are definitions in OpenAI's shape, `turn` is the number of the turn under way. A name that providers do not
-    accept is sent as `legal_name(name)`, in definitions and calls alike; a call that comes back is looked up by that.
-    The id of a call is replaced likewise, together with that of its result. If no tools are offered, the tools that
-    were called earlier are listed as removed, and none may be called.
-
-    Images are sent as parts of a user's message. Images of results stand in one such message behind the last result of
-    their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
-    messages of one role are merged. `Pure.`
-    """
-    written = WrittenMessages(effect.model, write_system(system))
-    history = list(messages)
-    written.follow(history, turn)
-    return compose_request(effect, written.request(history, ()), OfferedTools(tools))
-
-
-class OfferedTools:
-    """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message;
-    these are empty without tools. `left_out` are the tools that cannot be offered, by name, each with the reason as a
-    sentence. Made once for all requests."""
-
-    def __init__(self, definitions: Sequence[WireMessage]) -> None:
-        written = wire_tools(definitions)
-        self.definitions: tuple[WireMessage, ...] = tuple(map(_escaped, written.definitions))
-        self.left_out = written.left_out
-        self.canonical = canonical_json(self.definitions) if self.definitions else ""
-        self.listed = list_tools(self.definitions)
-
-
-def compose_request(
-    effect: RequestLlm,
-    written: WrittenRequest,
-    tools: OfferedTools,
-    conversation_id: str = "",
-    settings: ModelSettings = DEFAULT_SETTINGS,
-) -> ModelRequest:
-    """The request that `effect` asks for in this conversation, with all its written messages. `Pure.`"""
-    request = ModelRequest(
-        model=effect.model,
-        messages=written.messages,
-        tools=tools.definitions or tuple(map(_removed_tool, written.called)),
-        tool_choice=effect.tool_choice if tools.definitions or not written.called else "none",
-        conversation_id=conversation_id,
-        settings=settings,
-    )
-    return counted(request, written.volume)
-
-
-def write_system(system: str) -> tuple[WireMessage, ...]:
-    """The system message as it is sent; empty if there is none. `Pure.`"""
-    return ({"role": "system", "content": system},) if system.strip() else ()
-
-
-def _escaped(value: Any) -> Any:
-    """JSON with the tags of agents' messages escaped in all its texts: the server of a tool wrote them."""
-    match value:
-        case str():
-            return escape_tags(value)
-        case dict():
-            return {name: _escaped(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_escaped(each) for each in value]
-        case _:
-            return value
-
-
-def _removed_tool(name: str) -> dict[str, Any]:
-    description = "This tool is no longer available."
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-Names = tuple[str, ...] | None
-"""Names of tools as they were chosen; None stands for all tools."""
-
-
-class OfferSource(NamedTuple):
-    """What an offer follows from: the tools that there are, by their version, those that the conversation `chose`, the
-    profile of the request, and the rules and the role of the conversation."""
-
-    version: tuple[int, ...]
-    chosen: Names
-    profile: str
-    context: Context
-
-
-@dataclass(frozen=True)
-class ToolOffer:
-    """The names of the tools that may be called, and by whom, their definitions as they are sent, and those of them
-    that the system message explains."""
-
-    allowed: frozenset[str]
-    caller: Caller
-    definitions: OfferedTools
-    explained: ExplainedTools
-
-    @property
-    def speaks(self) -> bool:
-        """Whether one of them speaks to the user."""
-        return bool(self.explained.speakers)

@@ -1,25 +1,15 @@
-"""Writes the system message of a request.
+"""Writes the system message of a request, and words the messages of a transcript for a model.
 
-Its parts stand in a fixed order, from what never changes to what changes with each turn, and last the tools, so that
-they stand nearest to the dialogue. Every text in it is a rule of the conversation, words of the application, or was
-found for the turn; the titles here name no language and assume none.
+The parts of the system message stand in a fixed order, from what never changes to what changes with each turn, and
+last the tools, so that they stand nearest to the dialogue. Every text in it is a rule of the conversation, words of
+the application, or was found for the turn; the titles here name no language and assume none.
 
-What the system message says about other agents: how to treat their messages, and how to reach them and the user.
+What it says about other agents, how to treat their messages and how to reach them and the user, follows from the role
+of its agent and from the tools that it is offered; the words are texts of the policy.
 
-The words are texts of the policy. Which of them a request holds follows from the role of its agent and from the tools
-that it is offered.
-
-The tools whose use the system message explains.
-
-Lists tools in a text: one line for each, with its name and what it is for in a sentence.
-
-The definitions that are sent beside the messages say everything about the tools. The list tells a model at a glance
-what it can do. Descriptions may come from a server that nobody has checked, so each stays on its line and is short.
-
-Words the messages of a transcript for a model.
-
-A message of another agent stands between tags, and a result whose speech did not reach the user says so. What a
-provider has refused is withheld: a note stands in its place, so that the model neither misses it nor guesses at it.
+The definitions of tools that are sent beside the messages say everything about the tools. The list in the system
+message tells a model at a glance what it can do: one line for each tool. Descriptions may come from a server that
+nobody has checked, so each stays on its line and is short.
 """
 
 from __future__ import annotations
@@ -34,38 +24,6 @@ from ...states.policy import Profile, Texts
 from ...states.replies import TextRule, text_rule
 from ...states.values.messages import Matter, Message, escape_tags, escaped_message, text_for_model
 from ...states.values.value import AGENTS, KNOWS_WHO_SPEAKS, FailureKind
-
-
-def write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail: bool) -> Iterator[str]:
-    """Yield the parts about other agents, and about the profiles to which the conversation can be handed over
-    or by which sub-agents may work.
-
-    Where the policy does not ask for them (`describe_agents`), an agent with a user is told all the same what the
-    messages of other agents are as soon as the transcript `holds_mail`. A conversation that began before there were
-    agents is not, so its requests stay as they were. `Pure.`
-    """
-    texts, describes = context.policy.texts, context.policy.describe_agents
-    if context.role == "foreground" and (describes or (holds_mail and context.revision >= AGENTS)):
-        yield texts.foreground_guidance
-    if context.role == "background" and describes:
-        yield texts.background_guidance
-    if context.role == "sub_agent" and describes:
-        yield texts.sub_agent_guidance
-    if tools.message_user and describes:
-        yield texts.user_message_guidance.replace("{tool}", tools.message_user)
-    if tools.message_agent and describes:
-        yield texts.agent_message_guidance.replace("{tool}", tools.message_agent)
-    listed = escape_tags(_list_profiles(context.policy.profiles))
-    for tool, guidance in ((tools.transfer, texts.transfer_guidance), (tools.spawn, texts.spawn_guidance)):
-        if tool and listed:
-            yield guidance.replace("{tool}", tool).replace("{profiles}", listed)
-
-
-def _list_profiles(profiles: Iterable[Profile]) -> str:
-    """List the profiles: one line for each, with its name and its description."""
-    lines = (": ".join(part for part in (one.name, " ".join(one.description.split())) if part) for one in profiles)
-    return "\n".join(f"- {line}" for line in lines)
-
 
 RESPOND_PLACEHOLDER = "respond_to_user"
 CLAIM_PLACEHOLDER = "mark_work_complete"
@@ -108,7 +66,6 @@ class ExplainedTools:
 
 
 NO_EXPLAINED_TOOLS = ExplainedTools()
-
 
 MEMORY_TITLE = "Relevant conversation history:"
 """The title above what was found in older conversations."""
@@ -175,7 +132,7 @@ def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str
         yield policy.texts.transcription_note
     if all(profile.guidance for profile in profiles):
         yield from _guidance(source.tools, context)
-    yield from write_agent_guidance(context, source.tools, holds_mail=source.holds_mail)
+    yield from _write_agent_guidance(context, source.tools, holds_mail=source.holds_mail)
     if policy.describe_tools and source.listed_tools:
         yield policy.texts.tool_protocol
 
@@ -213,6 +170,37 @@ def _titled(title: str, text: str) -> str:
     return f"{title}\n{escape_tags(text)}" if text.strip() else ""
 
 
+def _write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail: bool) -> Iterator[str]:
+    """Yield the parts about other agents, and about the profiles to which the conversation can be handed over
+    or by which sub-agents may work.
+
+    Where the policy does not ask for them (`describe_agents`), an agent with a user is told all the same what the
+    messages of other agents are as soon as the transcript `holds_mail`. A conversation that began before there were
+    agents is not, so its requests stay as they were. `Pure.`
+    """
+    texts, describes = context.policy.texts, context.policy.describe_agents
+    if context.role == "foreground" and (describes or (holds_mail and context.revision >= AGENTS)):
+        yield texts.foreground_guidance
+    if context.role == "background" and describes:
+        yield texts.background_guidance
+    if context.role == "sub_agent" and describes:
+        yield texts.sub_agent_guidance
+    if tools.message_user and describes:
+        yield texts.user_message_guidance.replace("{tool}", tools.message_user)
+    if tools.message_agent and describes:
+        yield texts.agent_message_guidance.replace("{tool}", tools.message_agent)
+    listed = escape_tags(_list_profiles(context.policy.profiles))
+    for tool, guidance in ((tools.transfer, texts.transfer_guidance), (tools.spawn, texts.spawn_guidance)):
+        if tool and listed:
+            yield guidance.replace("{tool}", tool).replace("{profiles}", listed)
+
+
+def _list_profiles(profiles: Iterable[Profile]) -> str:
+    """List the profiles: one line for each, with its name and its description."""
+    lines = (": ".join(part for part in (one.name, " ".join(one.description.split())) if part) for one in profiles)
+    return "\n".join(f"- {line}" for line in lines)
+
+
 MAX_DESCRIPTION = 200
 """The most characters of a description in the list: one long sentence."""
 
@@ -248,7 +236,7 @@ def _first_sentence(description: str) -> str:
 
 
 WITHHELD_MESSAGE = "[This message is not shown to you: the provider refused its content.]"
-WITHHELD_RESULT = "[The result of this tool is not shown to you: the provider refused its content.]"
+_WITHHELD_RESULT = "[The result of this tool is not shown to you: the provider refused its content.]"
 """What a model reads in place of a text that was refused."""
 
 _IMAGES_WITHHELD: Mapping[FailureKind, str] = {
@@ -267,6 +255,10 @@ class Wording:
 
     A message that does not come from a step of the log, such as a summary of earlier ones, is made for the model and
     stays as it is.
+
+    A message of another agent stands between tags, and a result whose speech did not reach the user says so. What a
+    provider has refused is withheld: a note stands in its place, so that the model neither misses it nor guesses at
+    it.
     """
 
     undelivered: str
@@ -277,14 +269,14 @@ class Wording:
         if not message.seq:
             return message
         if message.withheld:
-            message = without_withheld(message, self.model)
+            message = _without_withheld(message, self.model)
         read = escaped_message(message) if message.audience is None else message.replace(text=text_for_model(message))
         if message.undelivered:
             read = read.replace(text=f"{read.text}\n\n{self.undelivered}".strip())
         return read
 
 
-def without_withheld(message: Message, model: str) -> Message:
+def _without_withheld(message: Message, model: str) -> Message:
     """The message with notes in place of what is withheld from this model; itself if nothing is. Without its text it is
     also without the arguments of its calls, and without its thinking. `Pure.`"""
     reasons: dict[Matter, FailureKind] = {one.what: one.kind for one in message.withheld if one.concerns(model)}
@@ -292,7 +284,7 @@ def without_withheld(message: Message, model: str) -> Message:
         return message
     shown = message
     if "text" in reasons:
-        note = WITHHELD_RESULT if message.role == "tool" else WITHHELD_MESSAGE
+        note = _WITHHELD_RESULT if message.role == "tool" else WITHHELD_MESSAGE
         calls = tuple(call.replace(raw_arguments="{}") for call in message.tool_calls)
         places = tuple(range(len(message.images))) if message.parts else ()
         parts = (note, *places) if message.parts else ()
@@ -306,7 +298,7 @@ def without_withheld(message: Message, model: str) -> Message:
 
 def text_shown(message: Message, model: str) -> str:
     """The text of a message as this model reads it, with a note in place of what is withheld. `Pure.`"""
-    return without_withheld(message, model).text if message.withheld else message.text
+    return _without_withheld(message, model).text if message.withheld else message.text
 
 
 def text_in_record(message: Message) -> str:

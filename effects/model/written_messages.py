@@ -1,28 +1,18 @@
 """Writes the messages of a conversation as they are sent to a model, and goes on where it has stopped.
 
 Each request holds the whole history, and a history grows only at its end. Writing all of it for every request would
-cost more the longer the conversation and its turn are: a turn of an agent that works by itself has a hundred requests.
-So the messages are written once and kept, and a request adds those that are new. Its cost is then that of its new
-messages, and of one copy of the list.
+cost more the longer the conversation and its turn are: a turn of an agent that works by itself has a hundred
+requests. So the messages are written once and kept, and a request adds those that are new. Its cost is then that of
+its new messages, and of one copy of the list.
 
-A message that was written can still change: the next one may be merged with the last, the sealed thinking of a turn is
-left out when the turn has ended, and a note is added to a speech that was not delivered. So the place at which the
+A message that was written can still change: the next one may be merged with the last, the sealed thinking of a turn
+is left out when the turn has ended, and a note is added to a speech that was not delivered. So the place at which the
 newest turn begins is remembered. What stands behind it can be taken back and written again, which costs what the turn
 costs. A request also takes back what it holds besides the history, such as a reminder to the model.
 
-Ids of tool calls that every provider accepts, each used once in a request.
-
-Brings the messages of a request into an order that every provider accepts.
-
-Some providers require user and assistant to alternate, and refuse two messages of one role in a row. litellm merges
-such messages for a few providers only (Anthropic, Bedrock, Gemini, Cohere), so it is done here for all. Models of
-Mistral also require a message of the assistant between the result of a tool and the user's next message; after a
-cancelled turn there is none. Several providers, and the templates of many open models, require that a user speaks
-first; a history from elsewhere may begin with the assistant's greeting.
-
-The digest of a request: equal requests, and only these, have equal digests.
-
-It is stored in the log beside the answer, and tells whether a later request is the one that was answered.
+Three things are minded on the way: ids of calls that every provider accepts, an order of the messages that every
+provider accepts, and a digest, which is stored in the log beside the answer and tells whether a later request is the
+one that was answered.
 """
 
 from __future__ import annotations
@@ -50,182 +40,6 @@ from .families import (
 )
 from .port import NO_VOLUME, ModelRequest, Volume, volume_of
 
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral accepts no others, and every other provider accepts these
-
-
-def is_legal_id(call_id: str) -> bool:
-    """Whether every provider accepts this id. `Pure.`"""
-    return _LEGAL_ID.fullmatch(call_id) is not None
-
-
-class CallIds:
-    """Assigns ids. An id that is legal and not yet used is kept; so is one that goes back to the models that gave it.
-
-    The id that replaces another one depends only on the calls before it. So the beginning of a growing history stays
-    the same, which keeps the provider's cache of it valid.
-    """
-
-    def __init__(self) -> None:
-        self._used: dict[str, None] = {}
-        """The ids that were assigned, in this order."""
-        self._next_number = 1
-
-    def assign(self, wanted: str, own: str = "") -> str:
-        """The id for a call whose id is `wanted`. `own` is the id that the model gave to which it is sent, which is
-        preferred."""
-        if own.strip() and own not in self._used:
-            assigned = own
-        elif is_legal_id(wanted) and wanted not in self._used:
-            assigned = wanted
-        else:
-            assigned = self._make()
-        self._used[assigned] = None
-        return assigned
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """How many ids were assigned, and the number of the next one that is made."""
-        return len(self._used), self._next_number
-
-    def take_back(self, place: tuple[int, int]) -> None:
-        """Forget the ids that were assigned since this place."""
-        count, self._next_number = place
-        while len(self._used) > count:
-            self._used.popitem()
-
-    def _make(self) -> str:
-        while True:
-            call_id = f"call{self._next_number:05}"
-            self._next_number += 1
-            if call_id not in self._used:
-                return call_id
-
-
-Content = str | list[WireMessage] | None
-"""The content of a message: a text, or texts and images as parts."""
-
-BETWEEN = "Noted."
-"""The text of the assistant's message that is inserted between a result and a user's message where a model requires
-it."""
-
-BEGINNING = "Begin the conversation."
-"""The text of the user's message that is inserted in front of the assistant's greeting where a model requires one."""
-
-
-class MessageOrder:
-    """The order of messages that the model of this name requires."""
-
-    def __init__(self, model: str) -> None:
-        self._needs_separator = needs_separator(model)
-        self._needs_user_first = needs_user_first(model)
-
-    def append(self, message: WireMessage, sent: list[WireMessage], first: int) -> None:
-        """Append the message to those that are sent, of which the first one of the dialogue has the place `first`.
-
-        A message of the same role as the last one is merged with it. If the model requires it, a message of the
-        assistant is put between a result and a user's message, and a user's message in front of the assistant's first.
-        """
-        if len(sent) == first:
-            if message["role"] == "assistant" and self._needs_user_first:
-                sent.append({"role": "user", "content": BEGINNING})
-        elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
-            sent[-1] = merged(sent[-1], message)
-            return
-        elif self._needs_separator:
-            sent += separator(sent[-1]["role"], message["role"])
-        sent.append(message)
-
-
-def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tuple[WireMessage, ...]:
-    """The message as it follows one of another role at the end of a request: behind a message of the assistant if the
-    model of this name requires one there. `Pure.`"""
-    between = separator(previous_role, message["role"]) if needs_separator(model) else ()
-    return (*between, message)
-
-
-def may_be_merged(message: WireMessage) -> bool:
-    """Whether a message of the same role behind this one becomes one with it. Not if one of them holds sealed thinking:
-    merging would move it, and litellm merges these messages itself. `Pure.`"""
-    return message["role"] != "tool" and "thinking_blocks" not in message
-
-
-def parts_of(content: Content) -> list[WireMessage]:
-    """The content as a list of parts; empty for a blank text. `Pure.`"""
-    if isinstance(content, list):
-        return content
-    return [] if content is None else text_parts(content)
-
-
-def separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
-    """What stands between messages of these roles where a result and a user's message may not follow each other.
-    `Pure.`"""
-    return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
-
-
-def merged(first: WireMessage, second: WireMessage) -> WireMessage:
-    """Two messages of one role as one. What their provider wrote besides is joined where it is a text or a list.
-    `Pure.`"""
-    both = {**first, **second, "content": _join(first.get("content"), second.get("content"))}
-    for name in first.keys() & second.keys() - {"role", "content"}:
-        match first[name], second[name]:
-            case str(one), str(other):
-                both[name] = f"{one}\n\n{other}"
-            case list(one), list(other):
-                both[name] = [*one, *other]
-            case _:
-                pass
-    return both
-
-
-def _join(first: Content, second: Content) -> Content:
-    if isinstance(first, list) or isinstance(second, list):
-        return [*parts_of(first), *parts_of(second)]
-    return "\n\n".join(text for text in (first, second) if text) or None
-
-
-canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
-"""Writes JSON so that equal values have equal texts. What is written comes from JSON, so nothing in it contains itself.
-`Pure.`"""
-
-
-def request_digest(request: ModelRequest) -> str:
-    """The digest of the request, 32 hex digits. `Pure.`"""
-    digest = RequestDigest(request.model)
-    digest.add(request.messages)
-    return digest.finish(request)
-
-
-class RequestDigest:
-    """A digest that is computed while the messages are written, from their canonical JSON."""
-
-    __slots__ = ("_hash", "_separator")
-
-    def __init__(self, model: str) -> None:
-        self._hash = blake2b(f"[{canonical_json(model)},[".encode(), digest_size=16)
-        self._separator = ""
-
-    def copy(self) -> RequestDigest:
-        """The digest of the same messages, to which others can be added. `Pure.`"""
-        copied = object.__new__(RequestDigest)
-        copied._hash, copied._separator = self._hash.copy(), self._separator
-        return copied
-
-    def add(self, messages: Sequence[WireMessage]) -> None:
-        """Add these messages behind the earlier ones."""
-        if messages:
-            self._hash.update(f"{self._separator}{canonical_json(messages)[1:-1]}".encode())
-            self._separator = ","
-
-    def finish(self, request: ModelRequest, tools: str = "") -> str:
-        """The digest of the request, whose messages were all added. `tools` is the canonical JSON of its tools, if that
-        is already written. `Pure.`"""
-        complete = self._hash.copy()
-        complete.update(f'],{tools or canonical_json(request.tools)},"{request.tool_choice}"]'.encode())
-        if request.settings != DEFAULT_SETTINGS:  # a request without settings has the digest that it always had
-            complete.update(canonical_json(request.settings.model_dump(exclude_none=True)).encode())
-        return complete.hexdigest()
-
-
 Read = Callable[[Message], Message]
 """Returns a message in the words that a model reads."""
 
@@ -246,7 +60,7 @@ class _Place(NamedTuple):
     called: int
     unanswered: frozenset[str]
     digested: int
-    digest: RequestDigest
+    digest: _RequestDigest
     volume: Volume
 
 
@@ -256,7 +70,7 @@ class WrittenRequest(NamedTuple):
 
     messages: tuple[WireMessage, ...]
     called: tuple[str, ...]
-    digest: RequestDigest
+    digest: _RequestDigest
     volume: Volume
 
 
@@ -276,7 +90,7 @@ class WrittenMessages:
         maker = maker_of(self._family)
         self._takes_own_ids = maker is None or maker.takes_own_ids
         self._read = read
-        self._order = MessageOrder(model)
+        self._order = _MessageOrder(model)
         self._system = tuple(system)
         self._turn = self._first_turn = 0
         """The turn under way, and the one that it tries again, or the same."""
@@ -286,10 +100,10 @@ class WrittenMessages:
         self._messages: list[Message] = []
         self._sent: list[WireMessage] = list(self._system)
         self._called: dict[str, None] = {}
-        self._call_ids = CallIds()
+        self._call_ids = _CallIds()
         self._unanswered: set[str] = set()
         """The ids of the calls of finished turns that were written without a result."""
-        self._digest = RequestDigest(self._model)
+        self._digest = _RequestDigest(self._model)
         self._digested = 0
         """How many of the messages that are sent the digest covers. The last one is left out while it may change."""
         self._volume = NO_VOLUME
@@ -301,9 +115,9 @@ class WrittenMessages:
         """Put another system message in front of the messages, which stay as they are. Their digest is computed anew.
         Both system messages are one message, or none."""
         self._sent[: len(self._system)] = self._system = tuple(system)
-        self._digest, self._digested = RequestDigest(self._model), 0
+        self._digest, self._digested = _RequestDigest(self._model), 0
         if self._turn_start is not None:
-            self._turn_start = self._turn_start._replace(digest=RequestDigest(self._model), digested=0)
+            self._turn_start = self._turn_start._replace(digest=_RequestDigest(self._model), digested=0)
 
     # --- the history
 
@@ -515,3 +329,189 @@ class WrittenMessages:
 def _as_read(entry: MessageWithResults, read: Read) -> MessageWithResults:
     results = [None if result is None else read(result) for result in entry.results]
     return MessageWithResults(read(entry.message), results)
+
+
+Content = str | list[WireMessage] | None
+"""The content of a message: a text, or texts and images as parts."""
+
+BETWEEN = "Noted."
+"""The text of the assistant's message that is inserted between a result and a user's message where a model requires
+it."""
+
+BEGINNING = "Begin the conversation."
+"""The text of the user's message that is inserted in front of the assistant's greeting where a model requires one."""
+
+
+class _MessageOrder:
+    """The order of messages that the model of this name requires.
+
+    Some providers require user and assistant to alternate, and refuse two messages of one role in a row. litellm
+    merges such messages for a few providers only (Anthropic, Bedrock, Gemini, Cohere), so it is done here for all.
+    Models of Mistral also require a message of the assistant between the result of a tool and the user's next
+    message; after a cancelled turn there is none. Several providers, and the templates of many open models, require
+    that a user speaks first; a history from elsewhere may begin with the assistant's greeting.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._needs_separator = needs_separator(model)
+        self._needs_user_first = needs_user_first(model)
+
+    def append(self, message: WireMessage, sent: list[WireMessage], first: int) -> None:
+        """Append the message to those that are sent, of which the first one of the dialogue has the place `first`.
+
+        A message of the same role as the last one is merged with it. If the model requires it, a message of the
+        assistant is put between a result and a user's message, and a user's message in front of the assistant's first.
+        """
+        if len(sent) == first:
+            if message["role"] == "assistant" and self._needs_user_first:
+                sent.append({"role": "user", "content": BEGINNING})
+        elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
+            sent[-1] = merged(sent[-1], message)
+            return
+        elif self._needs_separator:
+            sent += separator(sent[-1]["role"], message["role"])
+        sent.append(message)
+
+
+def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tuple[WireMessage, ...]:
+    """The message as it follows one of another role at the end of a request: behind a message of the assistant if the
+    model of this name requires one there. `Pure.`"""
+    between = separator(previous_role, message["role"]) if needs_separator(model) else ()
+    return (*between, message)
+
+
+def may_be_merged(message: WireMessage) -> bool:
+    """Whether a message of the same role behind this one becomes one with it. Not if one of them holds sealed thinking:
+    merging would move it, and litellm merges these messages itself. `Pure.`"""
+    return message["role"] != "tool" and "thinking_blocks" not in message
+
+
+def parts_of(content: Content) -> list[WireMessage]:
+    """The content as a list of parts; empty for a blank text. `Pure.`"""
+    if isinstance(content, list):
+        return content
+    return [] if content is None else text_parts(content)
+
+
+def separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
+    """What stands between messages of these roles where a result and a user's message may not follow each other.
+    `Pure.`"""
+    return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
+
+
+def merged(first: WireMessage, second: WireMessage) -> WireMessage:
+    """Two messages of one role as one. What their provider wrote besides is joined where it is a text or a list.
+    `Pure.`"""
+    both = {**first, **second, "content": _join(first.get("content"), second.get("content"))}
+    for name in first.keys() & second.keys() - {"role", "content"}:
+        match first[name], second[name]:
+            case str(one), str(other):
+                both[name] = f"{one}\n\n{other}"
+            case list(one), list(other):
+                both[name] = [*one, *other]
+            case _:
+                pass
+    return both
+
+
+def _join(first: Content, second: Content) -> Content:
+    if isinstance(first, list) or isinstance(second, list):
+        return [*parts_of(first), *parts_of(second)]
+    return "\n\n".join(text for text in (first, second) if text) or None
+
+
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral accepts no others, and every other provider accepts these
+
+
+def _is_legal_id(call_id: str) -> bool:
+    """Whether every provider accepts this id. `Pure.`"""
+    return _LEGAL_ID.fullmatch(call_id) is not None
+
+
+class _CallIds:
+    """Assigns ids. An id that is legal and not yet used is kept; so is one that goes back to the models that gave it.
+
+    The id that replaces another one depends only on the calls before it. So the beginning of a growing history stays
+    the same, which keeps the provider's cache of it valid.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[str, None] = {}
+        """The ids that were assigned, in this order."""
+        self._next_number = 1
+
+    def assign(self, wanted: str, own: str = "") -> str:
+        """The id for a call whose id is `wanted`. `own` is the id that the model gave to which it is sent, which is
+        preferred."""
+        if own.strip() and own not in self._used:
+            assigned = own
+        elif _is_legal_id(wanted) and wanted not in self._used:
+            assigned = wanted
+        else:
+            assigned = self._make()
+        self._used[assigned] = None
+        return assigned
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How many ids were assigned, and the number of the next one that is made."""
+        return len(self._used), self._next_number
+
+    def take_back(self, place: tuple[int, int]) -> None:
+        """Forget the ids that were assigned since this place."""
+        count, self._next_number = place
+        while len(self._used) > count:
+            self._used.popitem()
+
+    def _make(self) -> str:
+        while True:
+            call_id = f"call{self._next_number:05}"
+            self._next_number += 1
+            if call_id not in self._used:
+                return call_id
+
+
+canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+"""Writes JSON so that equal values have equal texts. What is written comes from JSON, so nothing in it contains itself.
+`Pure.`"""
+
+
+def request_digest(request: ModelRequest) -> str:
+    """The digest of the request, 32 hex digits.
+
+    Equal requests, and only these, have equal digests. `Pure.`
+    """
+    digest = _RequestDigest(request.model)
+    digest.add(request.messages)
+    return digest.finish(request)
+
+
+class _RequestDigest:
+    """A digest that is computed while the messages are written, from their canonical JSON."""
+
+    __slots__ = ("_hash", "_separator")
+
+    def __init__(self, model: str) -> None:
+        self._hash = blake2b(f"[{canonical_json(model)},[".encode(), digest_size=16)
+        self._separator = ""
+
+    def copy(self) -> _RequestDigest:
+        """The digest of the same messages, to which others can be added. `Pure.`"""
+        copied = object.__new__(_RequestDigest)
+        copied._hash, copied._separator = self._hash.copy(), self._separator
+        return copied
+
+    def add(self, messages: Sequence[WireMessage]) -> None:
+        """Add these messages behind the earlier ones."""
+        if messages:
+            self._hash.update(f"{self._separator}{canonical_json(messages)[1:-1]}".encode())
+            self._separator = ","
+
+    def finish(self, request: ModelRequest, tools: str = "") -> str:
+        """The digest of the request, whose messages were all added. `tools` is the canonical JSON of its tools, if that
+        is already written. `Pure.`"""
+        complete = self._hash.copy()
+        complete.update(f'],{tools or canonical_json(request.tools)},"{request.tool_choice}"]'.encode())
+        if request.settings != DEFAULT_SETTINGS:  # a request without settings has the digest that it always had
+            complete.update(canonical_json(request.settings.model_dump(exclude_none=True)).encode())
+        return complete.hexdigest()

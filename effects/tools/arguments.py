@@ -1,17 +1,13 @@
 """The arguments of a call: JSON text written by a model, which may be anything.
 
-What a tool takes is either read from the types of its function or given as JSON schema. Both describe the arguments to
-a model, read the text of a call as it was meant, check it, and turn it into keyword arguments of the function.
+What a tool takes is either read from the types of its function or given as JSON schema. Both describe the arguments
+to a model, read the text of a call as it was meant, check it, and turn it into keyword arguments of the function.
+Arguments that do not fit are described to the model in one sentence.
 
-Turns the arguments of a call, JSON text written by a model, into the arguments of a function.
-
-A model may write anything. So each function gets a pydantic model of its parameters, which describes them as JSON
-schema and validates the arguments. Arguments that do not fit are described to the model in one sentence.
-
-Describes the arguments of a tool to a model, as JSON schema.
-
-Pydantic writes schemas with references to shared definitions. Models read a schema more reliably without them, and some
-providers do not follow a `$ref`; so definitions are put where they are used. Titles and defaults of null are left out.
+Where the types decide, the function gets a pydantic model of its parameters, which describes them as JSON schema and
+validates the arguments. Pydantic writes schemas with references to shared definitions. Models read a schema more
+reliably without them, and some providers do not follow a `$ref`; so definitions are put where they are used. Titles
+and defaults of null are left out.
 """
 
 from __future__ import annotations
@@ -105,7 +101,7 @@ class TypedArguments(Arguments):
         context_names = [parameter.name for parameter in parameters if parameter.is_context]
         self.docstring: Docstring = read_docstring(docstring_of(function), [parameter.name for parameter in given])
         self._model, self._marked = _describe_fault(name_of(function), given, self.docstring.parameters)
-        super().__init__(without_marks(self._marked), [parameter.name for parameter in given], context_names)
+        super().__init__(_without_marks(self._marked), [parameter.name for parameter in given], context_names)
         self._fields = tuple((name, _field(place)) for place, name in enumerate(self.names))
 
     def _normalized(self, text: str) -> Normalized:
@@ -209,7 +205,7 @@ _NULL = {"type": "null"}
 
 
 def schema_of(model: type[BaseModel]) -> Schema:
-    """The JSON schema of a model's fields. What is declared as strict is marked: `without_marks` is the schema that a
+    """The JSON schema of a model's fields. What is declared as strict is marked: `_without_marks` is the schema that a
     model reads. `Pure.`"""
     schema = _without_title(model.model_json_schema(schema_generator=_SchemaGenerator))
     definitions = schema.pop("$defs", {})
@@ -220,11 +216,11 @@ def schema_of(model: type[BaseModel]) -> Schema:
     return inlined
 
 
-def without_marks(node: Any) -> Any:
+def _without_marks(node: Any) -> Any:
     """The schema without the marks of what is strict. `Pure.`"""
     if isinstance(node, dict):
-        return {key: without_marks(value) for key, value in node.items() if key != STRICT}
-    return [without_marks(item) for item in node] if isinstance(node, list) else node
+        return {key: _without_marks(value) for key, value in node.items() if key != STRICT}
+    return [_without_marks(item) for item in node] if isinstance(node, list) else node
 
 
 class _SchemaGenerator(GenerateJsonSchema):

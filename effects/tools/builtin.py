@@ -1,26 +1,12 @@
-"""The built-in tools by which an agent writes to other agents, and through one of them to its user.
+"""The built-in tools, by which a model speaks to its user, asks, recalls, and works with other agents.
 
-They find the agent in the directory, when the call runs. The message itself is an act: the machine sends it in the step
-that takes the result, so that it is sent exactly if the call is known to have succeeded.
+Most of them return an act, which asks for what only the machine can do: the machine carries it out in the step that
+takes the result, so that it is done exactly if the call is known to have succeeded. The docstring of each tool is
+what a model reads of it.
 
-The built-in tool by which a model asks the user.
-
-The built-in tool by which a model searches older conversations of its user.
-
-The built-in tool by which a model has sub-agents do parts of its work.
-
-Reads the words that a speaking tool is to say, as strictly as the policy wants.
-
-Such a tool has one parameter that matters: the words for the user. If they are missing, the model reads one and the
-same refusal, whatever else it wrote. A policy may also say that speaking tools never fail: then whatever words there
-are go out, and a call without any is acknowledged all the same.
-
-The built-in tools by which a model speaks to its user and says that its work is complete.
-
-A model takes its text for an answer, while an application may deliver none of it. With these tools the difference is
-clear: what a model says by them is meant for the user, and everything else is not.
-
-The built-in tool by which a model hands the conversation over to another profile.
+A model takes its text for an answer, while an application may deliver none of it. By the tools that speak the
+difference is clear: what a model says by them is meant for the user, and everything else is not. The agent to which
+another tool writes is found in the directory when the call runs.
 """
 
 from __future__ import annotations
@@ -57,12 +43,12 @@ from .normalization import InvalidArguments, Normalized, NothingToSay
 from .results import refusal
 from .tool import AnyTool, make_tool, tool
 
-NO_AGENTS = "Messages to other agents cannot be sent here."
-NO_FOREGROUND = "There is no agent with a user that this agent works for."
-NO_TARGET = "Say by `agent_id` which agent the message is for: this agent works for none that has a user."
-UNKNOWN_AGENT = "There is no agent {agent_id} that this agent may write to."
-CLOSED_AGENT = "The agent {agent_id} is closed and takes no messages."
-SELF = "An agent cannot write to itself."
+_NO_AGENTS = "Messages to other agents cannot be sent here."
+_NO_FOREGROUND = "There is no agent with a user that this agent works for."
+_NO_TARGET = "Say by `agent_id` which agent the message is for: this agent works for none that has a user."
+_UNKNOWN_AGENT = "There is no agent {agent_id} that this agent may write to."
+_CLOSED_AGENT = "The agent {agent_id} is closed and takes no messages."
+_SELF = "An agent cannot write to itself."
 
 
 @tool(acts=("mail",), crash="pure", exclusive=True)
@@ -76,7 +62,7 @@ async def send_user_message(
     words. So send facts and results, not a finished text. Use it for what the user should know; for what only that
     agent needs to know, use send_agent_message.
     """
-    return _mail(await _foreground(_agents_of(context), NO_FOREGROUND), text, "user")
+    return _mail(await _foreground(_agents_of(context), _NO_FOREGROUND), text, "user")
 
 
 @tool(acts=("mail",), crash="pure", exclusive=True)
@@ -96,13 +82,13 @@ async def send_agent_message(
     It is no request of a user and is not shown to one. That agent may answer by a message of its own, or not at all.
     """
     agents = _agents_of(context)
-    target = await _foreground(agents, NO_TARGET) if agent_id is None else await _find(agents, agent_id)
+    target = await _foreground(agents, _NO_TARGET) if agent_id is None else await _find(agents, agent_id)
     return _mail(target, text, "agent", silent=silent)
 
 
 def _agents_of(context: ToolContext) -> ReachableAgents:
     if context.agents is None:
-        raise ToolError(NO_AGENTS)
+        raise ToolError(_NO_AGENTS)
     return context.agents
 
 
@@ -115,17 +101,17 @@ async def _foreground(agents: ReachableAgents, missing: str) -> Agent:
 
 async def _find(agents: ReachableAgents, agent_id: str) -> Agent:
     if agent_id == agents.conversation_id:
-        raise ToolError(SELF)
+        raise ToolError(_SELF)
     found = await agents.find(agent_id)
     if found is None:
-        raise ToolError(UNKNOWN_AGENT.format(agent_id=shortened(agent_id, MAX_QUOTED)))
+        raise ToolError(_UNKNOWN_AGENT.format(agent_id=shortened(agent_id, MAX_QUOTED)))
     return found
 
 
 def _mail(target: Agent, text: str, audience: Audience, *, silent: bool = False) -> ToolResult:
     """The result of a call that sends this message. It names the agent that gets it."""
     if target.is_closed:
-        raise ToolError(CLOSED_AGENT.format(agent_id=target.id))
+        raise ToolError(_CLOSED_AGENT.format(agent_id=target.id))
     mail = AgentMail(target=target.id, text=text, audience=audience, silent=silent)
     return ToolResult(text=json.dumps({"success": True, "agent_id": target.id}), acts=(mail,))
 
@@ -143,10 +129,10 @@ async def ask_user_question(
     return Question(tuple(UserQuestion.model_validate(question.model_dump()) for question in questions))
 
 
-NOTHING_FOUND = "Nothing was found."
-NO_KEYWORDS = "Nothing can be searched for without a keyword."
-NO_MEMORY = "Older conversations cannot be searched here."
-NO_MOMENT = "`{name}` must be a date or a moment by ISO 8601, such as 2025-09-15 or 2025-09-15T17:53Z."
+_NOTHING_FOUND = "Nothing was found."
+_NO_KEYWORDS = "Nothing can be searched for without a keyword."
+_NO_MEMORY = "Older conversations cannot be searched here."
+_NO_MOMENT = "`{name}` must be a date or a moment by ISO 8601, such as 2025-09-15 or 2025-09-15T17:53Z."
 
 # `from` cannot be the name of a parameter in Python, so the schema is written out.
 _BOUND = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
@@ -175,19 +161,19 @@ async def recall_conversation(context: ToolContext, keywords: list[str], **bound
     said then would make your answer better. You get the texts that fit best, with who said them and when.
     """
     if context.memory is None:
-        raise ToolError(NO_MEMORY)
+        raise ToolError(_NO_MEMORY)
     if not (words := read_keywords(keywords)):
-        raise ToolError(NO_KEYWORDS)
+        raise ToolError(_NO_KEYWORDS)
     between = bounds_of(_read("from", bounds), _read("to", bounds))
     found = await context.memory.search(words, between.since, between.until)
-    return write_found(found) or NOTHING_FOUND
+    return write_found(found) or _NOTHING_FOUND
 
 
 def _read(name: str, bounds: dict[str, Any]) -> Span | None:
     given = bounds.get(name)
     span = read_span(given)
     if span is None and given is not None and given.strip():
-        raise ToolError(NO_MOMENT.format(name=name))
+        raise ToolError(_NO_MOMENT.format(name=name))
     return span
 
 
@@ -230,6 +216,10 @@ class SpeechArguments(TypedArguments):
     """The arguments of a tool whose parameter `parameter` holds the words for the user.
 
     `refusal_in` picks, among the texts of a policy, the one that the model reads if the words are missing.
+
+    Such a tool has one parameter that matters: the words for the user. If they are missing, the model reads one and
+    the same refusal, whatever else it wrote. A policy may also say that speaking tools never fail: then whatever
+    words there are go out, and a call without any is acknowledged all the same.
     """
 
     def __init__(self, function: Callable[..., Any], parameter: str, refusal_in: Callable[[Texts], str]) -> None:

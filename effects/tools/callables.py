@@ -1,18 +1,14 @@
-"""What a tool may be made of, and where its name, its docstring and its types are found.
+"""What a tool may be made of, and where its name, its docstring and its parameters are found.
 
-Applications hand over more than plain functions: bound methods, partials, cached functions, objects that can be called.
-Each of them leads to one definition, the function whose text somebody wrote.
-
-Reads what a docstring says of the parameters, in the styles of Google, NumPy and Sphinx.
+Applications hand over more than plain functions: bound methods, partials, cached functions, objects that can be
+called. Each of them leads to one definition, the function whose text somebody wrote.
 
 A model reads the description of a parameter beside its type, and the description of the tool without the section in
-which the parameters stand. A docstring of any other kind is the description as it is: nothing in a docstring can keep a
-function from being a tool.
+which the parameters stand. Docstrings are read in the styles of Google, NumPy and Sphinx. One of any other kind is
+the description as it is: nothing in a docstring can keep a function from being a tool.
 
-Reads the parameters of a function.
-
-A model gives arguments by name, as JSON, so every parameter needs a name and a type. A function that a model could not
-call is refused when it is made a tool, not when it is called.
+A model gives arguments by name, as JSON, so every parameter needs a name and a type. A function that a model could
+not call is refused when it is made a tool, not when it is called.
 """
 
 from __future__ import annotations
@@ -79,7 +75,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         raise ConfigurationError(f"The parameters of {name_of(function)} are not known to Python.") from error
 
 
-def module_names_of(definition: object) -> dict[str, Any]:
+def _module_names_of(definition: object) -> dict[str, Any]:
     """The names of the module in which the function was written. `Pure.`"""
     names = getattr(inspect.unwrap(definition), "__globals__", {})  # type: ignore[arg-type]
     return names if isinstance(names, dict) else {}
@@ -256,7 +252,7 @@ def resolved(annotation: object, definition: object, names: Mapping[str, object]
     """The type that an annotation means in the module of `definition`, where `names` are known besides. Raises whatever
     an annotation raises that means nothing."""
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    known = module_names_of(definition)
+    known = _module_names_of(definition)
     return get_type_hints(holder, globalns=known, localns=dict(names), include_extras=True)["it"]
 
 

@@ -1,19 +1,13 @@
 """What a tool function may know about the call that it serves, and what it may do meanwhile.
 
-How a tool function asks a person while it runs, and waits for the answer.
+It may ask a person while it runs, and wait for the answer. The function may be a coroutine of the engine's event
+loop, or run in a thread of its own. It waits for a future, which the performer of the tool settles when the person
+has acted. Several questions of one call are asked one after the other.
 
-The function may be a coroutine of the engine's event loop, or run in a thread of its own. It waits for a future, which
-the performer of the tool settles when the person has acted. Several questions of one call are asked one after the
-other.
+It may show its progress. What a conversation shows belongs to the event loop, so a line is shown there, whether it
+comes from a thread or from a coroutine function.
 
-The error by which a tool says something to the model.
-
-The act by which a tool asks the user.
-
-Hands what a function of a tool shows of its progress over to the event loop.
-
-A plain function runs in a thread of its own, and what a conversation shows belongs to the event loop. So a line is
-shown there, also one of a coroutine function.
+And it may raise a `ToolError`, to say something to the model, or return a `Question`, to ask the user and end.
 """
 
 from __future__ import annotations
@@ -39,7 +33,7 @@ from ..agents import Agents, ReachableAgents
 from ..context import EffectContext, unchanged
 from ..recall.search import ConversationMemory, ConversationSearch
 
-IS_OVER = "The call is over, so it cannot ask any more."
+_IS_OVER = "The call is over, so it cannot ask any more."
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class Asking:
     def _add(self, asked: _Asked) -> None:
         if self._is_over:
             if asked.reply.set_running_or_notify_cancel():
-                asked.reply.set_exception(ToolError(IS_OVER))
+                asked.reply.set_exception(ToolError(_IS_OVER))
         else:
             self._waiting.append(asked)
             if self.is_waiting is not None and not self.is_waiting.done():
@@ -148,10 +142,10 @@ class Asking:
                 asked.reply.cancel()
 
 
-NOTHING_NOTED: Mapping[str, Any] = MappingProxyType({})
+_NOTHING_NOTED: Mapping[str, Any] = MappingProxyType({})
 """What an application has noted about most conversations."""
 
-NOBODY_TO_ASK = "Nobody can be asked here."
+_NOBODY_TO_ASK = "Nobody can be asked here."
 
 
 @dataclass(frozen=True)
@@ -172,7 +166,7 @@ class ToolContext:
     key: str
     call_id: str
     progress: Callable[[str], None]
-    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING_NOTED, hash=False)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING_NOTED, hash=False)
     memory: ConversationMemory | None = field(default=None, compare=False, repr=False)
     agents: ReachableAgents | None = field(default=None, compare=False, repr=False)
     asking: Asking | None = field(default=None, repr=False, compare=False)
@@ -198,7 +192,7 @@ class ToolContext:
     @property
     def _asking(self) -> Asking:
         if self.asking is None:
-            raise ToolError(NOBODY_TO_ASK)
+            raise ToolError(_NOBODY_TO_ASK)
         return self.asking
 
 
@@ -224,7 +218,7 @@ def tool_context_of(
         key=context.key(started_as),
         call_id=call_id,
         progress=progress,
-        metadata=MappingProxyType(deepcopy(noted)) if (noted := context.context.metadata) else NOTHING_NOTED,
+        metadata=MappingProxyType(deepcopy(noted)) if (noted := context.context.metadata) else _NOTHING_NOTED,
         memory=None if search is None else ConversationMemory(search, context),
         agents=None if agents is None else ReachableAgents(context.conversation_id, agents),
     )

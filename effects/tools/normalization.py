@@ -5,14 +5,13 @@ a line end within a text, `7.0` for an integer, nothing at all for no arguments.
 and asking the model again costs a request. So the text of a call is normalised before anything else reads it: the
 result is JSON, it is what is stored, approved and run, and normalising it once more changes nothing.
 
-Nothing is guessed. A text stays a text wherever the schema admits one, a value that an alternative of the schema admits
-stays as it is, and nothing is converted that would lose a digit. What has two readings, such as text behind the object
-or two objects, stays an error, which the model can act on. Of a name that is written twice the last value counts, as
-for every JSON parser, and only that value is kept, so that everybody reads the same.
+Nothing is guessed. A text stays a text wherever the schema admits one, a value that an alternative of the schema
+admits stays as it is, and nothing is converted that would lose a digit. What has two readings, such as text behind
+the object or two objects, stays an error, which the model can act on. Of a name that is written twice the last value
+counts, as for every JSON parser, and only that value is kept, so that everybody reads the same.
 
-Describes what is wrong with the arguments of a call, in a sentence that a model can act on.
-
-The sentence is stored, logged and shown. So it names the fields and never repeats their values.
+What is wrong with arguments is said in a sentence that a model can act on. It is stored, logged and shown, so it
+names the fields and never repeats their values.
 """
 
 from __future__ import annotations
@@ -111,15 +110,15 @@ def read_object(text: str) -> Normalized:
         try:
             text, data = _parse(text)
         except ValueError as error:
-            raise InvalidArguments(fault or f"{NOT_AN_OBJECT}: {_explain(error)}") from None
+            raise InvalidArguments(fault or f"{_NOT_AN_OBJECT}: {_explain(error)}") from None
         if isinstance(data, dict):
             return _with_names_once(text, data)
         if data is None:
             return Normalized("{}", {})
         if not isinstance(data, str):
             break
-        text, fault = storable(data), NOT_AN_OBJECT
-    raise InvalidArguments(NOT_AN_OBJECT)
+        text, fault = storable(data), _NOT_AN_OBJECT
+    raise InvalidArguments(_NOT_AN_OBJECT)
 
 
 def _parse(text: str) -> tuple[str, Any]:
@@ -149,7 +148,7 @@ def _rewritten(data: dict[str, Any]) -> Normalized:
         text = json.dumps(data, ensure_ascii=False)
         return Normalized(text, from_json(text, allow_inf_nan=False))
     except (ValueError, RecursionError):  # a number of thousands of digits, or texts that were nested in each other
-        raise InvalidArguments(f"{NOT_AN_OBJECT}: {_TOO_MUCH}") from None
+        raise InvalidArguments(f"{_NOT_AN_OBJECT}: {_TOO_MUCH}") from None
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -187,7 +186,7 @@ def _loads(text: str, **hooks: Any) -> Any:
     try:
         return json.loads(text, **hooks)
     except (ValueError, RecursionError):
-        raise InvalidArguments(f"{NOT_AN_OBJECT}: {_TOO_MUCH}") from None
+        raise InvalidArguments(f"{_NOT_AN_OBJECT}: {_TOO_MUCH}") from None
 
 
 # --- numbers
@@ -210,7 +209,7 @@ def _exact(written: Normalized) -> Any:
 def _read_float(literal: str) -> float:
     value = float(literal)
     if value in (float("inf"), float("-inf")):
-        raise InvalidArguments(f"{NOT_AN_OBJECT}: it holds a number that is too large")
+        raise InvalidArguments(f"{_NOT_AN_OBJECT}: it holds a number that is too large")
     if abs(value) < _EXACT:
         return value
     exact = Decimal(literal)
@@ -513,7 +512,7 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
+_NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 
 MAX_FIELD = 60
 """The most characters of a field's name. A model may make up names of any length."""
@@ -546,10 +545,10 @@ def describe_fault(error: ValidationError, data: object = None) -> str:
     alone; any other sentence begins with "Invalid input: ". `Pure.`
     """
     sentences = "; ".join(_describe_error(details, data) for details in faults_of(error))
-    return shortened(encodable(sentences if is_about_questions(error) else f"Invalid input: {sentences}"))
+    return shortened(encodable(sentences if _is_about_questions(error) else f"Invalid input: {sentences}"))
 
 
-def is_about_questions(error: ValidationError) -> bool:
+def _is_about_questions(error: ValidationError) -> bool:
     """Whether all that is wrong is told by the rules for questions. `Pure.`"""
     return all(details["type"] == QUESTION_FAULT for details in faults_of(error))
 

@@ -1,10 +1,8 @@
-"""Turns the value that a tool returned into the text that a model reads, and the images that it sees beside it.
+"""Turns whatever comes of a call of a tool into one result for the model, or into questions for the user.
 
-Turns whatever comes of a call of a tool into one result for the model, or into questions for the user.
-
-A tool function may raise, hang or return something unexpected. Each of these becomes the result of its call.
-
-The results that a model reads of acts: whether they are carried out, and why not.
+A tool function may raise, hang or return something unexpected. Each of these becomes the result of its call. A value
+becomes the text that a model reads, and the images that it sees beside it; of acts the result says whether they are
+carried out, and why not.
 """
 
 from __future__ import annotations
@@ -27,46 +25,6 @@ from ..text import encodable_json
 from .context import Question, ToolError
 from .normalization import describe_fault, is_about_acts
 from .tool import AnyTool, cut_result
-
-DONE = "Done."
-"""The result of a tool that returns nothing. An empty text would look like a failure."""
-
-
-def result_of(value: object) -> ToolResult:
-    """The result for this value.
-
-    An `Image` is shown to the model, and so is each image in a list; the other values of the list become the text, with
-    blank lines between them. Raises `pydantic.ValidationError` for too many images, and what `text_of` raises. `Pure.`
-    """
-    values = value if isinstance(value, list | tuple) else [value]
-    images = tuple(item for item in values if isinstance(item, Image))
-    if not images:
-        return unvalidated(ToolResult, text=text_of(value))
-    text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
-    return ToolResult(text=text, images=images)
-
-
-def text_of(value: object) -> str:
-    """A string as it is, None as "Done.", anything else as JSON: pydantic models, dataclasses, dicts, numbers, ….
-
-    A value that JSON does not know is written by `str`. Lone surrogates are replaced. Raises `TypeError` for an
-    iterator, and whatever a value raises that cannot be written. `Pure.`
-    """
-    if value is None:
-        return DONE
-    if isinstance(value, str):
-        return encodable(str.__str__(value))
-    if isinstance(value, Iterator):
-        raise TypeError("an iterator may never end")
-    try:
-        return to_json(value, fallback=str, inf_nan_mode="strings").decode()
-    except PydanticSerializationError:  # a lone surrogate, or an error that is raised again below
-        return encodable_json(json.dumps(value, default=_jsonable, allow_nan=False))
-
-
-def _jsonable(value: object) -> object:
-    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
-
 
 ToolOutcome = ToolResult | Question
 """The outcome of a call: a result for the model, or questions for the user."""
@@ -115,9 +73,9 @@ def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutco
         is_declared = not _log_undeclared(tool, {value.kind})
         undeclared = f"{tool.name} may not ask the user: it does not declare that it asks."
         return value if is_declared else error_result(undeclared)
-    if (acts := acts_in(value)) is not None:
+    if (acts := _acts_in(value)) is not None:
         _log_undeclared(tool, {act.type for act in acts})
-        return ToolResult(text=acknowledgement_of(acts, policy), acts=acts)
+        return ToolResult(text=_acknowledgement_of(acts, policy), acts=acts)
     return _result_of_value(tool, value)
 
 
@@ -168,14 +126,54 @@ def error_result(sentence: str) -> ToolResult:
     return ToolResult(text=shortened(encodable(sentence)), error=True)
 
 
-def acts_in(value: object) -> tuple[Act, ...] | None:
+DONE = "Done."
+"""The result of a tool that returns nothing. An empty text would look like a failure."""
+
+
+def result_of(value: object) -> ToolResult:
+    """The result for this value.
+
+    An `Image` is shown to the model, and so is each image in a list; the other values of the list become the text, with
+    blank lines between them. Raises `pydantic.ValidationError` for too many images, and what `text_of` raises. `Pure.`
+    """
+    values = value if isinstance(value, list | tuple) else [value]
+    images = tuple(item for item in values if isinstance(item, Image))
+    if not images:
+        return unvalidated(ToolResult, text=text_of(value))
+    text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
+    return ToolResult(text=text, images=images)
+
+
+def text_of(value: object) -> str:
+    """A string as it is, None as "Done.", anything else as JSON: pydantic models, dataclasses, dicts, numbers, ….
+
+    A value that JSON does not know is written by `str`. Lone surrogates are replaced. Raises `TypeError` for an
+    iterator, and whatever a value raises that cannot be written. `Pure.`
+    """
+    if value is None:
+        return DONE
+    if isinstance(value, str):
+        return encodable(str.__str__(value))
+    if isinstance(value, Iterator):
+        raise TypeError("an iterator may never end")
+    try:
+        return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    except PydanticSerializationError:  # a lone surrogate, or an error that is raised again below
+        return encodable_json(json.dumps(value, default=_jsonable, allow_nan=False))
+
+
+def _jsonable(value: object) -> object:
+    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
+
+
+def _acts_in(value: object) -> tuple[Act, ...] | None:
     """The acts, if a tool returned one, or a list of them; None for any other value. `Pure.`"""
     items = value if isinstance(value, list | tuple) and value else (value,)
     are_acts = all(isinstance(item, Speech | WorkComplete | AgentMail | SubAgents | Transfer) for item in items)
     return tuple(items) if are_acts else None
 
 
-def acknowledgement_of(acts: Sequence[Act], policy: Policy) -> str:
+def _acknowledgement_of(acts: Sequence[Act], policy: Policy) -> str:
     """The result that the model reads of acts that are carried out.
 
     Of speech it says whether the user has it already, of a claim of completed work what the claim depends on. `Pure.`

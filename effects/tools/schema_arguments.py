@@ -1,18 +1,14 @@
 """The arguments of a tool that an application describes by a JSON schema.
 
-The schema may come from elsewhere: a server of tools, a web API, another program. So it goes to the model as it is, and
-the function gets what the model wrote, by name; no default is filled in. What the function itself cannot take is a
-fault of the call, too: a name that it does not have, or one that it needs and the schema does not require.
+The schema may come from elsewhere: a server of tools, a web API, another program. So it goes to the model as it is,
+and the function gets what the model wrote, by name; no default is filled in. What the function itself cannot take is
+a fault of the call, too: a name that it does not have, or one that it needs and the schema does not require. The
+sentence about a fault is stored, logged and shown. So it names the fields and what the schema wants, and never
+repeats a value.
 
-Describes which arguments of a call do not fit a JSON schema, in a sentence that a model can act on.
-
-The sentence is stored, logged and shown. So it names the fields and what the schema wants, and never repeats a value.
-
-Checks a JSON schema when a tool is made of it, and checks the arguments of calls against it in bounded work.
-
-The dialect is the one that the schema names at its top; without it, 2020-12. A schema may refer to parts of itself.
-Nothing is ever fetched: a schema that refers to another document is refused. The validator is `jsonschema`, which is
-loaded with the first tool that has a schema.
+The schema is checked when a tool is made of it. Its dialect is the one that it names at its top; without it, 2020-12.
+A schema may refer to parts of itself. Nothing is ever fetched: a schema that refers to another document is refused.
+The validator is `jsonschema`, which is loaded with the first tool that has a schema.
 
 A schema of a few lines can make that library work for hours: parts that refer to each other double with each level, a
 list of ten thousand values is compared with each of ten thousand names, and the sentence about each fault repeats all
@@ -66,7 +62,7 @@ class SchemaArguments(Arguments):
     ) -> None:
         name = name_of(function)
         own = _own_copy(schema, name)
-        self._validator: Validator = validator_of(own, name, checks_patterns=checks_patterns)
+        self._validator: _Validator = _validator_of(own, name, checks_patterns=checks_patterns)
         self._taken = _Taken(function, names or {})
         declared = own.get("properties", {})
         self._taken.check(declared, is_complete=not _COMPOSED & own.keys())
@@ -75,7 +71,7 @@ class SchemaArguments(Arguments):
     def _values(self, written: Normalized) -> dict[str, Any]:
         data = written.data
         try:
-            sentence = describe_schema_faults(self._validator, data) or self._taken.fault_of(data)
+            sentence = _describe_schema_faults(self._validator, data) or self._taken.fault_of(data)
         except Exception as error:  # a pattern or a reference of the schema that cannot be followed for this value
             _LOGGER.warning("The arguments of a tool could not be checked against its schema", exc_info=error)
             sentence = "Invalid input: the arguments could not be checked"
@@ -200,13 +196,13 @@ _MEANT: dict[str | None, str] = {
 """What the keywords mean whose values are schemas."""
 
 
-def describe_schema_faults(validator: Validator, data: dict[str, Any]) -> str | None:
+def _describe_schema_faults(validator: _Validator, data: dict[str, Any]) -> str | None:
     """What is wrong with these arguments, in one sentence of bounded length; None if they fit. `Pure.`"""
     faults = list(islice(_faults(validator, data), _MAX_FAULTS))
     return shortened(encodable(f"Invalid input: {'; '.join(faults)}")) if faults else None
 
 
-def _faults(validator: Validator, data: dict[str, Any]) -> Iterator[str]:
+def _faults(validator: _Validator, data: dict[str, Any]) -> Iterator[str]:
     """Yield each fault once, in the order of the schema."""
     told: set[str] = set()
     for error in islice(validator.iter_errors(data), _MAX_ERRORS):
@@ -216,22 +212,22 @@ def _faults(validator: Validator, data: dict[str, Any]) -> Iterator[str]:
                 yield fault
 
 
-def _deepest(error: SchemaError) -> SchemaError:
+def _deepest(error: _SchemaError) -> _SchemaError:
     """The error that says most: of several alternatives the fault in the one that fits best."""
     from jsonschema.exceptions import best_match  # type: ignore[import-untyped]
 
-    deepest: SchemaError = best_match([error])
+    deepest: _SchemaError = best_match([error])
     return deepest
 
 
-def _describe(error: SchemaError) -> Iterator[str]:
+def _describe(error: _SchemaError) -> Iterator[str]:
     path = [shortened(str(part), MAX_FIELD) for part in error.absolute_path]
     for field, sentence in _messages(error):
         place = ".".join([*path, shortened(field, MAX_FIELD)] if field else path)
         yield f"{place}: {sentence}" if place else sentence
 
 
-def _messages(error: SchemaError) -> Iterator[tuple[str, str]]:
+def _messages(error: _SchemaError) -> Iterator[tuple[str, str]]:
     """The messages, each with the field of the value that it is about, or none."""
     keyword, wanted = error.validator, error.validator_value
     if keyword == "required" and isinstance(wanted, list):
@@ -244,7 +240,7 @@ def _messages(error: SchemaError) -> Iterator[tuple[str, str]]:
         yield "", _MEANT.get(keyword, f"Input does not satisfy the schema ({keyword})")
 
 
-def _extra(error: SchemaError) -> list[str]:
+def _extra(error: _SchemaError) -> list[str]:
     """The fields that the schema knows neither by name nor by a pattern."""
     known, patterns = error.schema.get("properties", {}), error.schema.get("patternProperties", {})
     unknown = [name for name in error.instance if name not in known]
@@ -256,10 +252,10 @@ def _written(wanted: Any) -> str:
     return shortened(", ".join(json.dumps(value, ensure_ascii=False) for value in values), MAX_QUOTED)
 
 
-MAX_WORK = 10_000
+_MAX_WORK = 10_000
 """How many keywords are applied at most, for an empty value: a third of a second."""
 
-MAX_WORK_FOR_PART = 20
+_MAX_WORK_FOR_PART = 20
 """How many more are applied for each part of the value. Chosen to be more than the alternatives of honest schemas."""
 
 _CHARACTERS_OF_WORK = 100
@@ -272,7 +268,7 @@ _ROOT = "urn:turnwise:schema"
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-class SchemaError(Protocol):
+class _SchemaError(Protocol):
     """What does not fit a schema: a `jsonschema.ValidationError`."""
 
     validator: str | None
@@ -290,23 +286,23 @@ class SchemaError(Protocol):
     absolute_path: Iterable[str | int]
     """Where that part is."""
 
-    context: list[SchemaError] | None
+    context: list[_SchemaError] | None
     """What does not fit the alternatives, if there are any."""
 
 
-class Validator(Protocol):
+class _Validator(Protocol):
     """What checks a value against a schema."""
 
-    def iter_errors(self, instance: Any) -> Iterable[SchemaError]:
+    def iter_errors(self, instance: Any) -> Iterable[_SchemaError]:
         """Yield what does not fit, in the order of the schema."""
         ...
 
 
-class TooMuchWork(Exception):
+class _TooMuchWork(Exception):
     """A check would apply more keywords than it may."""
 
 
-def validator_of(schema: Schema, name: str, *, checks_patterns: bool = True) -> Validator:
+def _validator_of(schema: Schema, name: str, *, checks_patterns: bool = True) -> _Validator:
     """The validator for the arguments of the tool `name`; it applies no regular expression of the schema unless it
     `checks_patterns`. Raises ConfigurationError for a schema that is invalid, that does not describe an object, or that
     refers to something outside of it."""
@@ -327,7 +323,7 @@ def validator_of(schema: Schema, name: str, *, checks_patterns: bool = True) -> 
         list(validator.iter_errors({}))
     except RecursionError as error:
         raise ConfigurationError(f"The schema of {name} refers to itself without an end.") from error
-    except TooMuchWork as error:
+    except _TooMuchWork as error:
         raise ConfigurationError(f"The schema of {name} takes too long to check.") from error
     return validator
 
@@ -350,7 +346,7 @@ def _check_valid(dialect: Any, schema: Schema, name: str) -> None:
         fault = next(_checks_of_schemas(dialect).iter_errors(schema), None)
     except RecursionError as error:
         raise ConfigurationError(f"The schema of {name} is nested too deeply.") from error
-    except TooMuchWork as error:
+    except _TooMuchWork as error:
         raise ConfigurationError(f"The schema of {name} takes too long to check.") from error
     if fault is not None:
         place = ".".join(str(part) for part in fault.absolute_path)
@@ -414,10 +410,10 @@ class _Check:
         self._lists = lists
 
     def spend(self, work: int) -> None:
-        """Count work. Raises `TooMuchWork` if none is left."""
+        """Count work. Raises `_TooMuchWork` if none is left."""
         self._left -= work
         if self._left < 0:
-            raise TooMuchWork
+            raise _TooMuchWork
 
     def identities(self, values: list[Any]) -> frozenset[Hashable]:
         """The identities of a list that stands in the schema. They are kept, like the schema."""
@@ -430,7 +426,7 @@ _running: ContextVar[_Check] = ContextVar("turnwise-schema-check")
 
 
 class _BoundedValidator:
-    """The same validator, which raises `TooMuchWork` while the errors are read. Its class must be one of `_bounded`."""
+    """The same validator, which raises `_TooMuchWork` while errors are read. Its class must be one of `_bounded`."""
 
     def __init__(self, validator: Any) -> None:
         self._validator = validator
@@ -438,7 +434,7 @@ class _BoundedValidator:
 
     def iter_errors(self, instance: Any) -> Iterator[Any]:
         """Yield what does not fit, in the order of the schema."""
-        work = MAX_WORK + MAX_WORK_FOR_PART * _parts_of(instance)
+        work = _MAX_WORK + _MAX_WORK_FOR_PART * _parts_of(instance)
         _running.set(_Check(work, self._lists))
         yield from self._validator.iter_errors(instance)
 

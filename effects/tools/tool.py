@@ -1,34 +1,18 @@
 """A function of an application that a model may call.
 
-What a model reads of it is its name, its description and its arguments. Everything else is declared: what may happen to
-a call if the process dies while it runs (`crash`), whether a person must approve it (`approval`) and who
-(`approval_by`), whether it must run alone (`exclusive`), what it may ask of the conversation (`acts`), how long it may
-take, and how much the model reads of its result.
+What a model reads of it is its name, its description and its arguments, which come from the function itself, unless
+they are given. Everything else is declared: what may happen to a call if the process dies while it runs (`crash`),
+whether a person must approve it (`approval`) and who (`approval_by`), whether it must run alone (`exclusive`), what
+it may ask of the conversation (`acts`), how long it may take, and how much the model reads of its result. A function
+that a model could not call is refused when it is declared, in one sentence, so that the mistake shows when the
+program starts and not in a conversation.
 
-The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as waiting
-for the user's answer or speaking to the user, and it may return only acts of the kinds that it declares.
+The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as
+waiting for the user's answer or speaking to the user, and it may return only acts of the kinds that it declares.
 
-Decides whether a person must approve a call, and writes what that person is to see.
-
-A tool may leave that to a function of its arguments: small payments run, large ones wait. The function is asked when
-the call arrives, and its decision is stored on the call. If it fails, the call waits for a person.
-
-Tells methods from other functions: the first parameter of a method receives the object that it is taken from.
-
-A class body runs before its class exists, so a tool that is declared there is not bound to an object yet. It becomes a
-tool that a model can call when it is taken from an object, as a method does.
-
-Cuts a result that is too long for a model to its beginning and its end.
-
-The beginning says what it is, and the end often holds the total or the error. A mark between them says how much is
-missing, so that the model does not take the rest for the whole.
-
-Declares a function of an application as a tool.
-
-Name, description and arguments come from the function itself, unless they are given. A function that a model could not
-call is refused here, in one sentence, so that the mistake shows when the program starts and not in a conversation.
-
-Makes tools of all that an object offers.
+Methods are tools, too. A class body runs before its class exists, so a tool that is declared there is not bound to an
+object yet. It becomes a tool that a model can call when it is taken from an object, as a method does: the first
+parameter of a method receives the object that it is taken from.
 """
 
 from __future__ import annotations
@@ -71,167 +55,6 @@ from .callables import definition_of, docstring_of, name_of, read_docstring, sig
 from .normalization import InvalidArguments, NothingToSay
 from .schema_arguments import SchemaArguments
 
-Approval = bool | Callable[..., bool]
-"""Whether each call needs approval, or a function of the arguments of a call that says so."""
-
-_LOGGER = performer_logger("turnwise.tools")
-
-
-def check_approval(approval: object, tool: str, names: Sequence[str]) -> None:
-    """Raise ConfigurationError for what is neither a bool nor a plain function of parameters that have these names."""
-    if isinstance(approval, bool):
-        return
-    if not callable(approval) or inspect.isclass(approval):
-        raise ConfigurationError(f"The approval of {tool} must be true, false or a function of its arguments.")
-    if is_coroutine_function(approval) or inspect.isgeneratorfunction(approval):
-        raise ConfigurationError(f"The approval of {tool} must be a plain function: it decides at once.")
-    known = set(names)
-    for parameter in signature_of(approval).parameters.values():
-        is_unnamed = parameter.kind is parameter.POSITIONAL_ONLY
-        is_known = parameter.name in known and not is_unnamed
-        is_optional = parameter.default is not parameter.empty or parameter.kind in _ANY_NUMBER
-        if not is_known and not is_optional:
-            raise ConfigurationError(
-                f"The approval of {tool} needs {parameter.name}, which is not among the arguments of the tool."
-            )
-
-
-_ANY_NUMBER = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-def needs_approval(tool: str, approval: Approval, arguments: Arguments, text: str, policy: Policy) -> bool:
-    """Whether a call of the tool with these arguments, JSON text, needs the approval of a person. Never raises."""
-    if isinstance(approval, bool):
-        return approval
-    try:
-        values = arguments.under(policy).values(text)
-        decision: object = approval(**_taken(approval, values))
-    except (InvalidArguments, NothingToSay):
-        return True  # such a call does not run
-    except KeyboardInterrupt:
-        raise  # it is meant for the program, and comes while any function runs
-    except BaseException as error:  # SystemExit or CancelledError of the function must not end the request
-        _LOGGER.warning("The approval of %s failed, so a person must approve the call", tool, exc_info=error)
-        return True
-    if isinstance(decision, bool):
-        return decision
-    kind = type(decision).__name__
-    _LOGGER.warning("The approval of %s returned %s, not a bool, so a person must approve the call", tool, kind)
-    if inspect.iscoroutine(decision):
-        decision.close()
-    return True
-
-
-def _taken(approval: Callable[..., bool], values: dict[str, object]) -> dict[str, object]:
-    """Those of the arguments that the function takes."""
-    parameters = inspect.signature(approval).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return values
-    return {name: value for name, value in values.items() if name in parameters}
-
-
-def shown_arguments(call: ToolCall) -> str:
-    """Return the arguments of a call as JSON on one line, or as the model wrote them if that is no JSON object, with
-    what is hidden in them marked. `Pure.`"""
-    arguments = json_object(call.raw_arguments)
-    written = call.raw_arguments if arguments is None else json.dumps(arguments, ensure_ascii=False)
-    return with_hidden_shown(written)
-
-
-Receiver = Literal["instance", "class"]
-"""What the first parameter of a method receives."""
-
-RECEIVER_NAMES = frozenset({"self", "cls"})
-"""The names of the first parameter of a method."""
-
-
-def is_unbound_method(function: Any) -> bool:
-    """Whether this is the function of a method, which was taken from a class and not from an object. `Pure.`"""
-    if inspect.ismethod(function) or not inspect.isfunction(plain := inspect.unwrap(function)):
-        return False
-    owner = plain.__qualname__.rpartition(".")[0]
-    is_in_class = bool(owner) and not owner.endswith("<locals>")
-    return is_in_class and not RECEIVER_NAMES.isdisjoint(plain.__code__.co_varnames[:1])
-
-
-def unbound_method(function: Any) -> ConfigurationError:
-    """The error for the function of a method that is given without its object. `Pure.`"""
-    owner, _, name = function.__qualname__.rpartition(".")
-    kind = owner.rpartition(".")[2]
-    return ConfigurationError(
-        f"{kind}.{name} is a method that is not bound to an object: take it from an instance, as in {kind}(…).{name}."
-    )
-
-
-def is_in_its_class_body(function: Any) -> bool:
-    """Whether the body of the class to which the function belongs is running now."""
-    owner = function.__qualname__.rpartition(".")[0]
-    return any(frame.f_locals.get("__qualname__") == owner for frame in _frames() if _is_class_body(frame))
-
-
-def names_of_caller(depth: int) -> Mapping[str, object]:
-    """The local names of the caller `depth` frames above: a tool that is made inside a function may use types that are
-    defined there. In a class body these are the names of the functions around it, too."""
-    frame: FrameType | None = sys._getframe(depth + 1)
-    found: list[Mapping[str, object]] = []
-    while frame is not None:
-        found.append(frame.f_locals)
-        frame = frame.f_back if _is_class_body(frame) else None
-    return {name: value for names in reversed(found) for name, value in names.items()}
-
-
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _is_class_body(frame: FrameType) -> bool:
-    return not frame.f_code.co_flags & inspect.CO_OPTIMIZED and "__qualname__" in frame.f_locals
-
-
-MAX_RESULT = 1_000_000
-"""The most characters of a result, where neither its tool nor the engine sets another limit: more than most models can
-read."""
-
-MIN_RESULT = 200
-"""The fewest characters to which a result can be cut. Chosen so that its beginning and its end still say something."""
-
-
-async def cut_result(result: ToolResult, limit: int, redact: Redact = unchanged) -> ToolResult:
-    """Return the result with a text of at most `limit` characters. Its images and acts stay. Secrets are replaced by
-    `redact` before the text is cut, since half of a secret is not recognised as one."""
-    text = result.text
-    if len(text) <= limit:
-        return result
-    characters = 0 if redact is unchanged else 2 * limit
-    return result.replace(text=await in_thread_if_long(characters, lambda: cut_text(text, limit, redact)))
-
-
-def cut_text(text: str, limit: int, redact: Redact = unchanged) -> str:
-    """Return the text, cut to its beginning and its end if it has more than `limit` characters.
-
-    Twice as much as is kept at either end is redacted: a secret at the place of the cut is seen in full, and a text of
-    any length costs no more than one of twice the limit. `Pure.`"""
-    if len(text) <= limit:
-        return text
-    room = limit - len(_mark(len(text), len(text)))
-    if len(text) <= 2 * limit:
-        text = redact(text)
-        if len(text) <= limit:
-            return text
-        beginning, end = text, text
-    else:
-        beginning, end = redact(text[:limit]), redact(text[len(text) - limit :])
-    beginning, end = beginning[: (room + 1) // 2], end[max(0, len(end) - room // 2) :]
-    return f"{beginning}{_mark(len(text) - len(beginning) - len(end), len(text))}{end}"
-
-
-def _mark(missing: int, characters: int) -> str:
-    return f"\n[… {missing:,} of {characters:,} characters are left out here …]\n"
-
-
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -239,11 +62,24 @@ R = TypeVar("R")
 ErrorDetail = Literal["type", "message"]
 """What a model reads of an exception that a tool raises: its class, or its message as well."""
 
+Receiver = Literal["instance", "class"]
+"""What the first parameter of a method receives."""
+
+Approval = bool | Callable[..., bool]
+"""Whether each call needs approval, or a function of the arguments of a call that says so."""
+
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 """The names of tools that every provider accepts."""
 
-EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children", "transfer"})
+_EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children", "transfer"})
 """Kinds of act that only an exclusive tool may declare."""
+
+MAX_RESULT = 1_000_000
+"""The most characters of a result, where neither its tool nor the engine sets another limit: more than most models can
+read."""
+
+MIN_RESULT = 200
+"""The fewest characters to which a result can be cut. Chosen so that its beginning and its end still say something."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,8 +115,8 @@ class Tool(Generic[P, R]):
         for holds, sentence in self._conditions():
             if not holds:
                 raise ConfigurationError(sentence)
-        names = self.arguments.names if self.receives is None else (*RECEIVER_NAMES, *self.arguments.names)
-        check_approval(self.approval, self.name, names)
+        names = self.arguments.names if self.receives is None else (*_RECEIVER_NAMES, *self.arguments.names)
+        _check_approval(self.approval, self.name, names)
         self._copy_attributes_of_function()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -329,7 +165,7 @@ class Tool(Generic[P, R]):
     def check_bound(self) -> None:
         """Raise ConfigurationError if this is a method that no object was given to."""
         if self.receives is not None:
-            raise unbound_method(self.function)
+            raise _unbound_method(self.function)
 
     def _conditions(self) -> Iterable[tuple[bool, str]]:
         contracts, kinds = get_args(CrashContract), get_args(ActKind)
@@ -347,7 +183,7 @@ class Tool(Generic[P, R]):
             self.approval is not False or self.approval_by == "user",
             f"{self.name} is approved by the {self.approval_by}, so its approval cannot be false.",
         )
-        acts = ", ".join(sorted(EXCLUSIVE_ACTS.intersection(self.acts)))
+        acts = ", ".join(sorted(_EXCLUSIVE_ACTS.intersection(self.acts)))
         yield self.exclusive or not acts, f"{self.name} declares {acts}, so it must be declared with exclusive=True."
         yield (
             (self.reconcile is not None) == (self.crash == "reconcile"),
@@ -377,7 +213,7 @@ AnyTool = Tool[..., Any]
 
 
 def _bound(function: Callable[..., Any], receiver: object) -> Callable[..., Any]:
-    return MethodType(function, receiver) if is_unbound_method(function) else function
+    return MethodType(function, receiver) if _is_unbound_method(function) else function
 
 
 def _is_timeout(seconds: object) -> bool:
@@ -463,18 +299,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
     """
     if function is not None:
-        return make_tool(function, names=names_of_caller(1), **options)
-    check_options(options, Options, "tool")
+        return make_tool(function, names=_names_of_caller(1), **options)
+    _check_options(options, Options, "tool")
 
     def decorate(function: Callable[..., Any]) -> AnyTool:
-        return make_tool(function, names=names_of_caller(1), **options)
+        return make_tool(function, names=_names_of_caller(1), **options)
 
     return decorate
 
 
 def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **options: Any) -> AnyTool:
     """Make a function a tool, as `tool` does. `names` are local names that annotations written as strings may use."""
-    check_options(options, Options, "tool")
+    _check_options(options, Options, "tool")
     if isinstance(given, Tool):
         raise ConfigurationError(f"{given.name} is a tool already.")
     function, receives = _function_and_receiver(given)
@@ -502,7 +338,7 @@ def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **option
 _OF_ONE_TOOL = ("reconcile", "name", "description", "parameters")
 
 
-def check_options(options: Mapping[str, object], known: type[Any], function: str) -> None:
+def _check_options(options: Mapping[str, object], known: type[Any], function: str) -> None:
     """Raise ConfigurationError for an option that is not known, with the name that was probably meant."""
     names = known.__annotations__.keys()
     for option in options:
@@ -521,11 +357,11 @@ def _function_and_receiver(given: Any) -> tuple[Any, Receiver | None]:
     if isinstance(given, classmethod):
         return given.__func__, "class"
     method = innermost(given)
-    if not is_unbound_method(method) or next(iter(signature_of(given).parameters), "") not in RECEIVER_NAMES:
+    if not _is_unbound_method(method) or next(iter(signature_of(given).parameters), "") not in _RECEIVER_NAMES:
         return given, None
-    if is_in_its_class_body(method):
+    if _is_in_its_class_body(method):
         return given, "instance"
-    raise unbound_method(method)
+    raise _unbound_method(method)
 
 
 def _arguments(
@@ -560,10 +396,10 @@ def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
 
     Raises ConfigurationError for an object without such methods, and for a method that a model could not call.
     """
-    check_options(options, ToolOptions, "tools_of")
+    _check_options(options, ToolOptions, "tools_of")
     if inspect.isclass(owner):
         raise ConfigurationError(f"tools_of takes an object, and {owner.__name__} is a class: make an instance of it.")
-    names = names_of_caller(1)
+    names = _names_of_caller(1)
     taken = ((name, getattr(owner, name)) for name in _methods(type(owner)))
     tools = [one if isinstance(one, Tool) else make_tool(one, names=names, name=name, **options) for name, one in taken]
     if not tools:
@@ -583,3 +419,158 @@ def _is_method(attribute: object) -> bool:
         attribute = attribute.__func__
     is_cached = hasattr(attribute, "cache_info")
     return inspect.isfunction(attribute) or is_cached or isinstance(attribute, Tool | functools.partialmethod)
+
+
+_LOGGER = performer_logger("turnwise.tools")
+
+
+def _check_approval(approval: object, tool: str, names: Sequence[str]) -> None:
+    """Raise ConfigurationError for what is neither a bool nor a plain function of parameters that have these names."""
+    if isinstance(approval, bool):
+        return
+    if not callable(approval) or inspect.isclass(approval):
+        raise ConfigurationError(f"The approval of {tool} must be true, false or a function of its arguments.")
+    if is_coroutine_function(approval) or inspect.isgeneratorfunction(approval):
+        raise ConfigurationError(f"The approval of {tool} must be a plain function: it decides at once.")
+    known = set(names)
+    for parameter in signature_of(approval).parameters.values():
+        is_unnamed = parameter.kind is parameter.POSITIONAL_ONLY
+        is_known = parameter.name in known and not is_unnamed
+        is_optional = parameter.default is not parameter.empty or parameter.kind in _ANY_NUMBER
+        if not is_known and not is_optional:
+            raise ConfigurationError(
+                f"The approval of {tool} needs {parameter.name}, which is not among the arguments of the tool."
+            )
+
+
+_ANY_NUMBER = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+def needs_approval(tool: str, approval: Approval, arguments: Arguments, text: str, policy: Policy) -> bool:
+    """Whether a call of the tool with these arguments, JSON text, needs the approval of a person. Never raises.
+
+    A tool may leave that to a function of its arguments: small payments run, large ones wait. The function is asked
+    when the call arrives, and its decision is stored on the call. If it fails, the call waits for a person.
+    """
+    if isinstance(approval, bool):
+        return approval
+    try:
+        values = arguments.under(policy).values(text)
+        decision: object = approval(**_taken(approval, values))
+    except (InvalidArguments, NothingToSay):
+        return True  # such a call does not run
+    except KeyboardInterrupt:
+        raise  # it is meant for the program, and comes while any function runs
+    except BaseException as error:  # SystemExit or CancelledError of the function must not end the request
+        _LOGGER.warning("The approval of %s failed, so a person must approve the call", tool, exc_info=error)
+        return True
+    if isinstance(decision, bool):
+        return decision
+    kind = type(decision).__name__
+    _LOGGER.warning("The approval of %s returned %s, not a bool, so a person must approve the call", tool, kind)
+    if inspect.iscoroutine(decision):
+        decision.close()
+    return True
+
+
+def _taken(approval: Callable[..., bool], values: dict[str, object]) -> dict[str, object]:
+    """Those of the arguments that the function takes."""
+    parameters = inspect.signature(approval).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return values
+    return {name: value for name, value in values.items() if name in parameters}
+
+
+def shown_arguments(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON on one line, or as the model wrote them if that is no JSON object, with
+    what is hidden in them marked. `Pure.`"""
+    arguments = json_object(call.raw_arguments)
+    written = call.raw_arguments if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return with_hidden_shown(written)
+
+
+_RECEIVER_NAMES = frozenset({"self", "cls"})
+"""The names of the first parameter of a method."""
+
+
+def _is_unbound_method(function: Any) -> bool:
+    """Whether this is the function of a method, which was taken from a class and not from an object. `Pure.`"""
+    if inspect.ismethod(function) or not inspect.isfunction(plain := inspect.unwrap(function)):
+        return False
+    owner = plain.__qualname__.rpartition(".")[0]
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    return is_in_class and not _RECEIVER_NAMES.isdisjoint(plain.__code__.co_varnames[:1])
+
+
+def _unbound_method(function: Any) -> ConfigurationError:
+    """The error for the function of a method that is given without its object. `Pure.`"""
+    owner, _, name = function.__qualname__.rpartition(".")
+    kind = owner.rpartition(".")[2]
+    return ConfigurationError(
+        f"{kind}.{name} is a method that is not bound to an object: take it from an instance, as in {kind}(…).{name}."
+    )
+
+
+def _is_in_its_class_body(function: Any) -> bool:
+    """Whether the body of the class to which the function belongs is running now."""
+    owner = function.__qualname__.rpartition(".")[0]
+    return any(frame.f_locals.get("__qualname__") == owner for frame in _frames() if _is_class_body(frame))
+
+
+def _names_of_caller(depth: int) -> Mapping[str, object]:
+    """The local names of the caller `depth` frames above: a tool that is made inside a function may use types that are
+    defined there. In a class body these are the names of the functions around it, too."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    found: list[Mapping[str, object]] = []
+    while frame is not None:
+        found.append(frame.f_locals)
+        frame = frame.f_back if _is_class_body(frame) else None
+    return {name: value for names in reversed(found) for name, value in names.items()}
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_class_body(frame: FrameType) -> bool:
+    return not frame.f_code.co_flags & inspect.CO_OPTIMIZED and "__qualname__" in frame.f_locals
+
+
+async def cut_result(result: ToolResult, limit: int, redact: Redact = unchanged) -> ToolResult:
+    """Return the result with a text of at most `limit` characters. Its images and acts stay. Secrets are replaced by
+    `redact` before the text is cut, since half of a secret is not recognised as one."""
+    text = result.text
+    if len(text) <= limit:
+        return result
+    characters = 0 if redact is unchanged else 2 * limit
+    return result.replace(text=await in_thread_if_long(characters, lambda: cut_text(text, limit, redact)))
+
+
+def cut_text(text: str, limit: int, redact: Redact = unchanged) -> str:
+    """Return the text, cut to its beginning and its end if it has more than `limit` characters.
+
+    Twice as much as is kept at either end is redacted: a secret at the place of the cut is seen in full, and a text of
+    any length costs no more than one of twice the limit.
+
+    The beginning says what it is, and the end often holds the total or the error. A mark between them says how much
+    is missing, so that the model does not take the rest for the whole. `Pure.`
+    """
+    if len(text) <= limit:
+        return text
+    room = limit - len(_mark(len(text), len(text)))
+    if len(text) <= 2 * limit:
+        text = redact(text)
+        if len(text) <= limit:
+            return text
+        beginning, end = text, text
+    else:
+        beginning, end = redact(text[:limit]), redact(text[len(text) - limit :])
+    beginning, end = beginning[: (room + 1) // 2], end[max(0, len(end) - room // 2) :]
+    return f"{beginning}{_mark(len(text) - len(beginning) - len(end), len(text))}{end}"
+
+
+def _mark(missing: int, characters: int) -> str:
+    return f"\n[… {missing:,} of {characters:,} characters are left out here …]\n"

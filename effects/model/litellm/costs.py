@@ -1,12 +1,13 @@
 """What the answers of a model cost: by the prices that its application gives, else as far as litellm knows them.
 
 litellm knows thousands of models, but takes seconds to import, and a conversation needs its model's window before the
-first request. Its list is a JSON file in litellm's package, so it is read from there without importing litellm: tens of
-milliseconds, once in a process, and only when a model is looked up.
+first request. Its list is a JSON file in litellm's package, so it is read from there without importing litellm: tens
+of milliseconds, once in a process, and only when a model is looked up.
 
-Providers count tokens alike and name them differently. They also differ in what a number includes: the tokens that were
-read from a cache are a part of OpenAI's input tokens and not of Anthropic's, and the tokens of thinking are a part of
-OpenAI's output tokens and not of Gemini's. Here the input holds all that was sent, and the output all that was written.
+Providers count tokens alike and name them differently. They also differ in what a number includes: the tokens that
+were read from a cache are a part of OpenAI's input tokens and not of Anthropic's, and the tokens of thinking are a
+part of OpenAI's output tokens and not of Gemini's. Here the input holds all that was sent, and the output all that
+was written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from ...logs import performer_logger
 from ..port import ModelRequest, tokens_of
 
 _INPUT_PRICE, _OUTPUT_PRICE = "input_cost_per_token", "output_cost_per_token"
-
 _CACHED_PRICE, _WRITTEN_PRICE = "cache_read_input_token_cost", "cache_creation_input_token_cost"
 
 OWN_PRICES = frozenset({_INPUT_PRICE, _OUTPUT_PRICE, _CACHED_PRICE, _WRITTEN_PRICE})
@@ -95,7 +95,6 @@ def _for_litellm(tokens: Tokens, litellm: Any) -> Any:
 logger = performer_logger("turnwise.model")
 
 _FILE = "model_prices_and_context_window_backup.json"
-
 _RULES = "fallback_generalizations"
 """The entry of the list that is not a model: patterns for names that the list does not have."""
 
@@ -194,37 +193,24 @@ def _rules_in(entry: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], int]]
 
 _INPUT = ("prompttokens", "prompttokencount", "promptevalcount", "inputtokencount", "totalinputtokens")
 """Names as they are without regard to capitals and underscores: `prompt_tokens`, `promptTokens`."""
-
 _INPUT_BESIDE_CACHE = ("inputtokens",)
 """The name of Anthropic and Bedrock. They count the input apart from what the cache read and wrote, unless they list
 what was cached among its details, as OpenAI's responses do."""
-
 _OUTPUT = (
     *("completiontokens", "outputtokens", "candidatestokencount", "evalcount", "completiontokencount"),
     *("outputtokencount", "totaloutputtokens"),
 )
-
 _TOTAL = ("totaltokens", "totaltokencount")
-
 _CACHED = ("promptcachehittokens", "cachedcontenttokencount", "cachedtokens", "cachedinputtokens")
-
 _READ = ("cachereadinputtokens", "cachereadinputtokencount")
-
 _WRITTEN = ("cachecreationinputtokens", "cachewriteinputtokens", "cachewriteinputtokencount")
-
 _WRITTEN_FOR_A_TIME = ("ephemeral5minputtokens", "ephemeral1hinputtokens")
-
 _THOUGHT = ("reasoningtokens",)
-
 _THOUGHT_BESIDE = ("thoughtstokencount",)
 """The name of Gemini, which counts thinking apart from the output."""
-
 _INPUT_DETAILS = ("prompttokensdetails", "inputtokensdetails")
-
 _OUTPUT_DETAILS = ("completiontokensdetails", "outputtokensdetails")
-
 _USED_BY_TOOLS = ("tooluseprompttokencount",)
-
 _AROUND = ("billedunits", "tokens", "usage")
 """Where the numbers may stand instead: Cohere tells what was billed, and what was used."""
 

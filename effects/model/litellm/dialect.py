@@ -6,9 +6,10 @@ server took it; from then on requests have it from the beginning, and a warning 
 not name is never guessed.
 
 Two kinds of forms need more than a field left out. Some providers refuse a round of calls without what their models
-write into it: sealed thinking, a signature, the reasoning that led to the calls. It is missing where another model made
-the calls, because the first one was not available, for example. Each provider has a form in which it takes such a
-round; `Need` names them. What a model needs is known of its maker, or learned from a refusal, like every other form.
+write into it: sealed thinking, a signature, the reasoning that led to the calls. It is missing where another model
+made the calls, because the first one was not available, for example. Each provider has a form in which it takes such
+a round; `Need` names them. What a model needs is known of its maker, or learned from a refusal, like every other
+form.
 
 And a refusal may speak of the tools: of one of them, of their schemas, or of their number. Tools are written so that
 every provider takes them, as far as the rules of providers are known. Where one is refused all the same, it is sent
@@ -416,9 +417,7 @@ _UNREADABLE = (
 )
 
 _TOO_MANY = r"\b(?:too (?:many|long)|at most|maximum|max|exceed\w*|limit\w*|more than|up to)\b"
-
 _TOOLS = r"\b(?:tools?|functions?|function_declarations)\b"
-
 _NUMBERS = rf"{_TOOLS}.{{0,120}}{_TOO_MANY}|{_TOO_MANY}.{{0,80}}{_TOOLS}"
 
 

@@ -1,14 +1,14 @@
 """Turns an error of litellm into an `LlmFailure` of one kind.
 
-Providers and their client libraries raise dozens of errors. The machine asks only what can be done about them, so each
-gets exactly one `FailureKind`. What the provider said decides first, by the rules in `refusals.py`: litellm's classes
-follow from phrases that it looks for, and are sometimes wrong. Then the HTTP status decides, then the class.
+Providers and their client libraries raise dozens of errors. The machine asks only what can be done about them, so
+each gets exactly one `FailureKind`. What the provider said decides first, by the rules in `refusals.py`: litellm's
+classes follow from phrases that it looks for, and are sometimes wrong. Then the HTTP status decides, then the class.
 
-A refusal that gives no reason at all, of a request larger than any that the model has accepted before, is taken for one
-of a request that is too long: nothing else about it is new.
+A refusal that gives no reason at all, of a request larger than any that the model has accepted before, is taken for
+one of a request that is too long: nothing else about it is new.
 
-A provider says in a dozen ways how long its clients are to wait before the next request: in the header of RFC 9110, in
-headers of its own that tell when a limit is reset, in a field of the error, or in a sentence. The most exact one
+A provider says in a dozen ways how long its clients are to wait before the next request: in the header of RFC 9110,
+in headers of its own that tell when a limit is reset, in a field of the error, or in a sentence. The most exact one
 counts: first a header that says how long to wait, then the body, then the time at which the limit that was reached is
 reset. That of a limit which was not reached says only when it is full again, so it says nothing about this request.
 """
@@ -261,21 +261,14 @@ _IN_ONE = re.compile(r"\b(?:t|reset)=(\d+)")
 `limit=100, remaining=0, reset=41`."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
 _UNIT = r"milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|秒钟?|分钟?|小时"
-
 _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*({_UNIT})(?![a-z])")
-
 _PIECES = re.compile(rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?:\s*,?\s*(?:and\s+)?)?)+", re.IGNORECASE)
-
 _LATIN = {"秒": "s", "分": "m", "小": "h"}
 
 _BEFORE = r"(?:in|after|for|within|at least|about|approximately|another)\W+"
-
 _LENGTH = rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT})(?![a-z])(?:\s*,?\s*(?:and\s+)?)?)+"
-
 _NUMBER = r"\d+(?:\.\d+)?(?![\w:.-])(?!\s*(?:attempts?|times|tries|retries|requests?|tokens?|calls?)\b)"
-
 _TOLD = re.compile(
     r"(?:retry[ _-]?(?:after|delay)(?P<unit>[ _-]?(?:in[ _-])?(?:ms|millis\w*))?\w*|"
     r"wait|quotaresetdelay|estimated_time)"
@@ -285,9 +278,7 @@ _TOLD = re.compile(
 )
 """Where a refusal tells a wait. A number without a unit is one only behind a name for it, or behind `in` or `after`:
 others count attempts, for example."""
-
 _TOLD_IN_CHINESE = re.compile(rf"(?P<time>(?:\d+(?:\.\d+)?\s*(?:{_UNIT})\s*)+)(?:之?后|以后|内)")
-
 _TOLD_MOMENT = re.compile(
     r"(?:try again|retry|resets?|available|access)\b\W{0,3}(?:(?:after|at|on|until)\W+){1,2}"
     r"(\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(?:z|utc|[+-]\d\d:?\d\d)?)"

@@ -44,7 +44,6 @@ _FIXED: dict[str, Any] = {
     "num_retries": 0,
     "max_retries": 0,
 }
-
 _COPIED = frozenset({"messages", "tools", "stream_options"})
 
 _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
@@ -317,8 +316,8 @@ def _missing_keys(litellm: Any, model: str) -> list[str]:
     to sign in, such as AWS's, are not checked.
 
     litellm knows which variables the provider of a model reads, and takes a variable for a key even if it is blank. A
-    blank key is missing here. So litellm's function is run with an environment of its own, without the blank variables;
-    that of the process is not changed.
+    blank key is missing here. So litellm's function is run with an environment of its own, without the blank
+    variables; that of the process is not changed.
     """
     if (litellm.api_key or "").strip():
         return []

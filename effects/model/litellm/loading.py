@@ -23,7 +23,6 @@ from typing import Any
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
 _lock = Lock()
-
 _loading: Future[Any] | None = None
 
 
@@ -66,7 +65,6 @@ def load_litellm() -> Any:
 
 
 _KEY = re.compile(r"\b(?:Bearer\s+\S+|(?:sk|pk|rk|gsk|hf|xai|AIza|key)[-_]?[\w*-]{8,})", re.IGNORECASE)
-
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 _SHORTEST_SECRET = 6

@@ -1,14 +1,14 @@
 """What a provider said when it refused a request, and what it means.
 
 A refusal reaches this program wrapped several times: in the client library's exception, in litellm's exception around
-it, in the JSON of a proxy, and sometimes as JSON text within a message. Only the innermost text is the provider's own,
-and each layer may have lost or renamed a part of it. So everything that was said is read as one text, in which the
-codes are found wherever they stand.
+it, in the JSON of a proxy, and sometimes as JSON text within a message. Only the innermost text is the provider's
+own, and each layer may have lost or renamed a part of it. So everything that was said is read as one text, in which
+the codes are found wherever they stand.
 
-Providers agree on little. A request that is too long is refused with the status 400, 413, 422, 429 or 500, with a code,
-with a sentence in English or Chinese, or with nothing but a status. Their sentences change, so a rule describes what
-they have in common instead of quoting them: what is said of what. Where a sentence of one kind contains the words of
-another, the rule for the narrower one stands first. The first rule that holds decides.
+Providers agree on little. A request that is too long is refused with the status 400, 413, 422, 429 or 500, with a
+code, with a sentence in English or Chinese, or with nothing but a status. Their sentences change, so a rule describes
+what they have in common instead of quoting them: what is said of what. Where a sentence of one kind contains the
+words of another, the rule for the narrower one stands first. The first rule that holds decides.
 """
 
 from __future__ import annotations
@@ -30,13 +30,9 @@ _DEEPEST_CHAIN = 8
 """Exceptions that are looked at, from the outermost one inwards."""
 
 _ESCAPED = re.compile(r"\\+u([0-9a-f]{4})")
-
 _MARKS = re.compile(r"[\"'`*\\]")
-
 _WORD = re.compile(r"(?:code|type|status|reason)\b\W{0,4}\s?([a-z0-9][\w.\-]*)")
-
 _LONG_WORD = re.compile(r"[a-z][\w.\-]{11,}")
-
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)", re.IGNORECASE)
 
 
@@ -160,16 +156,12 @@ _MEDIA = (
     r"(?:images?|image_urls?|input_image|pictures?|photos?|screenshots?|vision|visual|multi-?modal\w*|audios?|"
     r"input_audio|videos?|video_url|pdfs?|documents?|files?|input_file|attachments?)"
 )
-
 _MEDIA_IN_CHINESE = "(?:图片|图像|视觉|多模态|音频|视频|文件|文档)"
-
 _REQUEST = (
     r"(?:prompts?|inputs?|requests?|messages?|conversation|history|context|query|text|payload|body|entity|content|"
     r"sequence|tokens?|chat|documents?)"
 )
-
 _NOT = r"(?:not|no|never|without|cannot|cant|doesnt|dont|isnt|arent|wont)"
-
 _PARAMETERS = (
     r"\b(?:json_?schemas?|input_schema|schemas?|functions?|tools?|parameters?|propert(?:y|ies)|oneof|anyof|allof|"
     r"temperature|top_[pk]|min_p|seed|logprobs|logit_bias|stop|response_format|tool_choice|parallel_tool_calls|"

@@ -1,9 +1,9 @@
 """The forms of requests that some servers refuse: how each refusal reads, and what is sent instead.
 
-A server that speaks OpenAI's protocol seldom takes all of it. Which part is missing differs from server to server, from
-model to model and from version to version, so the refusal decides and no list of names does. Each rule describes what
-refusals of one form have in common: what is said of what. What is sent instead is written by a pure function of the
-request. Where that changes nothing the request did not have this form, so the refusal speaks of something else.
+A server that speaks OpenAI's protocol seldom takes all of it. Which part is missing differs from server to server,
+from model to model and from version to version, so the refusal decides and no list of names does. Each rule describes
+what refusals of one form have in common: what is said of what. What is sent instead is written by a pure function of
+the request. Where that changes nothing the request did not have this form, so the refusal speaks of something else.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ _NOT = (
 )
 
 _GO_ON = "Go on."
-
 _CALLING = "(calling)"
-
 NOTHING = "(nothing)"
 """Texts of messages where a server wants one and there is none."""
 
@@ -388,11 +386,9 @@ _LASTING = re.compile(
     r"\bnonetype\b|\bconcatenate\b|\brole\b|"
     r"\b(?:missing|expected|invalid)\b.{0,20}\bcontent\b|\bcontent\b.{0,40}\b(?:missing|expected|required|must)\b"
 )
-
 _PASSING = re.compile(
     r"\btry\b.{0,30}\bagain\b|\bretry|\blater\b|temporar|unavailable|not available|overload|time(?:d )?out"
 )
-
 _OF_TEMPLATES = frozenset(
     {"stream", "developer_role", "late_system", "system_role", "null_content", "text_parts", "repeated_roles"}
     | {"user_after_tool", "assistant_last", "unnamed_results"}
@@ -433,7 +429,6 @@ _COMMON_WORDS = frozenset(
 """Names of parameters that are words of ordinary sentences."""
 
 _OF_MESSAGES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
-
 _OF_CALLS = frozenset({"id", "type", "function"})
 
 _REFUSED = (

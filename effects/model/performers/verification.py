@@ -1,8 +1,8 @@
 """Checks the claim that the work is complete: a model reads what was asked, what was done and what the user receives.
 
 It is asked in a request of its own, without tools, and answers with a verdict. What the user receives depends on the
-policy: under `explicit_response` it is what was said by tool, not what the model wrote beside it. A user who asked for
-a text must receive that text, not a report that the assistant read it.
+policy: under `explicit_response` it is what was said by tool, not what the model wrote beside it. A user who asked
+for a text must receive that text, not a report that the assistant read it.
 
 Models write JSON between code fences and sentences, so the answer is searched for the verdict. A text without a
 complete one, or with several, counts as a failed check.
@@ -36,7 +36,6 @@ from .summaries import write_dialogue
 FAILED = "Checking the work failed:"
 
 CLAIMED = "What the assistant claims to have done"
-
 NOTHING = "(nothing)"
 
 
@@ -89,7 +88,6 @@ The assistant will read the reason and what is missing, and go on from there. Wr
 </record>"""
 
 FOR_USER = Check("What the user asked for", "What the user receives", _FOR_USER + _ANSWER)
-
 FOR_AGENT = Check("What the other agent asked for", "The result", _FOR_AGENT + _ANSWER)
 """The check of an agent without a user: nobody is told anything by it, so only its work and its result count."""
 
@@ -156,7 +154,6 @@ def _received(effect: VerifyWork, policy: Policy, transcript: Transcript) -> Ite
 
 
 MALFORMED = "The check gave no clear verdict, so the work counts as not verified."
-
 NO_REASON = "The check failed without a reason."
 
 _MAX_MISSING = 20
