@@ -1,9 +1,7 @@
-"""The port by which performers and tools find other agents. An agent is a conversation, seen from another one.
+"""The ports by which performers and tools find other agents, and start sub-agents and follow them.
 
-The port by which the performer of `SpawnSubAgent` starts sub-agents and follows them.
-
-A sub-agent is a conversation of its own, which goes on whether or not anybody waits for it. The engine implements the
-port over its conversations.
+An agent is a conversation, seen from another one. A sub-agent is a conversation of its own, which goes on whether or
+not anybody waits for it. The engine implements both ports over its conversations.
 """
 
 from __future__ import annotations

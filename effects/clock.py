@@ -1,6 +1,6 @@
-"""The port through which the engine tells the time and waits. Tests replace the clock.
+"""The port through which the engine tells the time and waits, and the performer of timers, which waits through it.
 
-The performer of timers.
+Tests replace the clock, so that an hour passes at once.
 """
 
 from __future__ import annotations

@@ -6,12 +6,8 @@ gives exactly one answer: the answer of its performer, an acknowledgement if a t
 no answer.
 
 A delivery's first attempt ends before a tool starts that was asked for after it, so that what is said before a tool
-runs is heard before it runs. Model requests do not wait for deliveries. The conversation handles events meanwhile, and
-an effect that is aborted before its turn never starts.
-
-Sends the answers of performers, and the answers that stand for a missing or failed performer.
-
-The effects of one conversation that wait or run in this process, from their start to their answer or their abort.
+runs is heard before it runs. Model requests do not wait for deliveries. The conversation handles events meanwhile,
+and an effect that is aborted before its turn never starts.
 """
 
 from __future__ import annotations
@@ -36,128 +32,9 @@ from .logs import performer_logger, redacting
 
 logger = performer_logger("turnwise.dispatcher")
 
-BROKEN = "Something broke inside the program that runs this conversation."
-"""The failure of an effect whose performer raised an error that is not for people."""
-
-
-class AnswerSender:
-    """Sends the answers of performers, and the answers that stand for a missing or failed performer. `answer` takes
-    them, and raises `InvalidInput` for one that no log can hold."""
-
-    def __init__(self, clock: Clock, answer: Callable[[str, Answer], None]) -> None:
-        self._clock = clock
-        self._answer = answer
-
-    def send_result(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
-        """Send what a performer has returned. If it is no answer to its effect, or no log can hold it, the performer
-        has failed."""
-        if answer is None:
-            self.send_failure(effect, context, ValueError("an awaited effect was left without an answer"))
-        elif not _fits(effect, answer):
-            fault = ValueError(f"{effect.type} cannot be answered with this {type(answer).__name__}")
-            self.send_failure(effect, context, fault)
-        else:
-            try:
-                self._answer(context.conversation_id, answer)
-            except InvalidInput as error:
-                self.send_failure(effect, context, error)
-
-    def send_failure(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
-        """Send the failure of a performer, or of a log that it could not read."""
-        with redacting(context.redact):
-            logger.error("A performer failed on %s.", effect.type, exc_info=error)
-        sentence = error.sentence if isinstance(error, StoreError) else BROKEN
-        self._fail(effect, context, "internal", sentence)
-
-    def send_unavailable(self, effect: Any, context: EffectContext) -> None:
-        """Send the failure of an effect that has no performer."""
-        wanted = effect.type.replace("_", " ")
-        sentence = f"The program that runs this conversation has nothing for this: {wanted}."
-        self._fail(effect, context, "unavailable", sentence)
-
-    def send_acknowledgement(self, effect: AwaitedEffect, context: EffectContext) -> None:
-        """Send the acknowledgement of an effect that was stopped, if its conversation waits for one."""
-        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
-        if acknowledgement is not None:
-            self._answer(context.conversation_id, acknowledgement)
-
-    def _fail(self, effect: Any, context: EffectContext, kind: FailureKind, sentence: str) -> None:
-        failed = EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
-        self._answer(context.conversation_id, failed)
-
-
-def _fits(effect: Any, answer: Answer) -> bool:
-    """Whether this answers the effect. It is not validated yet, so its id may be anything, or missing."""
-    if type(answer) not in effect.answers:
-        return False
-    effect_id = getattr(answer, "effect_id", None)
-    return type(effect_id) is int and effect_id == effect.effect_id
-
-
-ENDS_PROCESS = "a performer tried to end the process"
-"""What is raised instead of an exception that asyncio would let out of its event loop."""
-
 Performer = Callable[[Any, EffectContext], Awaitable[Answer | None]]
 """Carries out one kind of effect, and returns the answer if the effect is awaited. It must end by itself, so it keeps a
 deadline. A performer of outgoing effects is a `Sender` if they are to survive a crash; another one tries them once."""
-
-
-@runtime_checkable
-class Sender(Protocol):
-    """The performer of an effect that nobody awaits and that must arrive all the same.
-
-    The effect is stored in the outbox for each of its targets, in the transaction of its step, and stays there until
-    the sender acknowledges that target in the `receipts` of the context.
-    """
-
-    def targets_of(self, effect: Any) -> Sequence[str]:
-        """Return the names of those whom this effect must reach. If there are none, nothing is stored and nothing
-        done. Must depend on nothing that changes while the engine is open."""
-        ...
-
-    async def __call__(self, effect: Any, context: EffectContext) -> None:
-        """Try each target once, and return. Further attempts go on in the background."""
-        ...
-
-
-def senders_of(performers: Mapping[type[Effect], Performer]) -> dict[type[Effect], Sender]:
-    """Return the performers of outgoing effects that are senders. The other performers are not looked at, because that
-    takes some time for each, and every engine does it when it opens."""
-    outgoing = ((kind, performers.get(kind)) for kind in OUTGOING)
-    return {kind: one for kind, one in outgoing if isinstance(one, Sender)}
-
-
-@runtime_checkable
-class Abortable(Protocol):
-    """The performer of awaited effects that may outlast it, such as a sub-agent, which goes on by itself when nobody
-    waits for it any longer. So it is told to stop them, instead of being cancelled, and answers when they have stopped.
-    """
-
-    async def abort(self, effect: Any, context: EffectContext) -> None:
-        """Stop the effect. If it is being performed here, the answer still comes from there. Otherwise it is not going
-        to be performed; it has never begun, or an earlier process has begun it."""
-        ...
-
-    async def __call__(self, effect: Any, context: EffectContext) -> Answer | None:
-        """Carry out the effect, or continue with what an earlier process has begun. A cancel of this task does not stop
-        the effect: only the conversation closes here."""
-        ...
-
-
-def with_abort_of(performer: Performer, around: Performer) -> Performer:
-    """Return `around`, a function around this performer, as a performer that is `Abortable` if this one is."""
-    return _AbortableAround(performer, around) if isinstance(performer, Abortable) else around
-
-
-class _AbortableAround:
-    """A function around an abortable performer."""
-
-    def __init__(self, performer: Abortable, around: Performer) -> None:
-        self._around = around
-        self.abort = performer.abort
-
-    async def __call__(self, effect: Any, context: EffectContext) -> Answer | None:
-        return await self._around(effect, context)
 
 
 class InProcessDispatcher:
@@ -175,8 +52,8 @@ class InProcessDispatcher:
     ) -> None:
         self._performers = performers
         self._senders = senders_of(performers)
-        self._answers = AnswerSender(clock, answer)
-        self._conversations: dict[str, ConversationEffects] = {}
+        self._answers = _AnswerSender(clock, answer)
+        self._conversations: dict[str, _ConversationEffects] = {}
 
     async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
         """Carry out one effect, and return its answer. Every effect that is started goes through here."""
@@ -185,9 +62,9 @@ class InProcessDispatcher:
                 return await self._performers[type(effect)](effect, context)
         except (SystemExit, KeyboardInterrupt) as error:
             pass_on_interrupt(error)
-            raise RuntimeError(ENDS_PROCESS) from error
+            raise RuntimeError(_ENDS_PROCESS) from error
 
-    def aborting(self, effect: Any, context: EffectContext) -> Telling | None:
+    def aborting(self, effect: Any, context: EffectContext) -> _Telling | None:
         """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
         performer = self._performers[type(effect)]
         return partial(_abort, performer, effect, context) if isinstance(performer, Abortable) else None
@@ -246,10 +123,10 @@ class InProcessDispatcher:
             await conversation.release(deliver=deliver)
             self.forget_if_idle(conversation_id)
 
-    def _conversation(self, conversation_id: str) -> ConversationEffects:
+    def _conversation(self, conversation_id: str) -> _ConversationEffects:
         conversation = self._conversations.get(conversation_id)
         if conversation is None:
-            conversation = ConversationEffects(conversation_id, self, self._answers)
+            conversation = _ConversationEffects(conversation_id, self, self._answers)
             self._conversations[conversation_id] = conversation
         return conversation
 
@@ -266,7 +143,7 @@ async def _abort(performer: Abortable, effect: Any, context: EffectContext) -> N
             await performer.abort(effect, context)
     except (SystemExit, KeyboardInterrupt) as error:
         pass_on_interrupt(error)
-        raise RuntimeError(ENDS_PROCESS) from error
+        raise RuntimeError(_ENDS_PROCESS) from error
 
 
 CLOSING_GRACE = 1.5
@@ -276,19 +153,19 @@ SENDING_GRACE = 5.0
 """Seconds that deliveries get for their first attempt when a conversation closes: enough for a few attempts, or for two
 that hang."""
 
-Telling: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+_Telling: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Tells a performer to stop an effect, once it is called. A conversation may close before that, so it is no coroutine
 yet: Python reports one that is never awaited."""
 
 
-class PerformingDispatcher(Protocol):
+class _PerformingDispatcher(Protocol):
     """A dispatcher that carries out effects itself, and knows each conversation that has any."""
 
     def perform(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, Answer | None]:
         """Carry out one effect, and return its answer."""
         ...
 
-    def aborting(self, effect: Any, context: EffectContext) -> Telling | None:
+    def aborting(self, effect: Any, context: EffectContext) -> _Telling | None:
         """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
         ...
 
@@ -322,12 +199,12 @@ class _DispatchedEffect:
         self.then(self)
 
 
-class ConversationEffects:
+class _ConversationEffects:
     """The effects of one conversation that wait or run."""
 
     __slots__ = ("_answers", "_conversation_id", "_dispatcher", "_queue", "_running", "_sending")
 
-    def __init__(self, conversation_id: str, dispatcher: PerformingDispatcher, answers: AnswerSender) -> None:
+    def __init__(self, conversation_id: str, dispatcher: _PerformingDispatcher, answers: _AnswerSender) -> None:
         self._conversation_id = conversation_id
         self._dispatcher = dispatcher
         self._answers = answers
@@ -409,16 +286,16 @@ class ConversationEffects:
             queued.is_aborted = True
             queued.begin(self._drop(queued, aborting), self._finished)
 
-    async def _drop(self, queued: _DispatchedEffect, aborting: Telling) -> None:
+    async def _drop(self, queued: _DispatchedEffect, aborting: _Telling) -> None:
         """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
         await self._has_told(queued, aborting)
 
-    async def _tell(self, running: _DispatchedEffect, aborting: Telling) -> None:
+    async def _tell(self, running: _DispatchedEffect, aborting: _Telling) -> None:
         """Tell the performer of a running effect. If that fails, the performer is cancelled."""
         if not await self._has_told(running, aborting):
             running.task.cancel()
 
-    async def _has_told(self, queued: _DispatchedEffect, aborting: Telling) -> bool:
+    async def _has_told(self, queued: _DispatchedEffect, aborting: _Telling) -> bool:
         try:
             await aborting()
         except Exception:
@@ -501,3 +378,122 @@ class ConversationEffects:
             task = self._sending.task
             task.cancel()
             await asyncio.wait([task], timeout=CLOSING_GRACE)
+
+
+@runtime_checkable
+class Sender(Protocol):
+    """The performer of an effect that nobody awaits and that must arrive all the same.
+
+    The effect is stored in the outbox for each of its targets, in the transaction of its step, and stays there until
+    the sender acknowledges that target in the `receipts` of the context.
+    """
+
+    def targets_of(self, effect: Any) -> Sequence[str]:
+        """Return the names of those whom this effect must reach. If there are none, nothing is stored and nothing
+        done. Must depend on nothing that changes while the engine is open."""
+        ...
+
+    async def __call__(self, effect: Any, context: EffectContext) -> None:
+        """Try each target once, and return. Further attempts go on in the background."""
+        ...
+
+
+def senders_of(performers: Mapping[type[Effect], Performer]) -> dict[type[Effect], Sender]:
+    """Return the performers of outgoing effects that are senders. The other performers are not looked at, because that
+    takes some time for each, and every engine does it when it opens."""
+    outgoing = ((kind, performers.get(kind)) for kind in OUTGOING)
+    return {kind: one for kind, one in outgoing if isinstance(one, Sender)}
+
+
+@runtime_checkable
+class Abortable(Protocol):
+    """The performer of awaited effects that may outlast it, such as a sub-agent, which goes on by itself when nobody
+    waits for it any longer. So it is told to stop them, instead of being cancelled, and answers when they have stopped.
+    """
+
+    async def abort(self, effect: Any, context: EffectContext) -> None:
+        """Stop the effect. If it is being performed here, the answer still comes from there. Otherwise it is not going
+        to be performed; it has never begun, or an earlier process has begun it."""
+        ...
+
+    async def __call__(self, effect: Any, context: EffectContext) -> Answer | None:
+        """Carry out the effect, or continue with what an earlier process has begun. A cancel of this task does not stop
+        the effect: only the conversation closes here."""
+        ...
+
+
+def with_abort_of(performer: Performer, around: Performer) -> Performer:
+    """Return `around`, a function around this performer, as a performer that is `Abortable` if this one is."""
+    return _AbortableAround(performer, around) if isinstance(performer, Abortable) else around
+
+
+class _AbortableAround:
+    """A function around an abortable performer."""
+
+    def __init__(self, performer: Abortable, around: Performer) -> None:
+        self._around = around
+        self.abort = performer.abort
+
+    async def __call__(self, effect: Any, context: EffectContext) -> Answer | None:
+        return await self._around(effect, context)
+
+
+_ENDS_PROCESS = "a performer tried to end the process"
+"""What is raised instead of an exception that asyncio would let out of its event loop."""
+
+BROKEN = "Something broke inside the program that runs this conversation."
+"""The failure of an effect whose performer raised an error that is not for people."""
+
+
+class _AnswerSender:
+    """Sends the answers of performers, and the answers that stand for a missing or failed performer. `answer` takes
+    them, and raises `InvalidInput` for one that no log can hold."""
+
+    def __init__(self, clock: Clock, answer: Callable[[str, Answer], None]) -> None:
+        self._clock = clock
+        self._answer = answer
+
+    def send_result(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
+        """Send what a performer has returned. If it is no answer to its effect, or no log can hold it, the performer
+        has failed."""
+        if answer is None:
+            self.send_failure(effect, context, ValueError("an awaited effect was left without an answer"))
+        elif not _fits(effect, answer):
+            fault = ValueError(f"{effect.type} cannot be answered with this {type(answer).__name__}")
+            self.send_failure(effect, context, fault)
+        else:
+            try:
+                self._answer(context.conversation_id, answer)
+            except InvalidInput as error:
+                self.send_failure(effect, context, error)
+
+    def send_failure(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
+        """Send the failure of a performer, or of a log that it could not read."""
+        with redacting(context.redact):
+            logger.error("A performer failed on %s.", effect.type, exc_info=error)
+        sentence = error.sentence if isinstance(error, StoreError) else BROKEN
+        self._fail(effect, context, "internal", sentence)
+
+    def send_unavailable(self, effect: Any, context: EffectContext) -> None:
+        """Send the failure of an effect that has no performer."""
+        wanted = effect.type.replace("_", " ")
+        sentence = f"The program that runs this conversation has nothing for this: {wanted}."
+        self._fail(effect, context, "unavailable", sentence)
+
+    def send_acknowledgement(self, effect: AwaitedEffect, context: EffectContext) -> None:
+        """Send the acknowledgement of an effect that was stopped, if its conversation waits for one."""
+        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
+        if acknowledgement is not None:
+            self._answer(context.conversation_id, acknowledgement)
+
+    def _fail(self, effect: Any, context: EffectContext, kind: FailureKind, sentence: str) -> None:
+        failed = EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
+        self._answer(context.conversation_id, failed)
+
+
+def _fits(effect: Any, answer: Answer) -> bool:
+    """Whether this answers the effect. It is not validated yet, so its id may be anything, or missing."""
+    if type(answer) not in effect.answers:
+        return False
+    effect_id = getattr(answer, "effect_id", None)
+    return type(effect_id) is int and effect_id == effect.effect_id

@@ -1,17 +1,12 @@
-"""The port of locations: a function of the application that returns where its user is.
+"""Knows where the user is when a request is built, without making anybody wait for it.
 
-What comes back is read by a model, and some of it was written by an outside service. So it becomes one short line: what
-could begin a line of its own, hide in a text or pass for another statement is removed.
-
-Knows where the user is when a request is built, without making anybody wait for it.
+The port is a function of the application that returns where its user is; without one an outside service can be asked
+for the place of an IP address. What comes back is read by a model, and some of it was written by an outside service.
+So it becomes one short line: what could begin a line of its own, hide in a text or pass for another statement is
+removed.
 
 A location seldom changes and may be slow to find out: an outside service may be slow or gone. So it is asked for once
 and kept for a while, a request waits for it only briefly, and a failure is a location that is not known.
-
-Finds out where an IP address is, by asking an outside service.
-
-Packages for this are clients of one service each, and databases for local lookups need a licence or a download every
-month. A lookup is one GET request, so it is made directly, and the URL of the service can be replaced.
 """
 
 from __future__ import annotations
@@ -181,7 +176,7 @@ needs no key."""
 DEADLINE = 5.0
 """Seconds that one lookup may take as a whole."""
 
-MAX_ANSWER = 65_536
+_MAX_ANSWER = 65_536
 """The most bytes of an answer that are read; answers have about 2,000."""
 
 _CHUNK = 4096
@@ -202,6 +197,9 @@ class IpLookup:
     The service gets a GET request for `url`, by default `SERVICE`, with the address appended, and returns JSON with
     city, region, country and time zone. Raises `ConfigurationError` for what is not an IP address, and for a URL that
     is not one of HTTP.
+
+    Packages for this are clients of one service each, and databases for local lookups need a licence or a download
+    every month. A lookup is one GET request, so it is made directly, and the URL of the service can be replaced.
     """
 
     def __init__(self, address: str | None = None, *, url: str | None = None) -> None:
@@ -222,7 +220,7 @@ class IpLookup:
         return _location_in(answer) if isinstance(answer, dict) else None
 
     def _read(self) -> bytes:
-        """Return the body of the answer. It is not decompressed, so that it cannot become larger than `MAX_ANSWER`."""
+        """Return the body of the answer. It is not decompressed, so that it cannot become larger than `_MAX_ANSWER`."""
         import httpx
 
         until, body = time.monotonic() + DEADLINE, b""
@@ -231,7 +229,7 @@ class IpLookup:
             response.raise_for_status()
             for chunk in response.iter_raw(_CHUNK):
                 body += chunk
-                if len(body) > MAX_ANSWER:
+                if len(body) > _MAX_ANSWER:
                     raise ValueError("The answer is too long.")
                 if time.monotonic() > until:
                     raise TimeoutError("The answer came too slowly.")

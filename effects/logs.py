@@ -3,11 +3,8 @@
 What a performer logs may quote what was said: the traceback of a tool holds the message of its exception, and a
 provider quotes the prompt that it refuses. So a record that is logged while an effect of a conversation with `redact`
 is carried out passes through the same redaction as the conversation itself. The traceback then is a text; the record
-has no exception. So it is with an error of pydantic that would take seconds to write, because it has very many faults.
-
-The version of turnwise, as its installed package tells it.
-
-Import this where the version is needed: to find it among the installed packages takes tens of milliseconds.
+has no exception. So it is with an error of pydantic that would take seconds to write, because it has very many
+faults.
 """
 
 from __future__ import annotations
@@ -100,6 +97,8 @@ def _brief(error: BaseException) -> str:
     return "".join(["Traceback (most recent call last):\n", *format_tb(error.__traceback__), *last])
 
 
+# The version of turnwise, as its installed package tells it. It is found when this module is imported, which takes tens
+# of milliseconds.
 def _installed() -> str:
     try:
         return version("turnwise")

@@ -1,16 +1,15 @@
 """Sends what stands in the outbox, and repeats each effect until its target has taken it.
 
 Each target has a queue for each conversation. An effect that the target does not take stays at the head of its queue
-and is tried again, after longer and longer waits. The effects behind it wait, so that they arrive in the order in which
-they were asked for. Other queues, and the conversation itself, go on meanwhile. The outbox records which effects have
-arrived; the others are still in it when the process ends.
+and is tried again, after longer and longer waits. The effects behind it wait, so that they arrive in the order in
+which they were asked for. Other queues, and the conversation itself, go on meanwhile. The outbox records which
+effects have arrived; the others are still in it when the process ends.
 
-Each attempt is made in the context variables of whoever asked for its effect, although one task works through a queue.
+Each attempt is made in the context variables of whoever asked for its effect, although one task works through a
+queue.
 
-Another engine over the same store may have taken the steps before, and what they asked for may still be in its queues.
-Then an effect waits until that engine has sent what is earlier, or until it makes no more attempts.
-
-How long to wait before something that has failed is tried again.
+Another engine over the same store may have taken the steps before, and what they asked for may still be in its
+queues. Then an effect waits until that engine has sent what is earlier, or until it makes no more attempts.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _Key = tuple[str, str]
 """A conversation and a target."""
 
 
-def ignore_attempt(fault: str | None) -> None:
+def _ignore_attempt(fault: str | None) -> None:
     """Report nothing after an attempt."""
 
 
@@ -78,7 +77,7 @@ class PendingEffect:
     target: str
     receipts: Receipts
     make_attempt: Attempt
-    report: Callable[[str | None], None] = ignore_attempt
+    report: Callable[[str | None], None] = _ignore_attempt
     attempts: int = 0
     due: datetime | None = None
     begun: int | None = None
@@ -284,11 +283,11 @@ class RetryQueues:
             del self._queues[key], self._workers[key]
 
 
-MAX_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 """After so many failures the wait no longer grows: it may go on for weeks, and 2 ** n would become huge."""
 
 
 def wait_after(failures: int, first: float, longest: float) -> float:
     """Return the seconds to wait after so many failures, at least one: `first`, doubled with each of them, up to
     `longest`. A short disturbance is overcome soon, and what is down for long is not flooded. `Pure.`"""
-    return min(longest, first * 2.0 ** min(failures - 1, MAX_DOUBLINGS))
+    return min(longest, first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))

@@ -1,13 +1,10 @@
-"""Makes JSON of models and tools fit to be stored.
+"""Texts of models, tools and people, made fit to be stored and to be read by a model.
 
-`states.values.surrogates` says why lone surrogates are replaced; JSON text can also hold them as escapes.
+JSON can hold lone surrogates as escapes, beside those that stand in a text itself. Work on long texts is done so that
+it does not hold up the event loop. The names of days and months are English, whatever the locale of the process is,
+because models read them.
 
-The names of days and months, for models to read. They are English, whatever the locale of the process is.
-
-Work on long texts that does not hold up the event loop.
-
-Writes texts of other people below a title, in limited length, for a model that is to read them and not to obey them.
-
+Texts of other people stand below a title, in limited length, for a model that is to read them and not to obey them.
 The title stands at the left margin and the text is indented, so that nothing in the text can pass for another title.
 """
 
@@ -46,7 +43,6 @@ MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-
 
 T = TypeVar("T")
 

@@ -1,14 +1,10 @@
-"""Delivers what is said to the user, through every channel.
-
-Makes one attempt to deliver something through a channel.
-
-A channel may be code of the application: it may raise, hang, refuse to stop or cancel itself. So the attempt runs in a
-task of its own, which can be abandoned, and takes a bounded time.
-
-Delivers through the channels, each of which has a retry queue for each conversation.
+"""Delivers what is said to the user, through every channel, each of which has a retry queue for each conversation.
 
 A delivery that a channel does not take is tried again, and those behind it wait, so that people receive them in the
 order in which they were said. Other channels, and the conversation itself, go on meanwhile.
+
+A channel may be code of the application: it may raise, hang, refuse to stop or cancel itself. So each attempt runs in
+a task of its own, which can be abandoned, and takes a bounded time.
 """
 
 from __future__ import annotations
@@ -41,49 +37,6 @@ ATTEMPT_TIMEOUT = 2.0
 GRACE = 0.5
 """Seconds that a cancelled attempt gets to clean up before it is abandoned, so that a tool behind it soon starts."""
 
-
-async def attempt(channel: Channel, delivery: Delivery) -> str | None:
-    """Try once. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
-    task = asyncio.ensure_future(_error_of(channel, delivery))
-    try:
-        await asyncio.wait({task}, timeout=ATTEMPT_TIMEOUT)
-        is_in_time = task.done()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=GRACE)
-    # A channel may return while a cancel that it requested itself is still pending. Then its task was cancelled.
-    error = task.result() if task.done() and not task.cancelled() else asyncio.CancelledError()
-    if error is None:
-        return None
-    if not is_in_time:
-        return f"The channel {channel.name} did not take a delivery within {ATTEMPT_TIMEOUT:g} s."
-    if isinstance(error, NotTaken) and (reason := _sentence_of(error)):
-        return reason
-    logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
-    return f"The channel {channel.name} failed on a delivery."
-
-
-async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | None:
-    """The error that the channel raised, or None. Every error is caught: it must not end the event loop."""
-    try:
-        result: object = channel.deliver(delivery)
-        if inspect.isawaitable(result):  # a plain function that has returned has delivered, whatever its types say
-            await result
-    except BaseException as error:
-        pass_on_interrupt(error)
-        return error
-    return None
-
-
-def _sentence_of(error: NotTaken) -> str:
-    """The message of the error on one line; empty if it has none that can be read."""
-    try:
-        return " ".join(printable(encodable(str(error))).split())
-    except Exception:
-        return ""
-
-
 LEFT_OUT = "The channel {} ended the program at each attempt to deliver this. It is left out."
 """What is told of a delivery in which too many processes have died."""
 
@@ -101,7 +54,7 @@ class DeliveryPerformer:
     async def __call__(self, effect: DeliverToUser, context: EffectContext) -> None:
         """Try every channel once. A channel that fails does not delay the others; it is reported, and tried again."""
         targets = self.targets_of(effect)
-        deliveries = [(target, await make_pending_delivery(effect, context, target)) for target in targets]
+        deliveries = [(target, await _make_pending_delivery(effect, context, target)) for target in targets]
         await self._deliveries.submit(deliveries)
 
     async def resume(
@@ -113,7 +66,7 @@ class DeliveryPerformer:
         """
         if target not in self.targets_of(effect):
             return False
-        pending = await make_pending_delivery(effect, context, target, attempts, due)
+        pending = await _make_pending_delivery(effect, context, target, attempts, due)
         if context.begun < DELIVERY_DEATHS:
             self._deliveries.resume(target, replace(pending, begun=context.begun))
         else:
@@ -122,9 +75,9 @@ class DeliveryPerformer:
         return True
 
 
-async def make_pending_delivery(
+async def _make_pending_delivery(
     effect: DeliverToUser, context: EffectContext, target: str, attempts: int = 0, due: datetime | None = None
-) -> PendingDelivery:
+) -> _PendingDelivery:
     """The delivery for this channel. `attempts` are those that have failed, and the next one is made when it is `due`;
     None means at once."""
     delivery = Delivery(
@@ -136,7 +89,7 @@ async def make_pending_delivery(
         origin=await context.origin(effect.said),
     )
     report = partial(_report, context, effect.effect_id, delivery, target)
-    return PendingDelivery(delivery, effect.effect_id, context.receipts, report, attempts, due)
+    return _PendingDelivery(delivery, effect.effect_id, context.receipts, report, attempts, due)
 
 
 def _report(context: EffectContext, effect_id: int, delivery: Delivery, target: str, fault: str | None) -> None:
@@ -153,7 +106,6 @@ if TYPE_CHECKING:
 
     _FILLS: tuple[type[Sender], type[Resumable]] = (DeliveryPerformer, DeliveryPerformer)
 
-
 Attempt = Callable[[Channel, Delivery], Awaitable[str | None]]
 """Makes one attempt. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
 
@@ -162,7 +114,7 @@ CLOSING_TIMEOUT = ATTEMPT_TIMEOUT + GRACE
 
 
 @dataclass(frozen=True)
-class PendingDelivery:
+class _PendingDelivery:
     """A delivery on its way to one channel.
 
     `report` is called after each attempt with the reason why it failed, or None if the channel has taken the delivery.
@@ -212,12 +164,12 @@ class DeliveryDispatcher:
         """The channels, in the order of `targets`."""
         return tuple(self._channels.values())
 
-    async def submit(self, deliveries: Iterable[tuple[str, PendingDelivery]]) -> None:
+    async def submit(self, deliveries: Iterable[tuple[str, _PendingDelivery]]) -> None:
         """Queue each delivery for the channel named beside it, and return when each was tried once, or waits behind one
         that has failed."""
         await self._queues.submit([self._effect(target, pending) for target, pending in deliveries])
 
-    def resume(self, target: str, pending: PendingDelivery) -> None:
+    def resume(self, target: str, pending: _PendingDelivery) -> None:
         """Queue a delivery that an earlier process left in the outbox. Does not wait."""
         self._queues.resume(self._effect(target, pending))
 
@@ -234,7 +186,7 @@ class DeliveryDispatcher:
         """Stop delivering, once each delivery was tried. Those that have not arrived stay in the outbox."""
         await self._queues.close(CLOSING_TIMEOUT)
 
-    def _effect(self, target: str, pending: PendingDelivery) -> PendingEffect:
+    def _effect(self, target: str, pending: _PendingDelivery) -> PendingEffect:
         return PendingEffect(
             pending.delivery.conversation_id,
             pending.effect_id,
@@ -271,3 +223,45 @@ def _name_of(channel: object) -> str:
     if encodable(name) != name:
         raise ConfigurationError("The name of a channel holds half a character (a lone surrogate).")
     return name
+
+
+async def attempt(channel: Channel, delivery: Delivery) -> str | None:
+    """Try once. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
+    task = asyncio.ensure_future(_error_of(channel, delivery))
+    try:
+        await asyncio.wait({task}, timeout=ATTEMPT_TIMEOUT)
+        is_in_time = task.done()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
+    # A channel may return while a cancel that it requested itself is still pending. Then its task was cancelled.
+    error = task.result() if task.done() and not task.cancelled() else asyncio.CancelledError()
+    if error is None:
+        return None
+    if not is_in_time:
+        return f"The channel {channel.name} did not take a delivery within {ATTEMPT_TIMEOUT:g} s."
+    if isinstance(error, NotTaken) and (reason := _sentence_of(error)):
+        return reason
+    logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
+    return f"The channel {channel.name} failed on a delivery."
+
+
+async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | None:
+    """The error that the channel raised, or None. Every error is caught: it must not end the event loop."""
+    try:
+        result: object = channel.deliver(delivery)
+        if inspect.isawaitable(result):  # a plain function that has returned has delivered, whatever its types say
+            await result
+    except BaseException as error:
+        pass_on_interrupt(error)
+        return error
+    return None
+
+
+def _sentence_of(error: NotTaken) -> str:
+    """The message of the error on one line; empty if it has none that can be read."""
+    try:
+        return " ".join(printable(encodable(str(error))).split())
+    except Exception:
+        return ""

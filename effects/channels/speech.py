@@ -1,25 +1,14 @@
-"""Speaks what is said to the user.
+"""Speaks what is said to the user, by a voice of this machine.
 
 Speaking takes longer than a delivery may take. So the channel takes each text over and speaks it outside of the event
-loop, one text after the other. Texts that it has taken over and not yet spoken are lost with the process: after a crash
-a listener minds silence less than hearing everything again.
+loop, one text after the other. Texts that it has taken over and not yet spoken are lost with the process: after a
+crash a listener minds silence less than hearing everything again.
 
-Removes the markup from a text that is to be spoken. Nobody wants to hear asterisks, or a URL letter by letter.
+Each text is spoken by a voice, which is a process of its own. So the event loop goes on meanwhile, speech can be
+ended in the middle of a word, and a voice that crashes or hangs harms nothing else.
 
-The markup is Markdown with a little HTML, which models write even if they are asked not to. It is removed line by line,
-and what is not markup remains: `snake_case`, 2 * 3, a < b. No pattern spans lines, so the time is proportional to the
-length of the text.
-
-Finds out when everything that was said in a turn has been spoken.
-
-An assistant listens for a follow-up question then. It needs both: the end of the turn, after which nothing more is
-said, and the end of each of its texts. They come in any order, because a turn can end while its first text is still
-being spoken.
-
-Voices: programs that speak a text, aloud or into a file.
-
-Each text is spoken by a process of its own. So the event loop goes on meanwhile, speech can be ended in the middle of a
-word, and a voice that crashes or hangs harms nothing else.
+Nobody wants to hear asterisks, or a URL letter by letter. So the markup is removed from a text that is to be spoken:
+Markdown with a little HTML, which models write even if they are asked not to.
 """
 
 from __future__ import annotations
@@ -57,95 +46,13 @@ from .port import Delivery
 CODE = "There is code to read here."
 """What is said in place of a block of code, unless the application gives another text."""
 
-# The patterns are applied to lines without leading and trailing blanks.
-_FENCE = re.compile(r"`{3,}|~{3,}")
-_RULE = re.compile(r"(?:[-*_=]\s*){3,}|\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?)?")
-"""A horizontal rule, or the line under the heading of a table."""
-_DEFINITION = re.compile(r"\[[^\]\n]{1,200}\]:\s+\S.*")
-"""The URL of a link that is used elsewhere."""
-
-_QUOTED = re.compile(r"(?:>\s?)+")
-_MARKER = re.compile(r"(?:#{1,6}|[-*+•](?:\s+\[[ xX]\])?)\s+")
-"""The mark in front of a heading or an item of a list, which is not spoken."""
-_NUMBER = re.compile(r"\d{1,9}[.)]\s")
-"""The number in front of an item, which is spoken."""
-_CLOSING = re.compile(r"\s#+$")
-"""The marks behind a heading."""
-
-_IMAGE_OR_LINK = re.compile(
-    r"!?\[([^\[\]\n]*)\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?(?:\s+\"[^\"\n]*\")?\)|\[[^\[\]\n]*\])"
-)
-_ADDRESS = re.compile(r"<?\b(?:https?://|www\.)(?:www\.)?([^\s/?#<>()\"'`]+)([/?#][^\s<>()\"'`]*)?>?")
-_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,500}>|<!--[^\n]{0,500}?-->")
-_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,31}|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
-_EMPHASIS = re.compile(
-    r"(?<![\w*\\])\*{1,3}(?=[^\s*])|(?<=[^\s*\\])\*{1,3}(?![\w*])"
-    r"|(?<![\w\\])_{1,3}(?=[^\W_])|(?<=[^\W_])_{1,3}(?!\w)"
-)
-_STRUCK = re.compile(r"~~|`+")
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-_END_OF_SENTENCE = (".", "!", "?", ":", ";", ",", "…", "。", "\uff01", "\uff1f")
-
-
-def make_speakable(text: str, code: str = CODE) -> str:
-    """The text as a person would read it to somebody; empty if there is nothing to say.
-
-    Links become their words, URLs their host, and rows of tables are separated by commas. Headings and items end with a
-    full stop, which makes a pause. `code` stands in place of each block of code. `Pure.`
-    """
-    lines = (_make_line_speakable(line) for line in _replace_code(printable(text).splitlines(), code))
-    return "\n".join(line for line in lines if any(map(str.isprintable, line.strip()))).strip()
-
-
-def _replace_code(lines: Iterable[str], code: str) -> Iterator[str]:
-    """The lines, with `code` in place of each block of code. A block without an end goes on to the end of the text."""
-    fence = ""
-    for line in map(str.strip, lines):
-        found = _FENCE.match(line)
-        if fence:
-            if found and found[0].startswith(fence) and found.end() == len(line):
-                fence = ""
-        elif found:
-            fence = found[0]
-            yield code
-        else:
-            yield line
-
-
-def _make_line_speakable(line: str) -> str:
-    """A stripped line outside of code without its markup."""
-    line = _QUOTED.sub("", line, count=1) if line.startswith(">") else line
-    if _RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
-        return ""
-    marker = _MARKER.match(line)
-    spoken = _remove_inline_markup(_CLOSING.sub("", line[marker.end() :]) if marker else line)
-    is_block = bool(marker or _NUMBER.match(line))
-    if spoken.startswith("|") or spoken.endswith("|"):
-        spoken, is_block = ", ".join(cell.strip() for cell in spoken.split("|") if cell.strip()), True
-    return f"{spoken}." if is_block and spoken and not spoken.endswith(_END_OF_SENTENCE) else spoken
-
-
-def _remove_inline_markup(line: str) -> str:
-    line = _IMAGE_OR_LINK.sub(r"\1", line)
-    line = _ADDRESS.sub(_host, line)
-    line = _TAG.sub("", line)
-    line = _EMPHASIS.sub("", _STRUCK.sub("", line))
-    return _ESCAPED.sub(r"\1", _ENTITY.sub(lambda entity: html.unescape(entity[0]), line))
-
-
-def _host(address: re.Match[str]) -> str:
-    """The host of a URL, with the punctuation that follows the URL."""
-    host, path = address[1], address[2] or ""
-    return f"{host}{path[-1]}" if path.endswith(_END_OF_SENTENCE) else host
-
-
 logger = performer_logger("turnwise.channels")
 steps = performer_logger("turnwise.voice")
 
 Outcome = Literal["spoken", "stopped", "failed"]
 """What became of a text."""
 
-STOPPED = "it was stopped"
+_STOPPED = "it was stopped"
 """The reason why a voice does not speak a text that was stopped before it began."""
 
 OnEnd = Callable[[Delivery, Outcome], object]
@@ -159,7 +66,7 @@ Reword = Callable[[str], Awaitable[str]]
 REWORDING_TIMEOUT = 10.0
 """Seconds that rewording a text may take. A listener would rather hear the original text than wait longer."""
 
-LOOP_GRACE = 1.0
+_LOOP_GRACE = 1.0
 """Seconds that the speaking thread waits longer than `REWORDING_TIMEOUT`. The event loop ends the rewording in time,
 unless it is closed."""
 
@@ -355,7 +262,7 @@ class SpeechChannel:
         reworded = ""
         if utterance.rewording is not None:
             with suppress(BaseException):  # a function of the application may raise anything; this thread goes on
-                reworded = utterance.rewording.result(REWORDING_TIMEOUT + LOOP_GRACE)
+                reworded = utterance.rewording.result(REWORDING_TIMEOUT + _LOOP_GRACE)
         return reworded or make_speakable(utterance.delivery.text, self._code)
 
     def _speak_with(self, voice: Voice, utterance: _Utterance, text: str) -> str | None:
@@ -364,7 +271,7 @@ class SpeechChannel:
         try:
             with self._lock:
                 if utterance.is_stopped:
-                    return STOPPED
+                    return _STOPPED
                 self._process = voice.start(partial_file)
             fault = speak(self._process, text)
             if fault is None and partial_file is not None and utterance.file is not None:
@@ -409,7 +316,12 @@ class _Turn:
 
 
 class SpokenTurns:
-    """The turns whose texts are being spoken."""
+    """The turns whose texts are being spoken.
+
+    An assistant listens for a follow-up question when everything that was said in a turn has been spoken. It needs
+    both: the end of the turn, after which nothing more is said, and the end of each of its texts. They come in any
+    order, because a turn can end while its first text is still being spoken.
+    """
 
     def __init__(self) -> None:
         self._turns: OrderedDict[tuple[str, int], _Turn] = OrderedDict()
@@ -446,6 +358,90 @@ class SpokenTurns:
             return None
         return turn.texts[max(turn.texts)]
 
+
+def make_speakable(text: str, code: str = CODE) -> str:
+    """The text as a person would read it to somebody; empty if there is nothing to say.
+
+    Links become their words, URLs their host, and rows of tables are separated by commas. Headings and items end with a
+    full stop, which makes a pause. `code` stands in place of each block of code.
+
+    The markup is removed line by line, and what is not markup remains: `snake_case`, 2 * 3, a < b. No pattern spans
+    lines, so the time is proportional to the length of the text. `Pure.`
+    """
+    lines = (_make_line_speakable(line) for line in _replace_code(printable(text).splitlines(), code))
+    return "\n".join(line for line in lines if any(map(str.isprintable, line.strip()))).strip()
+
+
+def _replace_code(lines: Iterable[str], code: str) -> Iterator[str]:
+    """The lines, with `code` in place of each block of code. A block without an end goes on to the end of the text."""
+    fence = ""
+    for line in map(str.strip, lines):
+        found = _FENCE.match(line)
+        if fence:
+            if found and found[0].startswith(fence) and found.end() == len(line):
+                fence = ""
+        elif found:
+            fence = found[0]
+            yield code
+        else:
+            yield line
+
+
+def _make_line_speakable(line: str) -> str:
+    """A stripped line outside of code without its markup."""
+    line = _QUOTED.sub("", line, count=1) if line.startswith(">") else line
+    if _RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
+        return ""
+    marker = _MARKER.match(line)
+    spoken = _remove_inline_markup(_CLOSING.sub("", line[marker.end() :]) if marker else line)
+    is_block = bool(marker or _NUMBER.match(line))
+    if spoken.startswith("|") or spoken.endswith("|"):
+        spoken, is_block = ", ".join(cell.strip() for cell in spoken.split("|") if cell.strip()), True
+    return f"{spoken}." if is_block and spoken and not spoken.endswith(_END_OF_SENTENCE) else spoken
+
+
+def _remove_inline_markup(line: str) -> str:
+    line = _IMAGE_OR_LINK.sub(r"\1", line)
+    line = _ADDRESS.sub(_host, line)
+    line = _TAG.sub("", line)
+    line = _EMPHASIS.sub("", _STRUCK.sub("", line))
+    return _ESCAPED.sub(r"\1", _ENTITY.sub(lambda entity: html.unescape(entity[0]), line))
+
+
+def _host(address: re.Match[str]) -> str:
+    """The host of a URL, with the punctuation that follows the URL."""
+    host, path = address[1], address[2] or ""
+    return f"{host}{path[-1]}" if path.endswith(_END_OF_SENTENCE) else host
+
+
+# The patterns are applied to lines without leading and trailing blanks.
+_FENCE = re.compile(r"`{3,}|~{3,}")
+_RULE = re.compile(r"(?:[-*_=]\s*){3,}|\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?)?")
+"""A horizontal rule, or the line under the heading of a table."""
+_DEFINITION = re.compile(r"\[[^\]\n]{1,200}\]:\s+\S.*")
+"""The URL of a link that is used elsewhere."""
+
+_QUOTED = re.compile(r"(?:>\s?)+")
+_MARKER = re.compile(r"(?:#{1,6}|[-*+•](?:\s+\[[ xX]\])?)\s+")
+"""The mark in front of a heading or an item of a list, which is not spoken."""
+_NUMBER = re.compile(r"\d{1,9}[.)]\s")
+"""The number in front of an item, which is spoken."""
+_CLOSING = re.compile(r"\s#+$")
+"""The marks behind a heading."""
+
+_IMAGE_OR_LINK = re.compile(
+    r"!?\[([^\[\]\n]*)\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?(?:\s+\"[^\"\n]*\")?\)|\[[^\[\]\n]*\])"
+)
+_ADDRESS = re.compile(r"<?\b(?:https?://|www\.)(?:www\.)?([^\s/?#<>()\"'`]+)([/?#][^\s<>()\"'`]*)?>?")
+_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,500}>|<!--[^\n]{0,500}?-->")
+_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,31}|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
+_EMPHASIS = re.compile(
+    r"(?<![\w*\\])\*{1,3}(?=[^\s*])|(?<=[^\s*\\])\*{1,3}(?![\w*])"
+    r"|(?<![\w\\])_{1,3}(?=[^\W_])|(?<=[^\W_])_{1,3}(?!\w)"
+)
+_STRUCK = re.compile(r"~~|`+")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_END_OF_SENTENCE = (".", "!", "?", ":", ";", ",", "…", "。", "\uff01", "\uff1f")
 
 PYTTSX3, ESPEAK = "pyttsx3", "espeak-ng"
 _SCRIPT = Path(__file__).with_name("speech_voice.py")

@@ -3,10 +3,9 @@
 The channel posts once. The dispatcher of deliveries repeats a post until it has arrived, also after a crash. So the
 receiver must remember each `webhook-id` that it has accepted, answer a repeated one with 2xx, and do nothing else.
 
-Signs webhooks, so that receivers can recognise forged requests.
-
-The scheme is that of Standard Webhooks 1.0.0 (https://www.standardwebhooks.com): HMAC-SHA256 over the id, the time of
-the attempt and the body, with a secret that both sides know. There are libraries for receivers in most languages.
+Each post is signed, so that receivers can recognise forged requests. The scheme is that of Standard Webhooks 1.0.0
+(https://www.standardwebhooks.com): HMAC-SHA256 over the id, the time of the attempt and the body, with a secret that
+both sides know. There are libraries for receivers in most languages.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ..clock import Clock, SystemClock
 from .delivery import ATTEMPT_TIMEOUT
 from .port import Delivery, NotTaken
 
-TYPE = "delivery"
+_TYPE = "delivery"
 """The `type` in the body of each post."""
 
 _IS_ONE_WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,65536}")
@@ -87,7 +86,7 @@ def _body(delivery: Delivery) -> bytes:
         "key": delivery.key,
         "origin": delivery.origin,
     }
-    return json.dumps({"type": TYPE, "data": data}, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps({"type": _TYPE, "data": data}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _check_url(url: str) -> str:

@@ -1,19 +1,13 @@
 """Asks the user what a server wants to know while one of its tools runs.
 
-The protocol calls this elicitation. The call waits in the conversation until the user has answered or declined; if the
-process dies meanwhile, the crash contract of the tool decides about the call. A server may also ask the user to open a
-web page; the address is then part of a question, and nothing is opened by itself.
+The protocol calls this elicitation. The call waits in the conversation until the user has answered or declined; if
+the process dies meanwhile, the crash contract of the tool decides about the call. A server may also ask the user to
+open a web page; the address is then part of a question, and nothing is opened by itself.
 
-Turns the form that a server wants to be filled in into questions to the user, and the answers into its values.
-
-A form is a flat object: texts, numbers, booleans, and choices of one or several values. A person answers each question
-by a label or in their own words, so each answer is converted to the type that the server wants, and checked against
-the server's schema. The server's patterns are not applied; the server checks them itself.
-
-The arguments of a tool of a server, which describes them by a JSON schema of its own.
-
-The schema goes to the model unchanged. A server that the application does not trust could write a regular expression
-that takes hours to check, and every conversation of the process would wait. So its patterns are left to the server.
+The form that a server wants to be filled in is a flat object: texts, numbers, booleans, and choices of one or several
+values. A person answers each question by a label or in their own words, so each answer is converted to the type that
+the server wants, and checked against the server's schema. The server's patterns are not applied; the server checks
+them itself.
 """
 
 from __future__ import annotations
@@ -307,6 +301,10 @@ class McpArguments(SchemaArguments):
     """The arguments of a call as one object, beside the context of the call.
 
     Raises ConfigurationError for a schema that is invalid, does not describe an object or refers to another document.
+
+    The schema goes to the model unchanged. A server that the application does not trust could write a regular
+    expression that takes hours to check, and every conversation of the process would wait. So its patterns are left
+    to the server.
     """
 
     def __init__(self, name: str, schema: Mapping[str, Any], *, checks_patterns: bool) -> None:

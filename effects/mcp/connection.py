@@ -1,11 +1,10 @@
 """The connection to one server: opened in the background, kept up, and opened again when the server vanished.
 
-The SDK wants a connection to be left by the task that entered it, so one task owns it from beginning to end. Calls are
-made by the tasks of their effects, each over the connection that there is at that moment.
+To open it is to start the server's program, or to make a client for its address, and to agree on a version. The SDK
+wants a connection to be left by the task that entered it, so one task owns it from beginning to end. Calls are made
+by the tasks of their effects, each over the connection that there is at that moment.
 
-Says why a server cannot be reached, without what it sent or what was sent to it.
-
-Opens the connection to a server: starts its program, or makes a client for its address, and agrees on a version.
+Why a server cannot be reached is said without what it sent or what was sent to it.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ from .tools import ConnectionLost, ListingFilter, McpCall, ServerTool, ServerToo
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
 """Seconds until a server that vanished is tried again; each delay is twice the one before."""
 
-STABLE = 60.0
+_STABLE = 60.0
 """Seconds after which a connection that was lost is opened again as soon as the first time."""
 
-REFRESH = 60.0
+_REFRESH = 60.0
 """Seconds after which the tools of an HTTP server are listed again, since such a server may vanish unnoticed."""
 
 PAUSE = 0.05
@@ -171,13 +170,13 @@ class McpConnection:
                     await self._connect()
                     self._note("the connection was lost")
                 except Exception as error:
-                    if self._server.protocol == "auto" and self._mode == "legacy" and refuses_version(error):
+                    if self._server.protocol == "auto" and self._mode == "legacy" and _refuses_version(error):
                         self._mode = "auto"
                         continue
                     self._note(reason_of(error, self._server, self._status))
                     _LOGGER.debug("%s failed", self._name, exc_info=error)
                     self.has_been_tried.set()
-                if anyio.current_time() - began > STABLE:
+                if anyio.current_time() - began > _STABLE:
                     delay = FIRST_DELAY
                 await anyio.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
@@ -228,7 +227,7 @@ class McpConnection:
         async with anyio.create_task_group() as listening:
             listening.start_soon(self._listen, client)
             while not self._has_ended:
-                with anyio.move_on_after(math.inf if self._server.url is None else REFRESH):
+                with anyio.move_on_after(math.inf if self._server.url is None else _REFRESH):
                     await self._wake.wait()
                 await anyio.sleep(PAUSE)
                 self._wake.clear()
@@ -310,7 +309,7 @@ def _why_refused(error: MCPError, server: McpServer, status: int | None) -> str:
     return f"it answered with the error {error.code}"
 
 
-def refuses_version(error: BaseException) -> bool:
+def _refuses_version(error: BaseException) -> bool:
     """Whether the server knows none of the versions from before 2026, or not their handshake. `Pure.`"""
     first = _first(error)
     refusals = (mcp_types.UNSUPPORTED_PROTOCOL_VERSION, mcp_types.METHOD_NOT_FOUND)
@@ -326,7 +325,6 @@ def _first(error: BaseException) -> BaseException:
 
 _WRITE_TIMEOUT = 30.0
 """Seconds to connect to an HTTP server, and to send it a request. How long an answer may take is up to the caller."""
-
 
 Mode = Literal["legacy", "auto"]
 """The versions that the SDK proposes: those from before 2026, or the newest one and then those."""

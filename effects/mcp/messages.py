@@ -1,15 +1,13 @@
 """Reads the messages of servers that keep to the protocol only roughly.
 
-The SDK drops a message that it cannot read, and whoever waits for the answer waits for ever; and it refuses a result as
-a whole for one part that the protocol does not know. So what a server meant is read here, before the SDK sees it: half
-a character or a byte that is no UTF-8 becomes U+FFFD, an answer without a version or with a bare text as its result is
-an answer, several messages in one line are several messages, and a part of a result that nobody knows is kept as text.
-What is no message at all stays the SDK's affair, which ignores it.
+The SDK drops a message that it cannot read, and whoever waits for the answer waits for ever; and it refuses a result
+as a whole for one part that the protocol does not know. So what a server meant is read here, before the SDK sees it:
+half a character or a byte that is no UTF-8 becomes U+FFFD, an answer without a version or with a bare text as its
+result is an answer, several messages in one line are several messages, and a part of a result that nobody knows is
+kept as text. What is no message at all stays the SDK's affair, which ignores it.
 
-Bounds what is read of an HTTP server's response, and makes it text that can be read.
-
-The SDK bounds only streams of events, and reads any other response whole. A message with half a character in it is an
-error to the SDK, so each line is mended before it reads it.
+Over HTTP, the SDK bounds only streams of events, and reads any other response whole. So what is read of a response is
+bounded here, and each of its lines is mended before the SDK reads it.
 """
 
 from __future__ import annotations
@@ -130,7 +128,7 @@ def _text(value: Any) -> dict[str, Any]:
 MAX_MESSAGE = 64_000_000
 """The most bytes of one message from an HTTP server. Chosen to be more than the largest result with images."""
 
-MAX_EXPANSION = 1_000
+_MAX_EXPANSION = 1_000
 """How many times longer a compressed response may become. So long is what `gzip` makes of zeros."""
 
 
@@ -142,7 +140,7 @@ async def bound(response: httpx2.Response) -> None:
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     if not is_stream:
-        stream = _Bounded(stream, MAX_MESSAGE // MAX_EXPANSION if is_compressed else MAX_MESSAGE)
+        stream = _Bounded(stream, MAX_MESSAGE // _MAX_EXPANSION if is_compressed else MAX_MESSAGE)
     response.stream = stream if is_compressed else _Mended(stream)
 
 

@@ -1,13 +1,12 @@
 """The program of a server: it is started with pipes, in a process group of its own, and ended with its children.
 
 A server may start other programs: a browser, a language server, or, as `npx` and `uv run` do, the server itself. They
-would outlive it, since nothing tells them that it has ended. So the whole group is ended: when the connection is left,
-when it could not be opened, and when the process of the engine exits without having closed it. Only a program that
-leaves its group on purpose, as a daemon does, stays. On Windows the SDK does the same by a job object.
+would outlive it, since nothing tells them that it has ended. So the whole group is ended: when the connection is
+left, when it could not be opened, and when the process of the engine exits without having closed it. Only a program
+that leaves its group on purpose, as a daemon does, stays. On Windows the SDK does the same by a job object.
 
-Writes what a server prints on its standard error to the log, at the level DEBUG.
-
-A server may print without an end, so lines are cut, and of many lines in a short time only the first are written.
+What a server prints on its standard error goes to the log, at the level DEBUG. It may print without an end, so lines
+are cut, and of many lines in a short time only the first are written.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ terminate. The specification of MCP wants both; it leaves the times open."""
 KILLED = 1.0
 """Seconds until a group that was killed is no longer waited for."""
 
-AT_EXIT = 1.0
+_AT_EXIT = 1.0
 """Seconds in which programs that were left over may terminate when the process of their engine exits."""
 
-LAST_WORDS = 0.5
+_LAST_WORDS = 0.5
 """Seconds in which what a program wrote before it ended is still read."""
 
 POLL = 0.01
 """Seconds between two looks at a group that is to end."""
 
-MAX_WAITING = 100
+_MAX_WAITING = 100
 """Messages that may wait to be taken before nothing more is read from the program."""
 
 
@@ -61,10 +60,10 @@ def streams_of(program: StdioServerParameters, stderr: TextIO) -> AbstractAsyncC
     return _piped(program, stderr)
 
 
-class ProcessGroup:
+class _ProcessGroup:
     """The processes that a program has started, and itself: the group whose leader has this `pid`."""
 
-    living: ClassVar[set[ProcessGroup]] = set()
+    living: ClassVar[set[_ProcessGroup]] = set()
     """The groups of this process that were not ended yet."""
 
     def __init__(self, pid: int) -> None:
@@ -115,10 +114,10 @@ class ProcessGroup:
 @atexit.register
 def _end_what_was_left() -> None:
     """End the groups of engines that were not closed."""
-    groups = [group for group in ProcessGroup.living if group.is_alive]
+    groups = [group for group in _ProcessGroup.living if group.is_alive]
     for group in groups:
         group.terminate()
-    deadline = time.monotonic() + AT_EXIT
+    deadline = time.monotonic() + _AT_EXIT
     while groups and time.monotonic() < deadline:
         time.sleep(POLL)
         for group in groups:
@@ -159,7 +158,7 @@ class _Pipes(asyncio.SubprocessProtocol):
             self._has_more.set()
         if len(self._buffer) > MAX_MESSAGE:
             self._end()
-        elif len(self._lines) > MAX_WAITING:
+        elif len(self._lines) > _MAX_WAITING:
             self._reading.pause_reading()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -172,7 +171,7 @@ class _Pipes(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         """Note that the program has ended. Its children may go on, and hold its pipes open."""
         self.has_exited.set()
-        asyncio.get_running_loop().call_later(LAST_WORDS, self._end)
+        asyncio.get_running_loop().call_later(_LAST_WORDS, self._end)
 
     def pause_writing(self) -> None:
         """Wait until the program has read more."""
@@ -242,7 +241,7 @@ async def _piped(program: StdioServerParameters, stderr: TextIO) -> AsyncIterato
         stderr=stderr,
         start_new_session=True,
     )
-    group = ProcessGroup(transport.get_pid())
+    group = _ProcessGroup(transport.get_pid())
     reading_end, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, writing_end = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -278,7 +277,7 @@ async def _send(pipes: _Pipes, messages: Any) -> None:
             await pipes.write(given.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
 
 
-async def _end(pipes: _Pipes, group: ProcessGroup) -> None:
+async def _end(pipes: _Pipes, group: _ProcessGroup) -> None:
     """End the program: it may end by itself, then it is told to, and what is left of its group is killed."""
     pipes.end_input()
     with anyio.move_on_after(GRACE):
@@ -293,10 +292,10 @@ async def _end(pipes: _Pipes, group: ProcessGroup) -> None:
 MAX_LINE = 500
 """The most characters of a line that are written."""
 
-MAX_LINES = 100
-"""The most lines of each `PERIOD` that are written."""
+_MAX_LINES = 100
+"""The most lines of each `_PERIOD` that are written."""
 
-PERIOD = 10.0
+_PERIOD = 10.0
 """Seconds after which lines are counted anew."""
 
 _LOGGER = performer_logger("turnwise.mcp")
@@ -341,10 +340,10 @@ class _Lines(asyncio.Protocol):
             self._write(line)
 
     def _write(self, line: bytes) -> None:
-        if (now := self._loop.time()) - self._since >= PERIOD:
+        if (now := self._loop.time()) - self._since >= _PERIOD:
             self._since, self._written = now, 0
         self._written += 1
-        if self._written <= MAX_LINES:
+        if self._written <= _MAX_LINES:
             _LOGGER.debug("%s: %s", self._name, shortened(line.decode(errors="replace").rstrip(), MAX_LINE))
-        elif self._written == MAX_LINES + 1:
+        elif self._written == _MAX_LINES + 1:
             _LOGGER.debug("%s prints too much; the next lines are left out", self._name)

@@ -1,12 +1,12 @@
 """The MCP servers of an engine: the source of their tools, opened and closed with the engine.
 
-An engine opens although a server is down. The server is logged, its tools are not offered, and it is tried again until
-it is there. The SDK takes a second to import, so it is imported by a thread, when an engine with a server opens.
+An engine opens although a server is down. The server is logged, its tools are not offered, and it is tried again
+until it is there. The SDK takes a second to import, so it is imported by a thread, when an engine with a server
+opens.
 
-Keeps the SDK from writing what servers send to the log.
-
-It logs each message at the level DEBUG, and messages that are not valid as errors. They hold what tools return, which
-may be personal. What goes wrong with a server is logged here without its content, by the logger `turnwise.mcp`.
+The SDK logs each message at the level DEBUG, and messages that are not valid as errors. They hold what tools return,
+which may be personal, so it is kept from that. What goes wrong with a server is logged here without its content, by
+the logger `turnwise.mcp`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .server import McpServer
 if TYPE_CHECKING:
     from .connection import McpConnection
 
-MAX_OPENING = 10.0
+
+_MAX_OPENING = 10.0
 """The most seconds that an engine waits for its servers when it opens. Slower ones are connected in the background."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -70,17 +71,17 @@ class McpServers:
         return self._servers[server].approver_of(tool) if self.owns(name) else None
 
     async def open(self) -> None:
-        """Begin to connect, and return when every server was tried, or after `MAX_OPENING` seconds."""
+        """Begin to connect, and return when every server was tried, or after `_MAX_OPENING` seconds."""
         if not self._servers or self._connections:
             return
         module = await asyncio.to_thread(import_module, f"{__package__}.connection")
         if self._stopped.is_set():
             return
-        keep_sdk_quiet()
+        _keep_sdk_quiet()
         for name, server in self._servers.items():
             self._connections[name] = module.McpConnection(name, server, self._change)
             self._connections[name].start()
-        await self._tried(MAX_OPENING)
+        await self._tried(_MAX_OPENING)
 
     def stop_opening(self) -> None:
         """Have `open` return soon. The connections are to be closed afterwards."""
@@ -144,7 +145,7 @@ _LEVELS = {"mcp": logging.CRITICAL, "client": logging.CRITICAL, "httpx2": loggin
 """The loggers of the SDK, and of its HTTP client, which logs addresses."""
 
 
-def keep_sdk_quiet() -> None:
+def _keep_sdk_quiet() -> None:
     """Set the levels of the SDK's loggers. Those that the application has set stay as they are."""
     for name, level in _LEVELS.items():
         logger = logging.getLogger(name)

@@ -55,27 +55,6 @@ from .system_message import (
 )
 from .written_messages import WrittenMessages, WrittenRequest, arrange_behind, canonical_json, parts_of
 
-S = TypeVar("S", bound=tuple[object, ...])
-T = TypeVar("T")
-
-
-class Kept(Generic[S, T]):
-    """What was made last, and the source that it was made from."""
-
-    __slots__ = ("_made", "_source")
-
-    _made: T
-
-    def __init__(self) -> None:
-        self._source: S | None = None
-
-    def made_from(self, source: S, make: Callable[[S], T]) -> T:
-        """Return what `make` makes from the source: what was made last, if that was made from an equal one."""
-        # Tuples are compared by the identity of their items first, and most of these are the same objects.
-        if source != self._source:
-            self._made, self._source = make(source), source
-        return self._made
-
 
 def build_request(
     effect: RequestLlm, system: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]], turn: int
@@ -449,3 +428,28 @@ class PromptCache:
             _, end = self._prompts.pop(next(iter(self._prompts)))
             end.detach()
         return cached[0]
+
+
+S = TypeVar("S", bound=tuple[object, ...])
+T = TypeVar("T")
+
+
+class Kept(Generic[S, T]):
+    """What was made last, and the source that it was made from.
+
+    It is kept for each request of a conversation, since most of what is written for one stays the same for the next.
+    """
+
+    __slots__ = ("_made", "_source")
+
+    _made: T
+
+    def __init__(self) -> None:
+        self._source: S | None = None
+
+    def made_from(self, source: S, make: Callable[[S], T]) -> T:
+        """Return what `make` makes from the source: what was made last, if that was made from an equal one."""
+        # Tuples are compared by the identity of their items first, and most of these are the same objects.
+        if source != self._source:
+            self._made, self._source = make(source), source
+        return self._made

@@ -1,18 +1,11 @@
 """Recalls what belongs to a turn: the dialogue of the last minutes, older conversations, and documents.
 
-Each part may fail, hang or find nothing. The turn then goes on without that part, so a recall always ends in an answer,
-unless the conversation itself cannot be read.
+Each part may fail, hang or find nothing. The turn then goes on without that part, so a recall always ends in an
+answer, unless the conversation itself cannot be read.
 
-Asks a model what to search for in older conversations, so that what belongs to the user's message is found.
-
-Looks up the dialogue of the last minutes, from all conversations of the owner.
-
-Writes down what was found, as a text for the model.
-
-What people, the assistant and documents said is data: it stands indented below a title of its own, behind a sentence
-that says so, and in limited length.
-
-Asks the application's document source, which may fail, hang or return anything.
+A model says what to search for in older conversations, so that what belongs to the user's message is found. What was
+found is written down as a text for the model. What people, the assistant and documents said is data: it stands
+indented below a title of its own, behind a sentence that says so, and in limited length.
 """
 
 from __future__ import annotations

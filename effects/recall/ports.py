@@ -1,13 +1,10 @@
-"""The port of document sources: a function that returns the parts of documents that belong to a message.
+"""The ports through which a recall searches: older conversations, the documents of the application, and its embeddings.
 
-The parts of a recall, each of which may fail without harm: a turn goes on without what could not be found.
+The engine fills the port of older conversations with its store, whose methods raise `StoreError` if it cannot be
+read. Documents come from a function that returns the parts that belong to a message, and an embedding function is one
+by which texts are found that mean the same in other words.
 
-The port through which older conversations are searched.
-
-The engine fills it with its store. Every method raises `StoreError` if the store cannot be read; a performer then goes
-on without what it asked for.
-
-The port of embedding functions, by which texts are found that mean the same in other words.
+Each part of a recall may fail without harm: a turn goes on without what could not be found.
 """
 
 from __future__ import annotations
@@ -35,7 +32,6 @@ class DocumentQuery:
 
 DocumentSource = Callable[[DocumentQuery], Iterable[str] | Awaitable[Iterable[str] | None] | None]
 """Returns the parts of documents that belong to a message, or None. A function, or a coroutine function."""
-
 
 T = TypeVar("T")
 

@@ -1,24 +1,12 @@
 """Searches older conversations by keywords, and by vectors where the application has an embedding function.
 
-Merges the results of several searches: by keywords, and by vectors.
+A text gets its vector before a search, or afterwards in the background if there are many. A search never waits long
+for that: it finds what has a vector by then. Vectors of different functions, and of different dimensions, are kept in
+spaces of their own and never compared. Vectors that are wrong would spoil every later search, so an answer of the
+embedding function is taken only if all of it can be right: one vector for each text, all of the same number of
+dimensions, made of finite numbers.
 
-Their scores cannot be compared, but their ranks can. Reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)
-adds up 1 / (60 + rank) over the searches that found a text.
-
-Finds texts that mean the same as a query in other words, by the vectors of an embedding function.
-
-A text gets its vector before a search, or afterwards in the background if there are many. A search never waits long for
-that: it finds what has a vector by then. Vectors of different functions, and of different dimensions, are kept in
-spaces of their own and never compared.
-
-Asks the application's embedding function, and checks what it returns.
-
-Vectors that are wrong would spoil every later search, so an answer is taken only if all of it can be right: one vector
-for each text, all of the same number of dimensions, made of finite numbers.
-
-What a tool may find in older conversations of the owner whose call it serves.
-
-Decides whose texts may be found, and which of them a request does not hold anyway.
+A search is limited to the texts of the owner of the conversation, and leaves out those that a request holds anyway.
 """
 
 from __future__ import annotations
@@ -107,7 +95,11 @@ _DAMPING = 60
 
 def fuse(*rankings: Sequence[FoundText]) -> tuple[FoundText, ...]:
     """The texts of all rankings, each once, the best first. Of texts with the same score, that of the earlier ranking
-    comes first. `Pure.`"""
+    comes first.
+
+    The scores of searches by keywords and by vectors cannot be compared, but their ranks can. Reciprocal rank fusion
+    (Cormack, Clarke and Büttcher, SIGIR 2009) adds up 1 / (60 + rank) over the searches that found a text. `Pure.`
+    """
     scores: dict[FoundText, float] = {}
     for ranking in rankings:
         for rank, found in enumerate(dict.fromkeys(ranking), 1):
@@ -121,7 +113,7 @@ BATCH = 64
 SHARE_BEFORE_SEARCH = 0.5
 """The share of a search's time that texts without vectors may take first."""
 
-MAX_BATCHES = 200
+_MAX_BATCHES = 200
 """How many batches follow one search in the background. What is left then is embedded after the next searches."""
 
 
@@ -177,7 +169,7 @@ class VectorSearch:
             task.add_done_callback(lambda _: self._indexing.pop(whose))
 
     async def _add_all(self, scope: MemoryScope, space: str) -> None:
-        for _ in range(MAX_BATCHES):
+        for _ in range(_MAX_BATCHES):
             batch = within(2 * self._embedding.seconds, self._add_vectors(scope, space))
             if not await or_else(False, "new vectors", batch):
                 return

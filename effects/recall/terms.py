@@ -1,12 +1,10 @@
-"""What to search for in older conversations, as a model has written it down.
+"""What to search for in older conversations, as a model has written it down: words, and the time from when to when.
 
-A model may write anything. So the answer is read leniently, because a search by half of the terms is better than none,
-and everything in it is bounded, because it goes on to a store.
+A model may write anything. So the answer is read leniently, because a search by half of the terms is better than
+none, and everything in it is bounded, because it goes on to a store.
 
-Reads moments as models write them: dates and times by ISO 8601, from a year down to microseconds.
-
-A model that is asked for a period of time may name a day, a month or a year. Such a text stands for all of it, so it is
-read as a span.
+Moments are dates and times by ISO 8601, from a year down to microseconds. A model that is asked for a period of time
+may name a day, a month or a year. Such a text stands for all of it, so it is read as a span.
 """
 
 from __future__ import annotations
@@ -21,11 +19,6 @@ from typing import Any
 
 from ...states.values.value import encodable
 from ..model.answers import json_objects
-
-_MAX_CHARACTERS = 64
-"""The longest text that is read. The longest form by ISO 8601 has half as many characters."""
-
-_YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{1,2}))?")
 
 
 @dataclass(frozen=True)
@@ -45,53 +38,6 @@ class Bounds:
 
 
 ANY_TIME = Bounds()
-
-
-def read_span(given: object) -> Span | None:
-    """The span that a text stands for, or None if it stands for none. A moment without a time zone is in UTC.
-    `Pure.`"""
-    text = given.strip().upper() if isinstance(given, str) and len(given) <= _MAX_CHARACTERS else ""
-    try:
-        return _months(text) or _day(text) or _moment(text)
-    except (ValueError, OverflowError):
-        return None
-
-
-def bounds_of(given_from: Span | None, given_to: Span | None) -> Bounds:
-    """The bounds from the beginning of the one span to the end of the other. Spans in the wrong order are exchanged.
-    `Pure.`"""
-    if given_from is not None and given_to is not None and given_from.first > given_to.last:
-        given_from, given_to = given_to, given_from
-    return Bounds(None if given_from is None else given_from.first, None if given_to is None else given_to.last)
-
-
-def _months(text: str) -> Span | None:
-    """The span of a year, or of a month."""
-    match = _YEAR_OR_MONTH.fullmatch(text)
-    if match is None:
-        return None
-    year, month = int(match[1]), match[2]
-    first, last = (1, 12) if month is None else (int(month), int(month))
-    return _days(date(year, first, 1), date(year, last, monthrange(year, last)[1]))
-
-
-def _day(text: str) -> Span | None:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return None
-    return _days(day, day)
-
-
-def _days(first: date, last: date) -> Span:
-    return Span(datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC))
-
-
-def _moment(text: str) -> Span:
-    moment = datetime.fromisoformat(re.sub(r"\s*(UTC|GMT)$", "+00:00", text))
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return Span(moment, moment)
-
 
 MAX_KEYWORDS = 16
 """How many keywords are searched for: twice as many as the model is asked for."""
@@ -149,3 +95,55 @@ def _texts(given: Iterable[Any]) -> Iterable[str]:
 
 def _digits(number: int) -> str:
     return str(number) if abs(number) < 10**MAX_CHARACTERS else ""
+
+
+_MAX_CHARACTERS = 64
+"""The longest text that is read. The longest form by ISO 8601 has half as many characters."""
+
+_YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{1,2}))?")
+
+
+def read_span(given: object) -> Span | None:
+    """The span that a text stands for, or None if it stands for none. A moment without a time zone is in UTC.
+    `Pure.`"""
+    text = given.strip().upper() if isinstance(given, str) and len(given) <= _MAX_CHARACTERS else ""
+    try:
+        return _months(text) or _day(text) or _moment(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def bounds_of(given_from: Span | None, given_to: Span | None) -> Bounds:
+    """The bounds from the beginning of the one span to the end of the other. Spans in the wrong order are exchanged.
+    `Pure.`"""
+    if given_from is not None and given_to is not None and given_from.first > given_to.last:
+        given_from, given_to = given_to, given_from
+    return Bounds(None if given_from is None else given_from.first, None if given_to is None else given_to.last)
+
+
+def _months(text: str) -> Span | None:
+    """The span of a year, or of a month."""
+    match = _YEAR_OR_MONTH.fullmatch(text)
+    if match is None:
+        return None
+    year, month = int(match[1]), match[2]
+    first, last = (1, 12) if month is None else (int(month), int(month))
+    return _days(date(year, first, 1), date(year, last, monthrange(year, last)[1]))
+
+
+def _day(text: str) -> Span | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return _days(day, day)
+
+
+def _days(first: date, last: date) -> Span:
+    return Span(datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC))
+
+
+def _moment(text: str) -> Span:
+    moment = datetime.fromisoformat(re.sub(r"\s*(UTC|GMT)$", "+00:00", text))
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return Span(moment, moment)

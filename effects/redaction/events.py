@@ -1,16 +1,14 @@
 """Which texts of an event are content, and what it is without the secrets in them.
 
 Every text of an event is content, unless it stands in `OWN`: so a new event is redacted before anybody has thought of
-it. Own texts are left alone, because others refer to them: the ids that the engine made, and what the application wrote
-for itself, such as its rules, its prompts and what it notes about a conversation. A name that a model, a provider or a
-tool gives is content as well, since a model can invent any name. It is left alone only if it is one of those that the
-application gave to its tools, its profiles or its models (`GIVEN`).
+it. Own texts are left alone, because others refer to them: the ids that the engine made, and what the application
+wrote for itself, such as its rules, its prompts and what it notes about a conversation. A name that a model, a
+provider or a tool gives is content as well, since a model can invent any name. It is left alone only if it is one of
+those that the application gave to its tools, its profiles or its models (`GIVEN`).
 
-A history in OpenAI's chat format, without secrets.
-
-Its messages are any JSON, stored as they were given. The ids of calls in it come from elsewhere, so a secret may stand
-in them as well; other messages refer to them. So the same id becomes the same one everywhere, and two that differ stay
-two.
+A history in OpenAI's chat format holds messages of any JSON, stored as they were given. The ids of calls in it come
+from elsewhere, so a secret may stand in them as well; other messages refer to them. So the same id becomes the same
+one everywhere, and two that differ stay two.
 """
 
 from __future__ import annotations
@@ -48,89 +46,6 @@ from ...states.values.acts import AgentMail, Schedule, SubAgentTask, Transfer
 from ...states.values.messages import HistoryMessage, Image, ProviderFields, ToolCall, ToolResult
 from ...states.values.value import Value
 from .redaction import Redaction
-
-_IDS = frozenset({"id", "call_id", "tool_call_id"})
-"""Members that tie messages together, as far as a text is their value."""
-
-_SEALED = frozenset({"thinking_blocks", "reasoning_details", "encrypted_content", "signature"})
-"""Members that a provider has signed or encrypted, which cannot be changed."""
-
-_NO_ADDRESS = "[REDACTED]"
-"""Stands for the address of an image that holds a secret. It leads nowhere, so the image is passed over."""
-
-
-def redacted_history(messages: tuple[HistoryMessage, ...], redaction: Redaction) -> tuple[HistoryMessage, ...]:
-    """Return the messages without secrets, or the same object if they have none."""
-    history = _History(redaction, messages)
-    redacted = tuple(history.redacted(message) for message in messages)
-    return messages if all(map(operator.is_, redacted, messages)) else redacted
-
-
-class _History:
-    """Redacts the messages of one history."""
-
-    def __init__(self, redaction: Redaction, messages: Iterable[HistoryMessage]) -> None:
-        self._redaction = redaction
-        self._ids = _redacted_ids(
-            [*dict.fromkeys(found for one in messages for found in _ids_in(one.given))], redaction
-        )
-
-    def redacted(self, message: HistoryMessage) -> HistoryMessage:
-        """Return the message without secrets, or the same object."""
-        given: dict[str, Any] = self._of(message.given)
-        return message if given == message.given else message.model_copy(update={"given": given})
-
-    def _of(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self._of(one) for one in value]
-        if not isinstance(value, dict):
-            return self._redaction.redact_json(value)
-        members = ((name, self._member(name, member)) for name, member in value.items())
-        return {self._redaction.redact(name): member for name, member in members if member is not _SEALED}
-
-    def _member(self, name: str, member: Any) -> Any:
-        """Return the value of a member, or `_SEALED` if the member is to be left out."""
-        if isinstance(member, str):
-            if name in _IDS:
-                return self._ids[member]
-            if name == "url":
-                return member if self._redaction.redact(member) == member else _NO_ADDRESS
-        if name in _SEALED:
-            return member if self._redaction.redact_json(member) == member else _SEALED
-        if isinstance(member, dict | list):
-            return self._of(member)
-        (redacted,) = self._redaction.redact_json({name: member}).values()
-        return redacted
-
-
-def _ids_in(value: Any) -> Iterator[str]:
-    """Yield the ids in a message, with repetitions."""
-    if isinstance(value, list):
-        for one in value:
-            yield from _ids_in(one)
-    elif isinstance(value, dict):
-        for name, member in value.items():
-            if isinstance(member, str) and name in _IDS:
-                yield member
-            else:
-                yield from _ids_in(member)
-
-
-def _redacted_ids(ids: Sequence[str], redaction: Redaction) -> dict[str, str]:
-    """Return what stands for each id. One that would become like another has a number behind it."""
-    redacted = dict(zip(ids, redaction.redact_json(list(ids)), strict=True))
-    taken = {one for one, other in redacted.items() if one == other}
-    numbers: Counter[str] = Counter()
-    for one, other in redacted.items():
-        if one != other:
-            unused = other
-            while unused in taken:
-                numbers[other] += 1
-                unused = f"{other} {numbers[other] + 1}"
-            taken.add(unused)
-            redacted[one] = unused
-    return redacted
-
 
 E = TypeVar("E", bound=Event)
 V = TypeVar("V", bound=BaseModel)
@@ -178,11 +93,11 @@ GIVEN: Mapping[tuple[type[BaseModel], str], GivenKind] = {
 NAME_HOLDS_SECRET = "The name of this tool holds a secret, so it cannot be called here."
 """The fault of a call whose tool has another name without its secret: a server of the application gave it that name."""
 
-IsGiven = Callable[[GivenKind, str], bool]
+_IsGiven = Callable[[GivenKind, str], bool]
 """Whether the application gave this name to a tool, a profile or a model."""
 
 
-def nothing_given(kind: GivenKind, name: str) -> bool:
+def _nothing_given(kind: GivenKind, name: str) -> bool:
     """For events that come without an application. `Pure.`"""
     return False
 
@@ -194,7 +109,7 @@ class SecretInAddress(ValueError):
     """The address of an image holds a secret. Without it the address leads nowhere."""
 
 
-def redacted_event(event: E, redaction: Redaction, is_given: IsGiven = nothing_given) -> E:
+def redacted_event(event: E, redaction: Redaction, is_given: _IsGiven = _nothing_given) -> E:
     """Return the event without secrets, or the same object if it has none. Raises ValueError if what is left is not
     valid."""
     redacted = _EventRedaction(redaction, is_given).of(event)
@@ -225,7 +140,7 @@ def _is_closed(annotation: Any) -> bool:
 class _EventRedaction:
     """Redacts the values of one event."""
 
-    def __init__(self, redaction: Redaction, is_given: IsGiven) -> None:
+    def __init__(self, redaction: Redaction, is_given: _IsGiven) -> None:
         self._redaction = redaction
         self._is_given = is_given
 
@@ -315,8 +230,90 @@ def _has_secret(image: Image, redaction: Redaction) -> bool:
     return False
 
 
+def _redacted_history(messages: tuple[HistoryMessage, ...], redaction: Redaction) -> tuple[HistoryMessage, ...]:
+    """Return the messages without secrets, or the same object if they have none."""
+    history = _History(redaction, messages)
+    redacted = tuple(history.redacted(message) for message in messages)
+    return messages if all(map(operator.is_, redacted, messages)) else redacted
+
+
+class _History:
+    """Redacts the messages of one history."""
+
+    def __init__(self, redaction: Redaction, messages: Iterable[HistoryMessage]) -> None:
+        self._redaction = redaction
+        self._ids = _redacted_ids(
+            [*dict.fromkeys(found for one in messages for found in _ids_in(one.given))], redaction
+        )
+
+    def redacted(self, message: HistoryMessage) -> HistoryMessage:
+        """Return the message without secrets, or the same object."""
+        given: dict[str, Any] = self._of(message.given)
+        return message if given == message.given else message.model_copy(update={"given": given})
+
+    def _of(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._of(one) for one in value]
+        if not isinstance(value, dict):
+            return self._redaction.redact_json(value)
+        members = ((name, self._member(name, member)) for name, member in value.items())
+        return {self._redaction.redact(name): member for name, member in members if member is not _SEALED}
+
+    def _member(self, name: str, member: Any) -> Any:
+        """Return the value of a member, or `_SEALED` if the member is to be left out."""
+        if isinstance(member, str):
+            if name in _IDS:
+                return self._ids[member]
+            if name == "url":
+                return member if self._redaction.redact(member) == member else _NO_ADDRESS
+        if name in _SEALED:
+            return member if self._redaction.redact_json(member) == member else _SEALED
+        if isinstance(member, dict | list):
+            return self._of(member)
+        (redacted,) = self._redaction.redact_json({name: member}).values()
+        return redacted
+
+
+def _ids_in(value: Any) -> Iterator[str]:
+    """Yield the ids in a message, with repetitions."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _ids_in(one)
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if isinstance(member, str) and name in _IDS:
+                yield member
+            else:
+                yield from _ids_in(member)
+
+
+def _redacted_ids(ids: Sequence[str], redaction: Redaction) -> dict[str, str]:
+    """Return what stands for each id. One that would become like another has a number behind it."""
+    redacted = dict(zip(ids, redaction.redact_json(list(ids)), strict=True))
+    taken = {one for one, other in redacted.items() if one == other}
+    numbers: Counter[str] = Counter()
+    for one, other in redacted.items():
+        if one != other:
+            unused = other
+            while unused in taken:
+                numbers[other] += 1
+                unused = f"{other} {numbers[other] + 1}"
+            taken.add(unused)
+            redacted[one] = unused
+    return redacted
+
+
+_IDS = frozenset({"id", "call_id", "tool_call_id"})
+"""Members that tie messages together, as far as a text is their value."""
+
+_SEALED = frozenset({"thinking_blocks", "reasoning_details", "encrypted_content", "signature"})
+"""Members that a provider has signed or encrypted, which cannot be changed."""
+
+_NO_ADDRESS = "[REDACTED]"
+"""Stands for the address of an image that holds a secret. It leads nowhere, so the image is passed over."""
+
 _SPECIAL: Mapping[tuple[type[BaseModel], str], Callable[[Any, Redaction], Any]] = {
-    (Opened, "messages"): redacted_history,
+    (Opened, "messages"): _redacted_history,
     (LlmResponse, "opaque"): _opaque,
     (ProviderFields, "message"): _message_fields,
     (ProviderFields, "calls"): _call_fields,

@@ -1,13 +1,11 @@
-"""Finds one-time codes, PINs and the check numbers of cards by the words around them.
+"""Finds what is personal: one-time codes, e-mail addresses, payment cards, bank accounts and telephone numbers.
 
-Digits alone are no code, and not every code is secret: those of errors, places, countries, shops and programs are not.
+Digits alone are no code, and not every code is secret: those of errors, places, countries, shops and programs are
+not. So one-time codes, PINs and the check numbers of cards are found by the words around them. The numbers of payment
+cards and of bank accounts are found by their checksums.
 
-Finds e-mail addresses.
-
-Finds numbers with a checksum: those of payment cards and of bank accounts.
-
-Finds telephone numbers: international ones, those of North America as they are written there, and any that a word
-such as "tel" or "mobile" stands in front of. Whether digits can be a number is decided by `phonenumbers`.
+Telephone numbers are international ones, those of North America as they are written there, and any that a word such
+as "tel" or "mobile" stands in front of. Whether digits can be a number is decided by `phonenumbers`.
 """
 
 from __future__ import annotations

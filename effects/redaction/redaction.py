@@ -3,9 +3,8 @@
 What was replaced is counted, never kept. Redaction is deterministic, so that a request which is sent again equals the
 one that was stored, and idempotent, so that a text which passes through it twice is the same as after once.
 
-The texts in a JSON value, which are looked at together and put back where they were.
-
-A secret in JSON is known by its own form or by the name of the member that holds it: `{"password": "swordfish"}`.
+The texts in a JSON value are looked at together and put back where they were. A secret in JSON is known by its own
+form or by the name of the member that holds it: `{"password": "swordfish"}`.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Redaction:
         """Return a JSON value with a label in the place of each secret in its texts, the names of its members included.
         A number that is a secret becomes its label. Returns the same object if there are none. Raises
         `ConfigurationError` as `redact` does, and RecursionError for a value too deep to be looked at."""
-        texts = JsonTexts(value, self._loaded_rules())
+        texts = _JsonTexts(value, self._loaded_rules())
         redacted = self._redact_texts(texts.texts)
         self._count(texts.labels)
         is_unchanged = redacted == texts.texts and not texts.labels and texts.is_exact
@@ -161,7 +160,7 @@ _LABEL = re.compile(r"[A-Z0-9_]+")
 
 
 @runtime_checkable
-class NamesSecrets(Protocol):
+class _NamesSecrets(Protocol):
     """A rule that also knows secrets by the names of the members of JSON objects that hold them."""
 
     def label_of(self, name: str, value: str) -> str | None:
@@ -205,7 +204,7 @@ class _Written:
     value: Any
 
 
-class JsonTexts:
+class _JsonTexts:
     """The `texts` of a JSON value, and the `labels` of the members that are secret by their names.
 
     Unless it `is_exact`, a text in it is JSON that says more than was read of it, and has to be written anew.
@@ -219,7 +218,7 @@ class JsonTexts:
         self.is_exact = True
         given: Sequence[Any] = tuple(rules)
         self._labels = declared_labels(given)
-        self._naming = [rule for rule in given if isinstance(rule, NamesSecrets)]
+        self._naming = [rule for rule in given if isinstance(rule, _NamesSecrets)]
         self._tree = self._read(value, None)
 
     def filled(self, texts: Sequence[str]) -> Any:

@@ -1,17 +1,14 @@
-"""The rules by which secrets are found.
+"""The rules by which secrets are found, and a text as they see it.
 
-A rule is any function that looks at a text and tells where in it the secrets are. Most are a pattern, some with a check
-of what the pattern found: the checksum of a card number, for example.
-
-A text as the rules see it.
+A rule is any function that looks at a text and tells where in it the secrets are. Most are a pattern, some with a
+check of what the pattern found: the checksum of a card number, for example. What several rules found is made into
+parts that do not overlap.
 
 A secret can be written so that a pattern for ASCII misses it: in full-width digits, with letters of another alphabet
 that look the same, or with invisible characters in it. So the rules see a folded text: look-alikes have become ASCII
 letters, digits and signs, and invisible characters are left out. A label that stands in the text already is one
 character that no rule matches, so that what was redacted before is not looked at again; and so is a file in a `data:`
 URL.
-
-Secrets in a text, as the rules found them, made into parts that do not overlap.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 from ...states.errors import ConfigurationError
 
-LABEL = re.compile(r"[A-Z][A-Z0-9_]{1,31}")
+_LABEL = re.compile(r"[A-Z][A-Z0-9_]{1,31}")
 """What a label looks like. In a text it stands in square brackets."""
 
 LONGEST_WORD = 16
@@ -65,7 +62,7 @@ class RedactionRule:
 
     def __post_init__(self) -> None:
         label: object = self.label
-        if not isinstance(label, str) or not LABEL.fullmatch(label):
+        if not isinstance(label, str) or not _LABEL.fullmatch(label):
             raise ConfigurationError("The label of a rule is 2 to 32 capitals, digits and underscores.")
         try:
             compiled = re.compile(self.pattern)
@@ -216,7 +213,7 @@ def secrets_in(text: str, rules: Iterable[SecretRule]) -> list[SecretSpan]:
 
 
 def _is_inside(start: int, end: int, label: str, text: str) -> bool:
-    if not 0 <= start <= end <= len(text) or not LABEL.fullmatch(label):
+    if not 0 <= start <= end <= len(text) or not _LABEL.fullmatch(label):
         raise ValueError("a rule has found something outside the text, or under an invalid label")
     return start < end
 

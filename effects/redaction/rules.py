@@ -1,26 +1,16 @@
-"""The built-in rules together.
+"""The built-in rules: passwords, keys and tokens are found by their own forms, or by the names that stand before them.
 
-Finds keys of services by how they begin.
+Keys of services are found by how they begin. The detectors of `detect-secrets` know many of them. What it has no
+detector for, or only one for some of the keys, is in `_BEGINNINGS`. Long hexadecimal numbers are what most systems
+make keys and session ids of. JSON Web Tokens are those of RFC 7519; private keys are PEM blocks, keys of PuTTY and of
+age. Public keys and certificates are no secrets.
 
-The detectors of `detect-secrets` know many of them. What it has no detector for, or only one for some of the keys, is
-in `_BEGINNINGS`.
+A name alone is no secret: "reset my password", "password: required" and `password = input()` stay as they are. So
+what follows the name is looked at, and the less the name says, the more the value must look like a secret.
 
-Finds passwords, keys and tokens by the names that stand in front of them: `password=…`, "my password is …".
-
-A name alone is no secret: "reset my password", "password: required" and `password = input()` stay as they are. So what
-follows the name is looked at, and the less the name says, the more the value must look like a secret.
-
-Finds credentials in the headers of HTTP: bearer and basic authentication, and cookies.
-
-Finds long hexadecimal numbers, which are what most systems make keys and session ids of.
-
-Finds private keys: PEM blocks, keys of PuTTY and of age. Public keys and certificates are no secrets.
-
-Finds secrets in web addresses: passwords in front of the host, and tokens in parameters and paths.
-
-Finds JSON Web Tokens (RFC 7519).
-
-Finds secrets that the end of a line has broken in two, as in a mail or a narrow window.
+Secrets also stand in the headers of HTTP (bearer and basic authentication, and cookies) and in web addresses
+(passwords in front of the host, and tokens in parameters and paths). And the end of a line may have broken a secret
+in two, as in a mail or a narrow window.
 """
 
 from __future__ import annotations
@@ -79,11 +69,11 @@ _REST = re.compile(r"[\w-]*+")
 _SEPARATOR = re.compile(r"[-_.]")
 
 
-def find_api_keys(text: str) -> Iterator[SecretSpan]:
+def _find_api_keys(text: str) -> Iterator[SecretSpan]:
     """Yield the keys in a text, also those that the end of a line has broken in two."""
     yield from _find_key(text)
     if "\n" in text:
-        yield from find_across_lines(text, _find_key)
+        yield from _find_across_lines(text, _find_key)
 
 
 def _find_key(text: str) -> Iterator[SecretSpan]:
@@ -232,7 +222,7 @@ _SHORTEST_WEAK = 6
 """Characters."""
 
 
-class CredentialRule:
+class _CredentialRule:
     """Finds values behind names in a text, and knows which members of a JSON object are secret by their names."""
 
     def __call__(self, text: str) -> Iterator[SecretSpan]:
@@ -406,7 +396,7 @@ _SCHEMES: tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...] = (
 """A word in lower case, the pattern to look for in texts with this word, and a check of what it finds."""
 
 
-class HeaderRule:
+class _HeaderRule:
     """Finds credentials in headers of HTTP that stand in a text, and in those that are members of a JSON object."""
 
     def __call__(self, text: str) -> Iterator[SecretSpan]:
@@ -443,7 +433,7 @@ _PUBLIC = re.compile(
 _LOOKED_BACK = 110
 
 
-def find_long_hexadecimals(text: str) -> Iterator[SecretSpan]:
+def _find_long_hexadecimals(text: str) -> Iterator[SecretSpan]:
     """Yield the hexadecimal numbers of 32 digits and more, unless they are named as a commit or a checksum."""
     for match in _LONG.finditer(text):
         digits = match["digits"]
@@ -464,7 +454,7 @@ _PUTTY_END = re.compile(r"Private-MAC: ?[0-9a-f]+")
 _AGE = re.compile(r"AGE-SECRET-KEY-1[A-Z0-9]{20,}+", re.IGNORECASE)
 
 
-def find_private_keys(text: str) -> Iterator[SecretSpan]:
+def _find_private_keys(text: str) -> Iterator[SecretSpan]:
     """Yield the private keys in a text, each with the lines that mark where it begins and ends."""
     lowered = text.casefold()
     if "private key" in lowered:
@@ -512,18 +502,18 @@ _PATH = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-_SHORTEST_WEAK_VALUE = 8
+_SHORTEST_IN_ADDRESS = 8
 """Characters. A shorter value of a parameter with an ordinary name is rather a word or a number."""
 
 
-def find_secrets_of_addresses(text: str) -> Iterator[SecretSpan]:
+def _find_secrets_of_addresses(text: str) -> Iterator[SecretSpan]:
     """Yield the passwords and tokens in web addresses."""
     if "://" in text:
         yield from _find_users(text)
     if "=" in text and ("?" in text or "&" in text or "#" in text or ";" in text):
         for match in _PARAMETER.finditer(text):
             value = match["secret"]
-            if match["weak"] is None or (len(value) >= _SHORTEST_WEAK_VALUE and any(map(str.isdigit, value))):
+            if match["weak"] is None or (len(value) >= _SHORTEST_IN_ADDRESS and any(map(str.isdigit, value))):
                 yield SecretSpan(*match.span("secret"), "TOKEN")
     if "/" in text:
         for match in _PATH.finditer(text):
@@ -549,12 +539,12 @@ def _is_slug(value: str) -> bool:
 _TOKEN = re.compile(r"(?<![\w-])(?P<head>eyJ[\w-]{4,}+)\.[\w-]{4,}+(?:\.[\w-]*+){0,3}")
 
 
-def find_web_tokens(text: str) -> Iterator[SecretSpan]:
+def _find_web_tokens(text: str) -> Iterator[SecretSpan]:
     """Yield the web tokens in a text, also those that the end of a line has broken in two."""
     if "eyJ" in text:
         yield from _find_token(text)
         if "\n" in text:
-            yield from find_across_lines(text, _find_token)
+            yield from _find_across_lines(text, _find_token)
 
 
 def _find_token(text: str) -> Iterator[SecretSpan]:
@@ -579,7 +569,7 @@ _HAS_DIGIT = re.compile(r"[0-9]")
 _IS_MIXED = re.compile(r"[a-z]+[A-Z]|[A-Z]{2}[a-z]")
 
 
-def find_across_lines(text: str, find: Callable[[str], Iterable[SecretSpan]]) -> Iterator[SecretSpan]:
+def _find_across_lines(text: str, find: Callable[[str], Iterable[SecretSpan]]) -> Iterator[SecretSpan]:
     """Yield the secrets that `find` finds in the text without its line breaks, if they go across one.
 
     What stands on the last line must look like a part of a secret, and not like the first word of the next sentence.
@@ -610,17 +600,17 @@ def _is_part(text: str) -> bool:
 
 
 BUILT_IN_RULES: tuple[SecretRule, ...] = (
-    find_private_keys,
-    find_web_tokens,
-    find_api_keys,
+    _find_private_keys,
+    _find_web_tokens,
+    _find_api_keys,
     find_cards,
     find_accounts,
     find_emails,
-    HeaderRule(),
-    find_secrets_of_addresses,
-    CredentialRule(),
+    _HeaderRule(),
+    _find_secrets_of_addresses,
+    _CredentialRule(),
     CodeRule(),
-    find_long_hexadecimals,
+    _find_long_hexadecimals,
     find_phones,
 )
 """Where two rules find the same secret, the label is that of the first."""

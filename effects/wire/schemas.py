@@ -5,19 +5,11 @@ turn. The rules here are those of the strictest. They change how a schema is wri
 its top, where providers take less than what schemas can say; a call is checked against the schema itself in any case.
 A schema that follows all rules is sent as it is.
 
-Writes the schema of a tool's arguments as one object, with nothing combined at its top.
-
-Most providers want `{"type": "object", "properties": …}` there and refuse `oneOf`, `anyOf`, `allOf` and the like, which
-they take anywhere below. So what is combined is merged: all properties of all alternatives, of which those are required
-that each alternative requires. That permits more than the schema does. A text says what belongs together, and a call is
-still checked against the schema itself.
-
-Repairs what servers of tools write where a JSON schema does not allow it.
-
-Schemas come out of generators for other formats: OpenAPI, older drafts, the types of some programming language. What
-such a generator means is mostly plain: `"required": true` at a property means that it is required. So the common ones
-are rewritten to what they mean, before the schema is checked. What remains wrong after that is no repair but a guess,
-and is left to whoever checks the schema.
+Before all this, a schema is repaired where it is not allowed. Schemas come out of generators for other formats:
+OpenAPI, older drafts, the types of some programming language. What such a generator means is mostly plain:
+`"required": true` at a property means that it is required. So the common ones are rewritten to what they mean, before
+the schema is checked. What remains wrong after that is no repair but a guess, and is left to whoever checks the
+schema.
 """
 
 from __future__ import annotations
@@ -52,7 +44,7 @@ _JSON_TYPES: dict[type, str] = {
 def wire_schema(schema: Schema) -> Schema:
     """The schema as it is sent. `Pure.`"""
     names = renamed_properties(schema)
-    written = with_object_at_top(with_common_references(with_repairs(schema)))
+    written = with_object_at_top(with_common_references(_with_repairs(schema)))
     return with_names(mapped(written, _follow_rules), names)
 
 
@@ -135,7 +127,6 @@ def _distinct(schema: Schema) -> Schema:
 _RULES: tuple[Callable[[Schema], Schema], ...] = (_no_booleans, _type, _items, _properties, _requirements, _distinct)
 """The rules for each schema, in this order. Each returns the same object if there is nothing to change."""
 
-
 # --- where even that is refused
 
 _PLAIN = ("type", "description", "properties", "required", "items", "enum", "anyOf", "additionalProperties")
@@ -203,7 +194,7 @@ def _are_texts(values: list[Any]) -> bool:
     return all(isinstance(one, str) for one in values)
 
 
-MERGED = ("$ref", "allOf", "anyOf", "oneOf", "enum", "const", "not")
+_MERGED = ("$ref", "allOf", "anyOf", "oneOf", "enum", "const", "not")
 """Keywords that do not stand at the top."""
 
 _WRITTEN = ("type", "properties", "required", "description")
@@ -234,10 +225,16 @@ class _Object:
 
 
 def with_object_at_top(schema: Schema) -> Schema:
-    """The schema as an object with properties, without the keywords `MERGED`. A schema that is so already is returned
-    as it is. `Pure.`"""
+    """The schema as an object with properties, without the keywords `_MERGED`. A schema that is so already is returned
+    as it is.
+
+    Most providers want `{"type": "object", "properties": …}` there and refuse `oneOf`, `anyOf`, `allOf` and the like,
+    which they take anywhere below. So what is combined is merged: all properties of all alternatives, of which those
+    are required that each alternative requires. That permits more than the schema does. A text says what belongs
+    together, and a call is still checked against the schema itself. `Pure.`
+    """
     is_plain = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
-    if is_plain and not any(keyword in schema for keyword in MERGED):
+    if is_plain and not any(keyword in schema for keyword in _MERGED):
         return schema
     objects = _Objects(schema)
     merged = objects.said_by(schema)
@@ -250,7 +247,7 @@ def with_object_at_top(schema: Schema) -> Schema:
         "properties": {name: one for name, one in merged.properties.items() if name in own or not is_closed},
         **({"required": required} if required else {}),
         **({"description": text} if text else {}),
-        **{keyword: one for keyword, one in schema.items() if keyword not in (*MERGED, *_WRITTEN)},
+        **{keyword: one for keyword, one in schema.items() if keyword not in (*_MERGED, *_WRITTEN)},
     }
 
 
@@ -372,7 +369,7 @@ def repaired(schema: Any) -> Schema:
     anything but a schema, becomes that of an object. `Pure.`"""
     if not isinstance(schema, dict):
         return {"type": "object"}
-    mended = with_repairs(schema)
+    mended = _with_repairs(schema)
     is_of_its_dialect = mended is schema and _DIALECT.fullmatch(str(schema.get("$schema", _CURRENT)))
     unsaid = () if is_of_its_dialect else ("$schema",)
     named = types_of(mended)
@@ -380,7 +377,7 @@ def repaired(schema: Any) -> Schema:
     return {keyword: value for keyword, value in {**mended, **typed}.items() if keyword not in unsaid}
 
 
-def with_repairs(schema: Schema) -> Schema:
+def _with_repairs(schema: Schema) -> Schema:
     """The schema with each schema in it repaired; the same object if there is nothing to repair. `Pure.`"""
     mended: Schema = mapped(mapped(schema, _repair), _without_marks)
     return mended

@@ -1,12 +1,7 @@
-"""Walks over the schemas that a JSON schema is made of.
+"""Walks over the schemas that a JSON schema is made of, and brings its references into one form.
 
 A schema holds others under some of its keywords: one, a list of them, or several by name. Everything that reads or
 rewrites a schema needs to know which keywords these are, so they stand here, once.
-
-Brings the references of a schema into the one form that everybody reads: `#/$defs/Name`.
-
-A schema may refer to any part of itself: by a path, by an anchor, by an address. Providers follow references into
-`$defs` at the top, and often no others, and a path into the properties would break when these are rewritten.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ ONE = (
 )
 """Keywords with one schema. In older dialects `items` may have a list."""
 
-COMBINING = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not")
+_COMBINING = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not")
 """Keywords whose schemas describe the same value as the schema in which they stand."""
 
 
@@ -125,7 +120,7 @@ def views(root: Schema, schema: Any) -> Iterator[Schema]:
         seen.add(id(one))
         yield one
         waiting.append(resolve(root, one.get("$ref")))
-        for keyword in COMBINING:
+        for keyword in _COMBINING:
             value = one.get(keyword)
             waiting += value if isinstance(value, list) else [value]
 
@@ -143,7 +138,12 @@ _ADDRESSES = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAn
 
 def with_common_references(schema: Schema) -> Schema:
     """The schema with all that it refers to in `$defs` at its top, each under a name of its own. A reference that leads
-    nowhere permits every value. `Pure.`"""
+    nowhere permits every value.
+
+    That is the one form that everybody reads: `#/$defs/Name`. A schema may refer to any part of itself: by a path, by
+    an anchor, by an address. Providers follow references into `$defs` at the top, and often no others, and a path
+    into the properties would break when these are rewritten. `Pure.`
+    """
     is_common = all(_has_common_reference(schema, one) for one in subschemas(schema))
     written: Schema = mapped(schema if is_common else _Hoisting(schema).hoisted(), _without_addresses)
     return written
