@@ -10,8 +10,6 @@ There are five kinds of effect, one base class each:
 
 Effects are started in the order of their step. The key by which the world may recognise an effect that it is asked for
 again is made of the id of the conversation, that of the effect, and the link of the step that asked for it first.
-
-What all effects have in common, by the five kinds of effect. The effects themselves are in `effects`.
 """
 
 from __future__ import annotations

@@ -12,12 +12,6 @@ TurnwiseError
 │   └── EngineNotOpen    the engine was never opened
 ├── EngineElsewhere      the engine was opened in another event loop, thread or process
 └── NotAwaited           a coroutine was used without `await`; also an AttributeError
-
-What pydantic finds wrong with a value, told in bounded time whatever the value is.
-
-pydantic looks for every fault. A list of a million wrong items has a million of them, and to describe one takes many
-times as long as to find it. So of very many faults only their number is told, and where a few
-items are allowed, no more are read than show that there are too many.
 """
 
 from __future__ import annotations
@@ -178,6 +172,10 @@ class NotAwaited(TurnwiseError, AttributeError):
     """A coroutine was used as if it were what it returns."""
 
 
+# What pydantic finds wrong with a value is told in bounded time, whatever the value is. pydantic looks for every fault:
+# a list of a million wrong items has a million of them, and to describe one takes many times as long as to find it. So
+# of very many faults only their number is told, and where a few items are allowed, no more are read than show that
+# there are too many.
 MAX_FAULTS = 2_000
 """The most faults that are described, which takes hundredths of a second. Nobody reads that many."""
 

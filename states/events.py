@@ -1,19 +1,12 @@
 """Everything that can happen to a conversation, as plain data, in three families.
 
-A *request* comes from a person or a program. The sender gives it an `event_id`, so that a request that is delivered
-twice is handled once. An *answer* is the outcome of an effect and names that effect; each effect has one answer. A
-*report* tells of something that is under way and answers nothing: what a crash interrupted, what a sub-agent asks.
-Every event says when it happened, because the machine has no clock.
+A *request* comes from a person or a program: messages, answers to questions, approvals, cancels and changes of rules.
+The sender gives it an `event_id`, so that a request that is delivered twice is handled once. An *answer* is the outcome
+of an effect, of a model, a tool, a sub-agent or a timer, and names that effect; each effect has one answer. A *report*
+tells of something that is under way and answers nothing: what a crash interrupted, what a sub-agent asks. Every event
+says when it happened, because the machine has no clock.
 
 What a conversation asks for in return is in `effects`.
-
-The three families of events: requests, answers and reports.
-
-The events that answer effects: the outcomes of models, tools, sub-agents and timers.
-
-The events by which a process reports what a crash interrupted, and what a sub-agent asks.
-
-The events that people and programs send: messages, answers to questions, approvals, cancels and changes of rules.
 """
 
 from __future__ import annotations

@@ -1,32 +1,10 @@
-"""Guards about a claim that the work is complete.
+"""The questions on which the next step depends: may another tool run, is the turn's budget spent, must a person be
+asked?
 
-Guards about the turn's limits and the model's window: whether another request may be sent and fits.
-
-Guards about a model that refuses the content of its request.
-
-Which part was refused, no provider says. So the parts that may be it are withheld one after the other, and each time
-the model is asked without them. The part that is suspected first is the one whose loss costs least, should it be
-innocent: what has just come in, and nobody but a tool has said.
-
-Guards about the model's response, and about a model request that failed.
-
-Guards about wake-ups and schedules.
-
-Guards about sub-agents: whether a call may start them, what they ask, and whether others still work.
-
-Guards about what a person does: answers to questions, approvals and cancels.
-
-What an agent may do because of its role, also by the tools of the application.
-
-Guards about the tool calls of a round.
-
-What sub-agents may use up of what their parent has left.
-
-Guards about the turn: how it begins and ends, and whether it is resumed after a crash.
-
-Guards about messages that arrive during a turn or wait in the inbox.
-
-Guards about calls that a crash interrupted.
+A guard stands in a row of the table or in a branch of a junction, behind `when`. It looks at the step so far, the event
+and the context, decides nothing else and changes nothing, so the table alone says what follows from its answer. What a
+guard computes beside a yes or a no, such as the limit that is reached or the shares of sub-agents, is a function here
+too, because handlers that act on the answer need the same figure.
 """
 
 from __future__ import annotations
@@ -127,7 +105,7 @@ def was_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Con
 def may_try_again(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> bool:
     """The check may fail once more, and a request is left."""
     rejected = step.turn.rejections + 1
-    return may_fail_again(rejected, event, context) and not spends_budget(step, event, context)
+    return may_fail_again(rejected, event, context) and not _spends_budget(step, event, context)
 
 
 def may_fail_again(rejections: int, event: WorkVerified | EffectFailed, context: Context) -> bool:
@@ -158,7 +136,9 @@ def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) ->
     return limit_reached(context.policy.limits, turn, event, turn.spent) is not None
 
 
-def spends_budget(step: StepBuilder[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
+def _spends_budget(
+    step: StepBuilder[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context
+) -> bool:
     """Whether the turn may send no further model request once this answer is paid for. The guards of rows use it,
     because they are asked before the cost of the answer is counted. `Pure.`"""
     spent = step.turn.spent if isinstance(event, EffectFailed) else step.turn.spent + event.usage
@@ -167,10 +147,10 @@ def spends_budget(step: StepBuilder[State], event: LlmResponse | WorkVerified | 
 
 def limit_reached(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> LimitKind | None:
     """The limit because of which the turn may send no further model request, or None if it may send one. `Pure.`"""
-    return "requests" if turn.requests >= limits.requests else limit_used_up(limits, turn, event, spent)
+    return "requests" if turn.requests >= limits.requests else _limit_used_up(limits, turn, event, spent)
 
 
-def limit_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> LimitKind | None:
+def _limit_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> LimitKind | None:
     """Which of the tokens, the money and the time of the turn are used up; None if there is some left of each.
     `Pure.`"""
     bounds = limits.__dict__  # read several times as fast as the model itself
@@ -192,7 +172,12 @@ ORDER: Mapping[FailureKind, tuple[Suspect, ...]] = {
     "server_error": ("new_images", "images"),
 }
 """What is suspected when a request is refused for its content, or fails for a reason that may be its content, in this
-order."""
+order.
+
+Which part was refused, no provider says. So the parts that may be it are withheld one after the other, and each time
+the model is asked without them. The part that is suspected first is the one whose loss costs least, should it be
+innocent: what has just come in, and nobody but a tool has said.
+"""
 
 
 def may_ask_without_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> bool:
@@ -231,7 +216,7 @@ def wants_tools_too_late(step: StepBuilder[LlmRequesting], event: LlmResponse, c
 def fills_window(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The model calls tools, their results would not fit into the window, and another request would follow."""
     leaves_no_room = bool(event.tool_calls) and is_full(step, context, event.usage.tokens)
-    return leaves_no_room and not spends_budget(step, event, context)
+    return leaves_no_room and not _spends_budget(step, event, context)
 
 
 def fills_window_again(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -267,7 +252,7 @@ def says_nothing(step: StepBuilder[LlmRequesting], event: LlmResponse, context: 
 
 def must_be_nudged(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The turn would end without something that the policy asks for, and the model may be asked once more."""
-    return is_nudge_due(step.turn, event, context) and not spends_budget(step, event, context)
+    return is_nudge_due(step.turn, event, context) and not _spends_budget(step, event, context)
 
 
 def is_nudge_due(turn: TurnRecord, event: LlmResponse, context: Context) -> bool:
@@ -297,7 +282,7 @@ def uses_up_budget(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFa
     `Pure.`"""
     if isinstance(event, EffectFailed) or not event.usage.is_anything:
         return False
-    return limit_used_up(context.policy.limits, step.turn, event, step.turn.spent) is not None
+    return _limit_used_up(context.policy.limits, step.turn, event, step.turn.spent) is not None
 
 
 def fails_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
@@ -416,8 +401,8 @@ def may_ask_user(context: Context) -> bool:
 
 
 def may_act(act: Act, context: Context) -> bool:
-    """Whether an agent of this role may do this: only an agent with a user speaks to that user, and only a background
-    agent writes to the user of another agent. `Pure.`"""
+    """Whether an agent of this role may do this, also by the tools of the application: only an agent with a user speaks
+    to that user, and only a background agent writes to the user of another agent. `Pure.`"""
     if context.revision < AGENTS:
         return True
     if isinstance(act, AgentMail) and act.audience == "user":
@@ -445,7 +430,7 @@ def _tools_are_left(step: StepBuilder[State], event: Event, context: Context) ->
     limits, turn = context.policy.limits, step.turn
     most = limits.tool_calls
     within_count = most is None or turn.tool_calls < most
-    return within_count and limit_used_up(limits, turn, event, turn.spent) is None
+    return within_count and _limit_used_up(limits, turn, event, turn.spent) is None
 
 
 def something_is_at_work(step: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -1,24 +1,20 @@
-"""STOP and ACKNOWLEDGED: a person or a program ends the turn, and what runs must confirm that it stopped.
+"""The steps that several rows of the table end in: a turn begins, the model is asked, tools run, and the turn ends or
+stops.
 
-END_TURN and GIVE_UP: the outcome of a turn, what of it is delivered to the user, and how it is left.
+A junction is a question that many rows share, so its branches are written once, in `choices`; what these branches do is
+here, in the order of a turn. BEGIN_TURN and AFTER_PROFILE find a turn its profile and its memory before the model is
+asked. ASK_MODEL and FIT_WINDOW are the way to the model: all requests but retries pass there, so the limits, the window
+and steered messages are looked at in one place. NEXT_IN_ROUND runs the tools of a round, waits for a person where a
+call needs one, and leaves the round in the end. END_TURN and GIVE_UP say what of a turn is delivered to the user, and
+how it is left; STOP and ACKNOWLEDGED, how a turn ends that a person or a program stops, while what runs must confirm
+that it stopped.
 
 A handler that ends a turn first calls `StepBuilder.conclude`; the step that leaves the turn then says what was
 delivered.
 
-NEXT_IN_ROUND: run the tools of a round, wait for a person where a call needs one, and leave the round in the end.
-
-How an effect that was in flight when a process died is asked for again, under the id that it had.
-
 A handler that creates an effect with more fields than an id registers, with `asked_again`, how the same effect is
-created for a state that waits for it. `handlers.resuming` uses this.
-
-ASK_MODEL and FIT_WINDOW: the way to the model.
-
-All requests but retries pass here, so the limits, the window and steered messages are looked at in one place.
-
-BEGIN_TURN and AFTER_PROFILE: how a turn finds its profile and its memory before the model is asked.
-
-What it means for the limits of a turn that a person acts in it, or is waited for.
+created for a state that waits for it, because an effect that was in flight when a process died is asked for again,
+under the id that it had.
 """
 
 from __future__ import annotations
@@ -74,231 +70,6 @@ from .values.value import (
     make_part,
 )
 
-
-def mark_closing(step: StepBuilder[State], event: CloseRequested, context: Context) -> None:
-    """The conversation ends with this turn."""
-    step.closing = True
-
-
-def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
-    """What runs is told to stop and must confirm that before a deadline."""
-    abort_all(step)
-    deadline = step.start_timer(later(event.at, context.policy.cancel_deadline), "deadline_reached")
-    return step.within_turn(Cancelling, round=step.round, deadline=deadline, closing=step.closing)
-
-
-def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
-    """Stop everything in flight, except for the effects in `spared`."""
-    in_flight = step.state.in_flight()
-    for effect_id in sorted(in_flight.keys() - spared):
-        stop = CancelSubAgent if in_flight[effect_id] is SpawnSubAgent else Abort
-        step.add_effect(stop(effect_id=effect_id))
-
-
-def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
-    """Something has not confirmed yet that it stopped."""
-    return step.same(turn=step.turn, round=step.round, resumes=step.resumes)
-
-
-def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn is over: every call that is left gets its result, and nothing in flight is awaited any longer."""
-    stopping = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
-    answered = {event.effect_id} if isinstance(event, Answer) else set()
-    abort_all(step, stopping.union(answered))
-    texts = context.policy.texts
-    running = texts.in_doubt if is_imported(step, event, context) else texts.cancelled
-    close_round(step, context, running=running, unrun=texts.skipped)
-    step.conclude("cancelled")
-    leave_turn(step, context)
-
-
-def summarize(step: StepBuilder[State], event: Event, context: Context) -> Summarizing:
-    """What is due to the user is delivered, and a summary for display is written before the turn is left."""
-    deliver(step, context)
-    effect_id = step.next_id()
-    step.add_effect(SummarizeTurn(effect_id=effect_id))
-    return step.within_turn(Summarizing, effect_id=effect_id, ending=step.ending)
-
-
-def end_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """What is due to the user is delivered, and the turn is over."""
-    deliver(step, context)
-    leave_turn(step, context)
-
-
-def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The model said nothing. The turn ends with the policy's sentence for that, or for the limit because of which the
-    model is not asked again, unless it is empty or the user receives something else: speech, or a message that is
-    passed on."""
-    sentence = context.policy.texts.ending
-    if after_empty(step.turn, context) is not None:
-        name_limit(step, event, context)
-        sentence = limit_sentence(context) if context.revision >= ANSWERS_OR_SAYS_WHY else sentence
-    receives = step.turn.deliveries or outstanding(step.turn, None, context)
-    conclude_with(step, "" if receives else sentence)
-
-
-def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The work is done. What is displayed is the model's text, or else the summary in its claim."""
-    if lacks_answer(step.turn, context):
-        name_limit(step, event, context)
-    step.conclude("completed", step.turn.final or step.turn.claim)
-
-
-def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn ends with a reply that says why there is no other."""
-    failure = step.failure
-    assert failure is not None, "a handler that gives up has called `fail`"
-    texts = context.policy.texts
-    reply = f"{texts.error} {failure.sentence}".strip()
-    if not reply and context.revision >= ANSWERS_OR_SAYS_WHY:
-        reply = texts.ending.strip()
-    if reply or context.revision < ANSWERS_OR_SAYS_WHY:
-        step.persist(Made(text=reply))
-        step.conclude("failed", Made(text=reply), failure=failure)
-    else:
-        step.conclude("failed", failure=failure)
-
-
-def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The turn failed and nothing goes on by itself. Silent messages enter the transcript. In logs that began before
-    revision 6 others wait for a retry or for the next message, and the state holds what was to be passed on."""
-    failure = step.failure
-    assert failure is not None, "a handler that gives up has called `fail`"
-    fail_turn(step, event, context)
-    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
-    return Failed(
-        kind=failure.kind,
-        sentence=failure.sentence,
-        turn=step.turn.number,
-        tried_again=step.turn.tries_again,
-        relay=() if context.revision >= KEEPS_RELAYS else step.turn.relay,
-        inbox=step.inbox,
-        book=step.book,
-    )
-
-
-def fail_and_go_on(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn failed and is over, and the messages that waited begin the next one, as they would a moment later."""
-    fail_turn(step, event, context)
-    begin_turn(step, event.at, context)
-
-
-def fail_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn failed and is over."""
-    step.conclude("failed", failure=step.failure)
-    leave_turn(step, context)
-
-
-def leave_turn(step: StepBuilder[State], context: Context) -> None:
-    """The turn is over: record its outcome, in the log of a sub-agent also for its parent."""
-    ending = step.ending
-    assert ending is not None, "a handler that ends a turn has called `conclude`"
-    turn, deliveries = step.turn, step.turn.deliveries
-    step.owed = left_owed(step.owed, turn, ending.status)
-    step.ended = ending.replace(
-        usage=turn.usage,
-        deliveries=deliveries,
-        user_response=spoken_and_delivered(turn),
-        silent=not deliveries,
-        profile=turn.profile if context.revision >= NAMES_PROFILES else "",
-    )
-    if context.role == "sub_agent":
-        notify_parent(step, ending)
-
-
-def notify_parent(step: StepBuilder[State], ending: TurnEnded) -> None:
-    """The last text of a sub-agent is its result. Without such a text it failed, and a sentence of the policy may say
-    why."""
-    said, status = ending.final_content, ending.status
-    if status in ("completed", "incomplete"):
-        said = step.turn.final or step.turn.claim or said
-        status = status if isinstance(said, Heard) else "failed"
-    step.add_effect(NotifyParent(effect_id=step.next_id(), status=status, said=said))
-
-
-def deliver(step: StepBuilder[State], context: Context) -> None:
-    """Deliver what the turn has not delivered yet."""
-    ending = step.ending
-    assert ending is not None, "a handler that ends a turn has called `conclude`"
-    failed = ending.status == "failed"
-    for said, relayed in outstanding(step.turn, ending.final_content, context, failed=failed):
-        step.deliver(said, relayed=relayed)
-
-
-def wait_for_verdict(step: StepBuilder[State], event: Event, context: Context) -> InDoubt:
-    """It is unknown whether a tool did its work; nothing new starts until a person has decided."""
-    since = step.state.since if isinstance(step.state, InDoubt) else event.at
-    return step.within_turn(InDoubt, round=step.round, since=since)
-
-
-def start_tools(step: StepBuilder[State], event: Event, context: Context) -> ToolExecuting:
-    """The calls that may run now start, in call order."""
-    while (call := call_to_start(step, event, context)) is not None:
-        effect_id = step.next_id()
-        step.add_effect(make_part(ExecuteTool, {"effect_id": effect_id, "call": call}))
-        step.round = step.round.start(call, effect_id)
-        step.change_turn(tool_calls=step.turn.tool_calls + 1)
-    return step.within_turn(ToolExecuting, round=step.round)
-
-
-def ask_approval(step: StepBuilder[State], event: Event, context: Context) -> AwaitingApproval:
-    """The conversation rests until a person allows or denies the next call."""
-    call = step.round.next_to_approve
-    assert call is not None, "the guard of this branch finds one"
-    seconds = context.policy.approval_deadline
-    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
-    return step.within_turn(AwaitingApproval, call=call, round=step.round, since=event.at, deadline=deadline)
-
-
-def leave_round(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """Every call has its result, or may not run because a limit is reached. A claim beside a call that failed does not
-    count."""
-    step.settle_queued(context.policy.texts.not_run)
-    round_, turn = step.round, step.turn
-    claim = turn.claim if round_.failed else round_.claim or turn.claim
-    step.change_turn(worked=True, claim=claim)
-    step.end_round()
-
-
-def settle_children(step: StepBuilder[State], context: Context, unfinished: str) -> None:
-    """Give the call that started the sub-agents its result. Sub-agents that still work count with the text
-    `unfinished`."""
-    children = step.round.children
-    if not children:
-        return
-    statuses = tuple(child.status or "cancelled" for child in children)
-    texts = tuple(child.outcome or Made(text=unfinished) for child in children)
-    failed = any(status != "completed" for status in statuses)
-    step.settle(children[0].call_id, _result_of(statuses, texts, context), error=failed)
-    step.round = step.round.replace(children=())
-
-
-def _result_of(statuses: tuple[str, ...], texts: tuple[Heard | Made, ...], context: Context) -> Joined | Outcomes:
-    """The result of a call whose sub-agents ended like this, with these texts."""
-    if context.revision >= AGENTS:
-        return Outcomes(statuses=statuses, parts=texts)
-    headed: list[Heard | Made] = []
-    for number, (status, text) in enumerate(zip(statuses, texts, strict=True), start=1):
-        headed += [Made(text=f"{context.policy.texts.child} {number} ({status}):"), text]
-    return Joined(parts=tuple(headed))
-
-
-def close_round(step: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:
-    """Give every call a result that has none: those that ran, those that a crash left in doubt, and those that never
-    started."""
-    if not step.in_round:
-        return
-    texts = context.policy.texts
-    for call in step.round.running:
-        text = running if call.reconciling is None else texts.in_doubt
-        step.settle(call.call_id, Made(text=text), error=True)
-    step.refuse_calls([step.round.named(call_id) for call_id in step.round.doubtful], texts.in_doubt)
-    settle_children(step, context, texts.child_cancelled)
-    step.settle_queued(unrun)
-    step.end_round()
-
-
 E = TypeVar("E", bound=AwaitedEffect)
 
 Again: TypeAlias = Callable[[Any, int, datetime, Context], E]
@@ -323,6 +94,89 @@ def again(state: Busy, effect_id: int, kind: type[E], at: datetime, context: Con
         return cast(E, _AGAIN[kind](state, effect_id, at, context))
     make: Callable[..., E] = kind
     return make(effect_id=effect_id)
+
+
+def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None:
+    """Begin a turn with the first messages that wait. Those behind them begin turns of their own, even if they were to
+    be steered into the turn that is over."""
+    profiles = context.policy.profiles
+    step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
+    mail = [one for one in step.take_batch() if one.audience is not None and not one.silent]
+    if step.inbox:
+        step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
+    if step.owed:
+        _take_over_what_is_owed(step, at, context)
+    if not mail:
+        return
+    relay = [one for one in mail if one.audience == "user"]
+    if relay and context.role == "foreground":
+        _owe(step, relay, at, context)
+    owes_nothing = context.policy.relay == "prompt_only" and context.revision >= ANSWERS_OR_SAYS_WHY
+    if context.revision >= AGENTS and (owes_nothing or any(one.audience == "agent" for one in mail)):
+        step.change_turn(internal=True)
+
+
+def _take_over_what_is_owed(step: StepBuilder[State], at: datetime, context: Context) -> None:
+    """Let the turn pass on what earlier turns did not. The agents whose messages have lapsed are told."""
+    deadline = context.policy.relay_deadline
+    if any(at < one.since for one in step.owed):  # the clock was set back: their time is counted from now
+        step.owed = tuple(one.replace(since=min(one.since, at)) for one in step.owed)
+    lapsed = tuple(one for one in step.owed if one.has_lapsed(at, deadline))
+    if lapsed:
+        return_to_senders(step, lapsed)
+        step.owed = tuple(one for one in step.owed if one not in lapsed)
+    overdue = tuple(one.said for one in step.owed)
+    step.change_turn(relay=overdue, overdue=overdue)
+
+
+def _owe(step: StepBuilder[State], mail: Iterable[Waiting], at: datetime, context: Context) -> None:
+    """Let the turn pass these messages on to the user, and keep them until that is done."""
+    owed = tuple(Owed(said=Heard(seq=one.seq), since=at, origin=one.origin) for one in mail)
+    if context.revision >= KEEPS_RELAYS:
+        step.owed = (*step.owed, *owed)
+    step.change_turn(relay=(*step.turn.relay, *(one.said for one in owed)))
+
+
+def return_to_senders(step: StepBuilder[State], unread: Iterable[Waiting | Owed]) -> None:
+    """Tell the agents that wrote these messages that nobody will read them."""
+    for one in unread:
+        if one.origin:
+            said = one.said if isinstance(one, Owed) else Heard(seq=one.seq)
+            step.add_effect(
+                SendToAgent(effect_id=step.next_id(), target=one.origin, said=said, silent=True, returned=True)
+            )
+
+
+def select_profile(step: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:
+    """The router chooses a profile."""
+    effect_id = step.next_id()
+    step.add_effect(SelectProfile(effect_id=effect_id))
+    return step.within_turn(ProfileSelecting, effect_id=effect_id)
+
+
+def recall(step: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
+    """What belongs to the turn is looked up: the last minutes, older conversations, documents."""
+    effect_id = step.next_id()
+    step.add_effect(_recall_effect(effect_id, step.turn, context))
+    return step.within_turn(MemoryRecalling, effect_id=effect_id)
+
+
+def _recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallMemory:
+    """The search that this turn wants. `Pure.`"""
+    policy = context.policy
+    return RecallMemory(
+        effect_id=effect_id,
+        profile=turn.profile,
+        search=may_search(turn, policy),
+        recent=policy.dialogue.seconds if isinstance(policy.dialogue, Recent) else None,
+        documents=policy.documents,
+    )
+
+
+@asked_again(RecallMemory)
+def _recall_again(state: MemoryRecalling, effect_id: int, at: datetime, context: Context) -> RecallMemory:
+    """The search that the turn of this state wants. `Pure.`"""
+    return _recall_effect(effect_id, state.turn, context)
 
 
 def request_model(step: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
@@ -459,87 +313,228 @@ def prompt_again(step: StepBuilder[State], event: Event, context: Context) -> No
     step.change_turn(**again)
 
 
-def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None:
-    """Begin a turn with the first messages that wait. Those behind them begin turns of their own, even if they were to
-    be steered into the turn that is over."""
-    profiles = context.policy.profiles
-    step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
-    mail = [one for one in step.take_batch() if one.audience is not None and not one.silent]
-    if step.inbox:
-        step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
-    if step.owed:
-        _take_over_what_is_owed(step, at, context)
-    if not mail:
+def wait_for_verdict(step: StepBuilder[State], event: Event, context: Context) -> InDoubt:
+    """It is unknown whether a tool did its work; nothing new starts until a person has decided."""
+    since = step.state.since if isinstance(step.state, InDoubt) else event.at
+    return step.within_turn(InDoubt, round=step.round, since=since)
+
+
+def start_tools(step: StepBuilder[State], event: Event, context: Context) -> ToolExecuting:
+    """The calls that may run now start, in call order."""
+    while (call := call_to_start(step, event, context)) is not None:
+        effect_id = step.next_id()
+        step.add_effect(make_part(ExecuteTool, {"effect_id": effect_id, "call": call}))
+        step.round = step.round.start(call, effect_id)
+        step.change_turn(tool_calls=step.turn.tool_calls + 1)
+    return step.within_turn(ToolExecuting, round=step.round)
+
+
+def ask_approval(step: StepBuilder[State], event: Event, context: Context) -> AwaitingApproval:
+    """The conversation rests until a person allows or denies the next call."""
+    call = step.round.next_to_approve
+    assert call is not None, "the guard of this branch finds one"
+    seconds = context.policy.approval_deadline
+    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
+    return step.within_turn(AwaitingApproval, call=call, round=step.round, since=event.at, deadline=deadline)
+
+
+def leave_round(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Every call has its result, or may not run because a limit is reached. A claim beside a call that failed does not
+    count."""
+    step.settle_queued(context.policy.texts.not_run)
+    round_, turn = step.round, step.turn
+    claim = turn.claim if round_.failed else round_.claim or turn.claim
+    step.change_turn(worked=True, claim=claim)
+    step.end_round()
+
+
+def settle_children(step: StepBuilder[State], context: Context, unfinished: str) -> None:
+    """Give the call that started the sub-agents its result. Sub-agents that still work count with the text
+    `unfinished`."""
+    children = step.round.children
+    if not children:
         return
-    relay = [one for one in mail if one.audience == "user"]
-    if relay and context.role == "foreground":
-        _owe(step, relay, at, context)
-    owes_nothing = context.policy.relay == "prompt_only" and context.revision >= ANSWERS_OR_SAYS_WHY
-    if context.revision >= AGENTS and (owes_nothing or any(one.audience == "agent" for one in mail)):
-        step.change_turn(internal=True)
+    statuses = tuple(child.status or "cancelled" for child in children)
+    texts = tuple(child.outcome or Made(text=unfinished) for child in children)
+    failed = any(status != "completed" for status in statuses)
+    step.settle(children[0].call_id, _result_of(statuses, texts, context), error=failed)
+    step.round = step.round.replace(children=())
 
 
-def _take_over_what_is_owed(step: StepBuilder[State], at: datetime, context: Context) -> None:
-    """Let the turn pass on what earlier turns did not. The agents whose messages have lapsed are told."""
-    deadline = context.policy.relay_deadline
-    if any(at < one.since for one in step.owed):  # the clock was set back: their time is counted from now
-        step.owed = tuple(one.replace(since=min(one.since, at)) for one in step.owed)
-    lapsed = tuple(one for one in step.owed if one.has_lapsed(at, deadline))
-    if lapsed:
-        return_to_senders(step, lapsed)
-        step.owed = tuple(one for one in step.owed if one not in lapsed)
-    overdue = tuple(one.said for one in step.owed)
-    step.change_turn(relay=overdue, overdue=overdue)
+def _result_of(statuses: tuple[str, ...], texts: tuple[Heard | Made, ...], context: Context) -> Joined | Outcomes:
+    """The result of a call whose sub-agents ended like this, with these texts."""
+    if context.revision >= AGENTS:
+        return Outcomes(statuses=statuses, parts=texts)
+    headed: list[Heard | Made] = []
+    for number, (status, text) in enumerate(zip(statuses, texts, strict=True), start=1):
+        headed += [Made(text=f"{context.policy.texts.child} {number} ({status}):"), text]
+    return Joined(parts=tuple(headed))
 
 
-def _owe(step: StepBuilder[State], mail: Iterable[Waiting], at: datetime, context: Context) -> None:
-    """Let the turn pass these messages on to the user, and keep them until that is done."""
-    owed = tuple(Owed(said=Heard(seq=one.seq), since=at, origin=one.origin) for one in mail)
-    if context.revision >= KEEPS_RELAYS:
-        step.owed = (*step.owed, *owed)
-    step.change_turn(relay=(*step.turn.relay, *(one.said for one in owed)))
+def close_round(step: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:
+    """Give every call a result that has none: those that ran, those that a crash left in doubt, and those that never
+    started."""
+    if not step.in_round:
+        return
+    texts = context.policy.texts
+    for call in step.round.running:
+        text = running if call.reconciling is None else texts.in_doubt
+        step.settle(call.call_id, Made(text=text), error=True)
+    step.refuse_calls([step.round.named(call_id) for call_id in step.round.doubtful], texts.in_doubt)
+    settle_children(step, context, texts.child_cancelled)
+    step.settle_queued(unrun)
+    step.end_round()
 
 
-def return_to_senders(step: StepBuilder[State], unread: Iterable[Waiting | Owed]) -> None:
-    """Tell the agents that wrote these messages that nobody will read them."""
-    for one in unread:
-        if one.origin:
-            said = one.said if isinstance(one, Owed) else Heard(seq=one.seq)
-            step.add_effect(
-                SendToAgent(effect_id=step.next_id(), target=one.origin, said=said, silent=True, returned=True)
-            )
-
-
-def select_profile(step: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:
-    """The router chooses a profile."""
+def summarize(step: StepBuilder[State], event: Event, context: Context) -> Summarizing:
+    """What is due to the user is delivered, and a summary for display is written before the turn is left."""
+    deliver(step, context)
     effect_id = step.next_id()
-    step.add_effect(SelectProfile(effect_id=effect_id))
-    return step.within_turn(ProfileSelecting, effect_id=effect_id)
+    step.add_effect(SummarizeTurn(effect_id=effect_id))
+    return step.within_turn(Summarizing, effect_id=effect_id, ending=step.ending)
 
 
-def recall(step: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
-    """What belongs to the turn is looked up: the last minutes, older conversations, documents."""
-    effect_id = step.next_id()
-    step.add_effect(recall_effect(effect_id, step.turn, context))
-    return step.within_turn(MemoryRecalling, effect_id=effect_id)
+def end_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """What is due to the user is delivered, and the turn is over."""
+    deliver(step, context)
+    leave_turn(step, context)
 
 
-def recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallMemory:
-    """The search that this turn wants. `Pure.`"""
-    policy = context.policy
-    return RecallMemory(
-        effect_id=effect_id,
-        profile=turn.profile,
-        search=may_search(turn, policy),
-        recent=policy.dialogue.seconds if isinstance(policy.dialogue, Recent) else None,
-        documents=policy.documents,
+def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The model said nothing. The turn ends with the policy's sentence for that, or for the limit because of which the
+    model is not asked again, unless it is empty or the user receives something else: speech, or a message that is
+    passed on."""
+    sentence = context.policy.texts.ending
+    if after_empty(step.turn, context) is not None:
+        name_limit(step, event, context)
+        sentence = limit_sentence(context) if context.revision >= ANSWERS_OR_SAYS_WHY else sentence
+    receives = step.turn.deliveries or outstanding(step.turn, None, context)
+    conclude_with(step, "" if receives else sentence)
+
+
+def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The work is done. What is displayed is the model's text, or else the summary in its claim."""
+    if lacks_answer(step.turn, context):
+        name_limit(step, event, context)
+    step.conclude("completed", step.turn.final or step.turn.claim)
+
+
+def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn ends with a reply that says why there is no other."""
+    failure = step.failure
+    assert failure is not None, "a handler that gives up has called `fail`"
+    texts = context.policy.texts
+    reply = f"{texts.error} {failure.sentence}".strip()
+    if not reply and context.revision >= ANSWERS_OR_SAYS_WHY:
+        reply = texts.ending.strip()
+    if reply or context.revision < ANSWERS_OR_SAYS_WHY:
+        step.persist(Made(text=reply))
+        step.conclude("failed", Made(text=reply), failure=failure)
+    else:
+        step.conclude("failed", failure=failure)
+
+
+def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
+    """The turn failed and nothing goes on by itself. Silent messages enter the transcript. In logs that began before
+    revision 6 others wait for a retry or for the next message, and the state holds what was to be passed on."""
+    failure = step.failure
+    assert failure is not None, "a handler that gives up has called `fail`"
+    fail_turn(step, event, context)
+    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
+    return Failed(
+        kind=failure.kind,
+        sentence=failure.sentence,
+        turn=step.turn.number,
+        tried_again=step.turn.tries_again,
+        relay=() if context.revision >= KEEPS_RELAYS else step.turn.relay,
+        inbox=step.inbox,
+        book=step.book,
     )
 
 
-@asked_again(RecallMemory)
-def _recall_again(state: MemoryRecalling, effect_id: int, at: datetime, context: Context) -> RecallMemory:
-    """The search that the turn of this state wants. `Pure.`"""
-    return recall_effect(effect_id, state.turn, context)
+def fail_and_go_on(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn failed and is over, and the messages that waited begin the next one, as they would a moment later."""
+    fail_turn(step, event, context)
+    begin_turn(step, event.at, context)
+
+
+def fail_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn failed and is over."""
+    step.conclude("failed", failure=step.failure)
+    leave_turn(step, context)
+
+
+def leave_turn(step: StepBuilder[State], context: Context) -> None:
+    """The turn is over: record its outcome, in the log of a sub-agent also for its parent."""
+    ending = step.ending
+    assert ending is not None, "a handler that ends a turn has called `conclude`"
+    turn, deliveries = step.turn, step.turn.deliveries
+    step.owed = left_owed(step.owed, turn, ending.status)
+    step.ended = ending.replace(
+        usage=turn.usage,
+        deliveries=deliveries,
+        user_response=spoken_and_delivered(turn),
+        silent=not deliveries,
+        profile=turn.profile if context.revision >= NAMES_PROFILES else "",
+    )
+    if context.role == "sub_agent":
+        notify_parent(step, ending)
+
+
+def notify_parent(step: StepBuilder[State], ending: TurnEnded) -> None:
+    """The last text of a sub-agent is its result. Without such a text it failed, and a sentence of the policy may say
+    why."""
+    said, status = ending.final_content, ending.status
+    if status in ("completed", "incomplete"):
+        said = step.turn.final or step.turn.claim or said
+        status = status if isinstance(said, Heard) else "failed"
+    step.add_effect(NotifyParent(effect_id=step.next_id(), status=status, said=said))
+
+
+def deliver(step: StepBuilder[State], context: Context) -> None:
+    """Deliver what the turn has not delivered yet."""
+    ending = step.ending
+    assert ending is not None, "a handler that ends a turn has called `conclude`"
+    failed = ending.status == "failed"
+    for said, relayed in outstanding(step.turn, ending.final_content, context, failed=failed):
+        step.deliver(said, relayed=relayed)
+
+
+def mark_closing(step: StepBuilder[State], event: CloseRequested, context: Context) -> None:
+    """The conversation ends with this turn."""
+    step.closing = True
+
+
+def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
+    """What runs is told to stop and must confirm that before a deadline."""
+    abort_all(step)
+    deadline = step.start_timer(later(event.at, context.policy.cancel_deadline), "deadline_reached")
+    return step.within_turn(Cancelling, round=step.round, deadline=deadline, closing=step.closing)
+
+
+def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
+    """Stop everything in flight, except for the effects in `spared`."""
+    in_flight = step.state.in_flight()
+    for effect_id in sorted(in_flight.keys() - spared):
+        stop = CancelSubAgent if in_flight[effect_id] is SpawnSubAgent else Abort
+        step.add_effect(stop(effect_id=effect_id))
+
+
+def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
+    """Something has not confirmed yet that it stopped."""
+    return step.same(turn=step.turn, round=step.round, resumes=step.resumes)
+
+
+def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn is over: every call that is left gets its result, and nothing in flight is awaited any longer."""
+    stopping = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
+    answered = {event.effect_id} if isinstance(event, Answer) else set()
+    abort_all(step, stopping.union(answered))
+    texts = context.policy.texts
+    running = texts.in_doubt if is_imported(step, event, context) else texts.cancelled
+    close_round(step, context, running=running, unrun=texts.skipped)
+    step.conclude("cancelled")
+    leave_turn(step, context)
 
 
 def take_human_input(

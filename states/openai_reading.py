@@ -3,25 +3,12 @@
 A history comes from another program: it may end in the middle of a round of tool calls, hold results of calls that were
 cut off, repeat ids, or use what only one provider knows. Whatever list of messages is given, a conversation can go on
 from the repaired one: every call has exactly one result directly behind its message, ids are unique, arguments are JSON
-objects, and no message is empty. A list that is in order is not changed at all.
+objects, and no message is empty. What a model is not sent, such as audio and files, is left out. A list that is in
+order is not changed at all.
 
-Repairs tool calls: their shape, their arguments, and the names of their tools.
-
-Repairs the content of a message: a text, or a list of texts and images.
-
-What a model is not sent, such as audio and files, is left out.
-
-Turns what an application hands over into JSON values that can be stored exactly.
-
-Brings the results of a given history behind the messages whose calls they answer, and makes ids unique.
-
-Collects what was repaired in a given history, in sentences for the application's developer.
-
-Reads the items of OpenAI's Responses API, in which calls and results stand beside the messages.
-
-Sessions of openai-agents, and programs that send the output of one response with the next request, keep such items.
-
-Reads the ids of calls in a given history, and replaces those that are missing, repeated or too long.
+Besides messages, the list may hold the items of OpenAI's Responses API, in which calls and results stand beside the
+messages: sessions of openai-agents, and programs that send the output of one response with the next request, keep such
+items. Every repair is told in a sentence for the application's developer.
 """
 
 from __future__ import annotations
@@ -116,14 +103,14 @@ def _text_of(entry: Entry) -> str:
 
 def _read_all(messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repairs) -> Iterator[Entry]:
     copies = ((place, _copied(message, partial(repairs.add, place))) for place, message in enumerate(messages))
-    for place, fields in as_messages(copies, repairs):
+    for place, fields in _as_messages(copies, repairs):
         repaired = _repaired(fields, partial(repairs.add, place))
         if repaired is not None:
             yield Entry(place, repaired)
 
 
-def _copied(message: Mapping[str, Any] | BaseModel, report: ReportRepair) -> dict[str, Any]:
-    copier = JsonCopier()
+def _copied(message: Mapping[str, Any] | BaseModel, report: _ReportRepair) -> dict[str, Any]:
+    copier = _JsonCopier()
     fields = copier.copy_object(message)
     if copier.lost:
         report("What JSON cannot hold (NaN, or objects of Python) was left out.")
@@ -132,14 +119,14 @@ def _copied(message: Mapping[str, Any] | BaseModel, report: ReportRepair) -> dic
     return fields
 
 
-def _repaired(fields: dict[str, Any], report: ReportRepair) -> dict[str, Any] | None:
+def _repaired(fields: dict[str, Any], report: _ReportRepair) -> dict[str, Any] | None:
     """Return the repaired message, whose calls and results still have the ids that they had; None if it is left out."""
     role = _role(fields, report)
     if role is None:
         return None
     _repair_members(role, fields, report)
     if "content" in fields or role != "assistant":
-        fields["content"] = repair_content(role, fields.get("content"), report)
+        fields["content"] = _repair_content(role, fields.get("content"), report)
     if role == "assistant":
         _repair_calls(fields, report)
     elif role == "tool" and fields["content"] is None:
@@ -151,7 +138,7 @@ def _repaired(fields: dict[str, Any], report: ReportRepair) -> dict[str, Any] | 
     return fields
 
 
-def _role(fields: dict[str, Any], report: ReportRepair) -> str | None:
+def _role(fields: dict[str, Any], report: _ReportRepair) -> str | None:
     """Return the role of the message, or None if no message has such a role."""
     role = fields.get("role")
     if role == "function":
@@ -169,7 +156,7 @@ def _is_empty(role: str, fields: dict[str, Any]) -> bool:
     return not has_more and is_blank(fields.get("content"))
 
 
-def _repair_members(role: str, fields: dict[str, Any], report: ReportRepair) -> None:
+def _repair_members(role: str, fields: dict[str, Any], report: _ReportRepair) -> None:
     """Remove the members that a message of this role does not have, and texts that are none."""
     for name, owner in _ONLY_FOR.items():
         if role != owner and fields.get(name):
@@ -181,7 +168,7 @@ def _repair_members(role: str, fields: dict[str, Any], report: ReportRepair) -> 
             del fields[name]
 
 
-def _repair_calls(fields: dict[str, Any], report: ReportRepair) -> None:
+def _repair_calls(fields: dict[str, Any], report: _ReportRepair) -> None:
     """Repair the shape of an assistant's calls. A call of the older format, `function_call`, becomes one of them."""
     given = fields.get("tool_calls")
     legacy = fields.get("function_call")
@@ -193,17 +180,17 @@ def _repair_calls(fields: dict[str, Any], report: ReportRepair) -> None:
         return
     if not isinstance(given, list):
         report("The tool_calls are no list and were left out.")
-    calls = [repair_call(call, report) for call in given] if isinstance(given, list) else []
+    calls = [_repair_call(call, report) for call in given] if isinstance(given, list) else []
     fields["tool_calls"] = [call for call in calls if call is not None]
     if not fields["tool_calls"]:
         del fields["tool_calls"]
 
 
-UNNAMED = "unknown_tool"
+_UNNAMED = "unknown_tool"
 """The name in a call that names no tool."""
 
 
-def repair_call(call: Any, report: ReportRepair) -> dict[str, Any] | None:
+def _repair_call(call: Any, report: _ReportRepair) -> dict[str, Any] | None:
     """Return a call of OpenAI's shape with the id that it had, or None if it is no call at all."""
     if not isinstance(call, dict) or not (function := _function_in(call)):
         report("An entry of the calls that is no call was left out.")
@@ -228,17 +215,17 @@ def _function_in(call: dict[str, Any]) -> dict[str, Any]:
             return {}
 
 
-def _name(name: object, report: ReportRepair) -> str:
+def _name(name: object, report: _ReportRepair) -> str:
     if not isinstance(name, str) or not name.strip():
         report("A call names no tool.")
-        return UNNAMED
+        return _UNNAMED
     legal = legal_name(name)
     if legal != name:
         report(f"The tool {quoted(name)} has a name that providers refuse; it was replaced by {legal}.")
     return legal
 
 
-def _arguments(arguments: object, report: ReportRepair) -> str:
+def _arguments(arguments: object, report: _ReportRepair) -> str:
     """Return the arguments as the text of a JSON object."""
     if isinstance(arguments, str) and is_json_object(arguments):
         return arguments
@@ -261,7 +248,7 @@ def _mended(arguments: str) -> str | None:
         read = json.loads(arguments)
     except (ValueError, RecursionError):
         return None
-    return json.dumps(JsonCopier().copy_object(read), ensure_ascii=False) if isinstance(read, dict) else None
+    return json.dumps(_JsonCopier().copy_object(read), ensure_ascii=False) if isinstance(read, dict) else None
 
 
 _TEXTS = {"text", "input_text", "output_text"}
@@ -270,7 +257,7 @@ _BEGINNING = 16
 """Characters of base64 that hold the longest signature of an image."""
 
 
-def repair_content(role: str, content: Any, report: ReportRepair) -> Any:
+def _repair_content(role: str, content: Any, report: _ReportRepair) -> Any:
     """Return the content as a text, a list of parts that is not empty, or None. `content` is a JSON value."""
     if content is None or isinstance(content, str):
         return content
@@ -304,7 +291,7 @@ def _are_parts(content: Any) -> bool:
 class _PartReader:
     """Reads the parts of one message."""
 
-    def __init__(self, role: str, report: ReportRepair) -> None:
+    def __init__(self, role: str, report: _ReportRepair) -> None:
         self._role = role
         self._report = report
         self._images = 0
@@ -383,17 +370,17 @@ def _with_its_media_type(url: str) -> str:
     return url if kind is None else f"data:{kind};base64,{found[1]}"
 
 
-MAX_DEPTH = 50
+_MAX_DEPTH = 50
 """How deep lists and objects may be nested. Chosen so that every JSON parser reads them."""
 
-MAX_VALUES = 100_000
+_MAX_VALUES = 100_000
 """The most values within one message. Chosen so that values that contain each other, which have no end, are cut off."""
 
 _MAX_BITS = 1_000
 """The size of the largest whole number. Chosen so that every JSON parser reads it."""
 
 
-class JsonCopier:
+class _JsonCopier:
     """Copies values of Python as JSON values, and notes what it had to change.
 
     `lost` says that something that JSON cannot hold was left out, `mended` that half a character (a lone surrogate) was
@@ -415,16 +402,16 @@ class JsonCopier:
     def _copy(self, value: object, depth: int) -> Any:
         self._count += 1
         match value:
-            case _ if self._count > MAX_VALUES:
+            case _ if self._count > _MAX_VALUES:
                 self.lost = True
                 return _LOST
             case str():
                 return self._copy_text(value)
             case None | bool() | int() | float() if _is_exact(value):
                 return value
-            case Mapping() | BaseModel() if depth < MAX_DEPTH:
+            case Mapping() | BaseModel() if depth < _MAX_DEPTH:
                 return self.copy_object(value, depth + 1)
-            case list() | tuple() if depth < MAX_DEPTH:
+            case list() | tuple() if depth < _MAX_DEPTH:
                 return list(self._copy_list(value, depth + 1))
             case _:
                 self.lost = True
@@ -539,7 +526,7 @@ class _Rounds:
 
     def __init__(self, entries: Iterable[Entry], repairs: Repairs) -> None:
         calls = (call for entry in entries for call in entry.fields.get("tool_calls") or ())
-        self._ids = UniqueIds(str(call.get("id")) for call in calls)
+        self._ids = _UniqueIds(str(call.get("id")) for call in calls)
         self._repairs = repairs
         self._latest: dict[str, Entry] = {}
         """The message that made the latest call with each of the given ids."""
@@ -550,7 +537,7 @@ class _Rounds:
         """Give the calls of this message their ids."""
         report = partial(self._repairs.add, entry.place)
         for call in entry.fields.get("tool_calls") or ():
-            given_id, name = id_in(call, "id", report), call["function"]["name"]
+            given_id, name = _id_in(call, "id", report), call["function"]["name"]
             call["id"] = self._ids.assign(given_id, entry.place, report)
             entry.unanswered.add(_OpenCall(given_id, call["id"], name))
             self._latest[given_id] = entry
@@ -559,7 +546,7 @@ class _Rounds:
     def take_result(self, entry: Entry, *, is_in_place: bool) -> None:
         """Put a result behind the message with its call, or leave it out if there is no such call."""
         report = partial(self._repairs.add, entry.place)
-        given_id = id_in(entry.fields, "tool_call_id", report)
+        given_id = _id_in(entry.fields, "tool_call_id", report)
         caller = self._latest.get(given_id) if given_id else self.newest
         call = None if caller is None else _take_call(caller, given_id, entry.fields.get("name"))
         if caller is None or call is None:
@@ -592,10 +579,10 @@ def _take_call(caller: Entry, given_id: str, name: object) -> _OpenCall | None:
 MAX_REPAIRS = 1_000
 """The most sentences that are kept of one history. Chosen so that they can be read; one more counts the others."""
 
-MAX_QUOTED_NAME = 60
+_MAX_QUOTED_NAME = 60
 """The most characters of an id, a name or a type that a sentence quotes."""
 
-ReportRepair = Callable[[str], None]
+_ReportRepair = Callable[[str], None]
 """Takes the sentence about a repair of one message."""
 
 
@@ -623,17 +610,17 @@ class Repairs:
 
 def quoted(name: object) -> str:
     """An id, a name or a type as a sentence quotes it. `Pure.`"""
-    return repr(shortened(str(name), MAX_QUOTED_NAME))
+    return repr(shortened(str(name), _MAX_QUOTED_NAME))
 
 
-PlacedItem = tuple[int, dict[str, Any]]
+_PlacedItem = tuple[int, dict[str, Any]]
 """A message or an item, and its place in the list that was given."""
 
 
-def as_messages(items: Iterable[PlacedItem], repairs: Repairs) -> Iterator[PlacedItem]:
+def _as_messages(items: Iterable[_PlacedItem], repairs: Repairs) -> Iterator[_PlacedItem]:
     """Yield the items as messages; what is a message already is unchanged. Calls that stand side by side belong to one
     response, so they become one message."""
-    calls: list[PlacedItem] = []
+    calls: list[_PlacedItem] = []
     for place, item in items:
         kind = None if "role" in item else item.get("type")
         if kind == "function_call":
@@ -649,7 +636,7 @@ def as_messages(items: Iterable[PlacedItem], repairs: Repairs) -> Iterator[Place
     yield from _one_message(calls)
 
 
-def _one_message(calls: list[PlacedItem]) -> Iterator[PlacedItem]:
+def _one_message(calls: list[_PlacedItem]) -> Iterator[_PlacedItem]:
     if calls:
         yield calls[0][0], {"role": "assistant", "tool_calls": [_call(item) for _, item in calls]}
 
@@ -659,14 +646,14 @@ def _call(item: dict[str, Any]) -> dict[str, Any]:
     return {"id": item.get("call_id"), "type": "function", "function": function}
 
 
-MAX_CALL_ID = 200
+_MAX_CALL_ID = 200
 """The most characters of the id of a call. Providers make ids of up to 64 characters, gateways longer ones."""
 
-MAX_EFFECT = 1_000_000_000
+_MAX_EFFECT = 1_000_000_000
 """The largest number of an effect in a given id. Chosen so that the numbers behind it fit every database."""
 
 
-class UniqueIds:
+class _UniqueIds:
     """Gives each call an id that no other call of the history has. An id that can be kept is kept."""
 
     def __init__(self, given: Iterable[str]) -> None:
@@ -675,9 +662,9 @@ class UniqueIds:
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
-    def assign(self, wanted: str, place: int, report: ReportRepair) -> str:
+    def assign(self, wanted: str, place: int, report: _ReportRepair) -> str:
         """Return the id for a call of the message at `place`; `wanted` is the one that it has, or empty."""
-        if wanted and wanted not in self._used and len(wanted) <= MAX_CALL_ID and effect_number(wanted) <= MAX_EFFECT:
+        if wanted and wanted not in self._used and len(wanted) <= _MAX_CALL_ID and effect_number(wanted) <= _MAX_EFFECT:
             assigned = wanted
         else:
             assigned = next(self._free(wanted, place))
@@ -688,7 +675,7 @@ class UniqueIds:
     def _free(self, wanted: str, place: int) -> Iterator[str]:
         """Yield ids that no call of the history has, made from the one that it wanted, or from its place. None of them
         reads like an id that this library makes."""
-        can_be_extended = wanted and len(wanted) <= MAX_CALL_ID - 12 and effect_number(wanted) <= MAX_EFFECT
+        can_be_extended = wanted and len(wanted) <= _MAX_CALL_ID - 12 and effect_number(wanted) <= _MAX_EFFECT
         stem = f"{wanted}_r" if can_be_extended else f"history_{place}_"
         while True:
             number = self._numbers[stem] = self._numbers.get(stem, 1) + 1
@@ -703,7 +690,7 @@ def _fault(wanted: str, is_repeated: bool) -> str:
     return f"The id {quoted(wanted)} {'is repeated' if is_repeated else 'is too long'}"
 
 
-def id_in(holder: Mapping[str, Any], name: str, report: ReportRepair) -> str:
+def _id_in(holder: Mapping[str, Any], name: str, report: _ReportRepair) -> str:
     """Return the id that a call or a result holds under this name, as a text; empty if it holds none."""
     found = holder.get(name)
     if isinstance(found, int) and not isinstance(found, bool):

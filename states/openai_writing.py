@@ -1,6 +1,4 @@
-"""The messages of a conversation in OpenAI's chat format, computed from its log.
-
-Writes messages of the transcript in OpenAI's chat format, in a form that every provider accepts.
+"""The messages of a conversation in OpenAI's chat format, computed from its log, in a form that every provider accepts.
 
 Arguments are JSON objects, names of tools are legal, every call has its result directly behind the message that made
 it, and no message is empty, whatever the transcript holds. Arguments that are no JSON object are quoted in the result,

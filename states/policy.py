@@ -1,19 +1,9 @@
 """The rules of a conversation, which the application chooses.
 
 How often a failed request is tried again, what a cancel does to a question, how many tools run at once: applications
-differ here, so the rules are data. They are stored in the log, so a conversation that is replayed years later is
-replayed under the rules that held then.
-
-The base class of all rules: plain data, validated whenever an application writes it.
-
-How a model is asked, apart from what it is asked.
-
-The texts that the machine itself uses: results of calls that did not run, nudges, and endings without an answer.
-
-They are rules like any other: an application words them for its users, and they are stored in the log, so a replay
-shows the words that were read then.
-
-The models of a policy: those that a turn may ask, and all that the policy names.
+differ here, so the rules are data. They are validated whenever an application writes them, and stored in the log, so a
+conversation that is replayed years later is replayed under the rules that held then. That holds for the words of the
+machine, too: an application words them for its users, and a replay shows the words that were read then.
 """
 
 from __future__ import annotations

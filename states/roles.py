@@ -1,12 +1,11 @@
-"""The role of an agent among others, and which of the built-in tools it may call.
+"""The role of an agent among others, which of the built-in tools it may call, and by which rules it works.
 
 A *foreground* agent has a user; a *background* agent works for a foreground agent; a *sub-agent* was started by a turn
 of another agent and answers it.
 
-The rules of agents without a user, made from the rules of the agent that they work for.
-
-Such an agent has the same models, profiles, limits and texts. What differs is what concerns a user: nobody reads its
-replies, waits while it is busy or hears what a claim says, so its text is its thinking and a turn ends with that text.
+The rules of agents without a user are made from the rules of the agent that they work for. Such an agent has the same
+models, profiles, limits and texts. What differs is what concerns a user: nobody reads its replies, waits while it is
+busy or hears what a claim says, so its text is its thinking and a turn ends with that text.
 """
 
 from __future__ import annotations

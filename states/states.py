@@ -1,11 +1,8 @@
 """The states in which a conversation can rest.
 
 A state says what the conversation waits for: for nothing (`Idle`), for an effect, or for a person. It carries
-everything that the next step needs, except for texts, which stand once in the event that brought them.
-
-What all states have in common: the book, timers, and the effects in flight.
-
-The states themselves are in `states`.
+everything that the next step needs, except for texts, which stand once in the event that brought them. All states share
+the book, which counts steps, turns and effects; and each tells the effects that it has in flight.
 """
 
 from __future__ import annotations
@@ -158,12 +155,12 @@ class State(TaggedPart):
         return self.works
 
 
-def timer_in_flight(timer: Timer | None) -> InFlight:
+def _timer_in_flight(timer: Timer | None) -> InFlight:
     """The effect in flight of a timer, if there is one. `Pure.`"""
     return {} if timer is None else {timer.effect_id: StartTimer}
 
 
-def round_in_flight(round_: Round) -> InFlight:
+def _round_in_flight(round_: Round) -> InFlight:
     """The effects in flight of a round: sub-agents that work, calls that run, and calls that are asked about.
     `Pure.`"""
     in_flight: dict[int, type[AwaitedEffect]] = {}
@@ -183,7 +180,7 @@ def restricted(round_: Round, report: CallRestricted) -> Round | None:
     return round_.restrict(report.call_id, crash, approval=approval, approval_by=by)
 
 
-def round_concerned_by(round_: Round, report: Report) -> bool:
+def _round_concerned_by(round_: Round, report: Report) -> bool:
     """Whether the report is about a call of the round: it restricts one that may still run, or interrupts one that
     runs. A call whose tool is asked about it cannot be interrupted. `Pure.`"""
     if isinstance(report, CallRestricted):
@@ -222,11 +219,11 @@ class InRound(InTurn):
 
     def in_flight(self) -> InFlight:
         """The calls that run or are asked about, and the sub-agents that work. `Pure.`"""
-        return round_in_flight(self.round)
+        return _round_in_flight(self.round)
 
     def concerned_by(self, report: Report) -> bool:
         """A report about a call must be about one of the round. `Pure.`"""
-        return isinstance(report, Resumed) or round_concerned_by(self.round, report)
+        return isinstance(report, Resumed) or _round_concerned_by(self.round, report)
 
 
 class AwaitingPerson(InTurn):
@@ -242,11 +239,11 @@ class AwaitingPerson(InTurn):
 
     def concerned_by(self, report: Report) -> bool:
         """A report about a call must be about one of the round. `Pure.`"""
-        return isinstance(report, Resumed) or round_concerned_by(self.round, report)
+        return isinstance(report, Resumed) or _round_concerned_by(self.round, report)
 
     def in_flight(self) -> InFlight:
         """The deadline, if there is one. `Pure.`"""
-        return timer_in_flight(self.deadline)
+        return _timer_in_flight(self.deadline)
 
     @property
     def waiting_call_id(self) -> str | None:
@@ -321,7 +318,7 @@ class RetryWaiting(InTurn):
 
     def in_flight(self) -> InFlight:
         """The timer. `Pure.`"""
-        return timer_in_flight(self.timer)
+        return _timer_in_flight(self.timer)
 
 
 class ToolExecuting(InRound):
@@ -401,7 +398,7 @@ class AwaitingSubAgents(InTurn):
 
     def in_flight(self) -> InFlight:
         """The sub-agents that still work, and the deadline, if there is one. `Pure.`"""
-        return {**round_in_flight(self.round), **timer_in_flight(self.deadline)}
+        return {**_round_in_flight(self.round), **_timer_in_flight(self.deadline)}
 
     @property
     def question(self) -> ChildQuestion | None:
@@ -422,7 +419,7 @@ class AwaitingSubAgents(InTurn):
         """A question must come from a sub-agent that works and be new; that it is no longer asked must concern the
         question that is known. `Pure.`"""
         if isinstance(report, CallRestricted):
-            return round_concerned_by(self.round, report)
+            return _round_concerned_by(self.round, report)
         if not isinstance(report, SubAgentAsked):
             return super().concerned_by(report)
         known = self.question_of(report.effect_id)
@@ -526,7 +523,7 @@ class Cancelling(InRound):
 
     def in_flight(self) -> InFlight:
         """Whatever has not stopped yet, and the deadline. `Pure.`"""
-        return {**round_in_flight(self.round), **timer_in_flight(self.deadline)}
+        return {**_round_in_flight(self.round), **_timer_in_flight(self.deadline)}
 
 
 class InDoubt(InRound):

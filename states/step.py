@@ -1,6 +1,6 @@
-"""The result of one transition.
+"""The result of one transition, and the entry that the log of the conversation holds of it.
 
-The log of a conversation: one entry for each step. Everything else can be computed from it.
+A log has one entry for each step. Everything else can be computed from it.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class LogEntry:
         self, seq: int, event: Event, effects: tuple[Effect, ...] = (), ended: TurnEnded | None = None, turn: int = 0
     ) -> None:
         # As in `Step`: the constructor that a frozen dataclass begins with takes nearly twice as long.
-        _put_seq(self, seq)
-        _put_event(self, event)
-        _write_effects(self, effects)
-        _write_ended(self, ended)
-        _put_turn(self, turn)
+        _put_entry_seq(self, seq)
+        _put_entry_event(self, event)
+        _put_entry_effects(self, effects)
+        _put_entry_ended(self, ended)
+        _put_entry_turn(self, turn)
 
     @classmethod
     def of(cls, event: Event, step: Step) -> LogEntry:
@@ -77,6 +77,6 @@ class LogEntry:
         return cls(book.seq, event, step.effects, step.ended, book.turn)
 
 
-_put_seq, _put_event, _write_effects, _write_ended, _put_turn = (
+_put_entry_seq, _put_entry_event, _put_entry_effects, _put_entry_ended, _put_entry_turn = (
     LogEntry.__dict__[field].__set__ for field in LogEntry.__slots__
 )

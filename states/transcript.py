@@ -1,24 +1,12 @@
 """The messages of a conversation, computed from its log.
 
 The transcript is never stored: it follows from the log, entry by entry. The results of tools stand directly behind the
-message that called them, in call order, whatever order they came in.
+message that called them, in call order, whatever order they came in. Once the history was compacted, a summary stands
+in place of the messages before it.
 
-What models have accepted of what was said, and what of it a refused request makes suspicious.
-
-A model that answers has accepted the whole request. So what entered the transcript before its answer is not what the
-next request is refused for, unless another model refuses it, or the provider has changed its mind.
-
-What a summary stands for, once the history was compacted.
-
-Reads the messages of a given history as messages of the transcript.
-
-It reads whatever a log may hold: what a message does not say in OpenAI's chat format is passed over.
-
-The texts of a log, and what else is asked of the steps that brought them.
-
-The events themselves are not kept: they take several times the memory, and time of the garbage collector.
-
-Why a call has an error result although nothing failed.
+What models have accepted follows from the log as well. A model that answers has accepted the whole request. So what
+entered the transcript before its answer is not what the next request is refused for, unless another model refuses it,
+or the provider has changed its mind.
 """
 
 from __future__ import annotations
@@ -76,229 +64,15 @@ from .values.round import RoundCall
 from .values.turn import TurnEnded
 from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind, make_part
 
-_NOTHING: tuple[Matter, ...] = ()
-_TEXT: tuple[Matter, ...] = ("text",)
-_IMAGES: tuple[Matter, ...] = ("images",)
-_ALL: tuple[Matter, ...] = ("text", "images")
-
-_Matters = Mapping[Suspect, tuple[Matter, ...]]
-
-_OLD: _Matters = {"sight": _IMAGES, "images": _IMAGES}
-_NEW_CONTENT: _Matters = {**_OLD, "new_images": _IMAGES}
-_SAID: _Matters = {**_NEW_CONTENT, "additions": _IMAGES, "words": _ALL}
-_ADDED: _Matters = {**_NEW_CONTENT, "additions": _ALL}
-"""What of a message each suspect is: of an accepted one, of one that was not, of what people said in the turn, and of
-what came in otherwise."""
-
-_FROM_ITS_MODEL: frozenset[Suspect] = frozenset({"sight", "images", "earlier"})
-"""What is withheld only from the model that refused it: others have accepted it, or take what this one does not."""
-
-
-@dataclass(slots=True)
-class Acceptance:
-    """Which steps each model has accepted. `newest` is the step of the newest answer: what entered in it or behind it,
-    no model has accepted yet."""
-
-    newest: int = 0
-    by_model: dict[str, int] = field(default_factory=dict)
-    """By model, the step of its newest answer."""
-    sightless: dict[str, FailureKind] = field(default_factory=dict)
-    """The models that take no images, with the kind of failure that told."""
-    refused: int | None = None
-    """The first turn that was refused for its content since the newest answer."""
-    tried: list[tuple[int, Withheld]] = field(default_factory=list)
-    """What was withheld since the newest answer, by the place of its message; -1 stands for the summary. As long as no
-    model has answered without it, it may be innocent."""
-
-    def accept(self, model: str, seq: int) -> None:
-        """Note that this model has answered, at this step."""
-        self.by_model[model] = self.newest = seq
-        if self.refused is not None or self.tried:
-            self.refused = None
-            self.tried.clear()
-
-    def refuse(self, turn: int) -> None:
-        """Note that a request of this turn was refused for its content."""
-        if self.refused is None:
-            self.refused = turn
-
-    def copy(self) -> Acceptance:
-        """Return the same acceptance, which grows on its own. `Pure.`"""
-        return Acceptance(self.newest, self.by_model.copy(), self.sightless.copy(), self.refused, self.tried.copy())
-
-    def withheld_from_the_sightless(self) -> tuple[Withheld, ...]:
-        """What is withheld of a message that enters with images now. `Pure.`"""
-        return tuple(Withheld(what="images", kind=kind, model=model) for model, kind in self.sightless.items())
-
-    def suspicion(self, model: str, turn: int, first_try: int) -> Suspicion:
-        """What is suspicious when this model refuses a request of this turn, which answers what was said since the turn
-        `first_try`. `Pure.`"""
-        accepted = self.by_model.get(model, 0)
-        is_repeated = self.refused is not None and self.refused < turn
-        return Suspicion(model, first_try, self.newest, accepted, is_repeated)
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """Sorts messages by whether they may be what `model` has refused in a turn that answers what people said since
-    `turn`. What came in before the step `accepted` this model has accepted, and what came in before the step `newest`
-    any model. `is_repeated` says that an earlier turn was refused, too, and nothing was accepted since."""
-
-    model: str
-    turn: int
-    newest: int
-    accepted: int
-    is_repeated: bool
-
-    def held(self, shown: Sequence[Message], all_messages: Iterable[Message]) -> Iterator[Suspect]:
-        """Yield what a request that shows these messages, out of all, has of each suspect. `Pure.`"""
-        for suspect in get_args(Suspect):
-            if suspect == "sight" and any(map(self._has_taken_images, all_messages)):
-                continue
-            if any(self.matters(suspect, message) for message in shown):
-                yield suspect
-
-    def matters(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
-        """What of this message the model sees and is under this suspicion. `Pure.`"""
-        hidden = {one.what for one in message.withheld if one.concerns(self.model)}
-        has: dict[Matter, bool] = {
-            "text": bool(message.text.strip() or message.tool_calls),
-            "images": bool(message.images),
-        }
-        return tuple(one for one in self._suspected(suspect, message) if has[one] and one not in hidden)
-
-    def mark(self, suspect: Suspect, kind: FailureKind, what: Matter) -> Withheld:
-        """How it is noted that this is withheld because of a failure of this kind. `Pure.`"""
-        is_of_model = suspect in _FROM_ITS_MODEL or kind == "unsupported_content"
-        return Withheld(what=what, kind=kind, model=self.model if is_of_model else "")
-
-    def _suspected(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
-        if message.seq < self.newest:
-            is_earlier = suspect == "earlier" and (self.is_repeated or message.seq >= self.accepted)
-            return _ALL if is_earlier else _OLD.get(suspect, _NOTHING)
-        if message.role == "assistant":
-            is_suspect = suspect == "answers" and (self.is_repeated or message.turn >= self.turn)
-            return _TEXT if is_suspect else _NOTHING
-        return (_SAID if self.is_said(message) else _ADDED).get(suspect, _NOTHING)
-
-    def is_said(self, message: Message) -> bool:
-        """Whether a person has said this in the turn. `Pure.`"""
-        return message.role == "user" and message.audience is None and message.turn >= self.turn
-
-    def _has_taken_images(self, message: Message) -> bool:
-        return message.seq < self.accepted and "images" in self.matters("images", message)
-
-
-@dataclass(frozen=True)
-class Condensed:
-    """The summary that replaces the messages up to the step `up_to`, except for what people said since the turn
-    `turn`. It was made at the step `seq`, and may be `withheld` from models like a message."""
-
-    summary: str
-    up_to: int
-    turn: int | None
-    seq: int = 0
-    withheld: tuple[Withheld, ...] = ()
-
-    def covers(self, message: Message) -> bool:
-        """Whether the summary replaces this message. `Pure.`"""
-        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
-        return message.seq <= self.up_to and not began_this_turn
-
-    @property
-    def message(self) -> Message:
-        """The summary as a message that entered when it was made. `Pure.`"""
-        return Message(role="user", text=self.summary, audience="agent", seq=self.seq, withheld=self.withheld)
-
-
-_ROLES: dict[HistoryRole, MessageRole] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
-
-
-def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message]:
-    """Return the messages of a history that was given in the step `seq`, with results in call order. System messages at
-    its beginning are left out, because their text is the system prompt of the conversation. `Pure.`"""
-    read = [_MessageReader(one).read() for one in dropwhile(lambda one: one.is_system, messages)]
-    ranks: dict[str, int] = {}
-    ordered: list[Message] = []
-    for is_result, group in groupby(read, key=lambda message: message.role == "tool"):
-        several = list(group)
-        ordered += sorted(several, key=lambda one: ranks.get(one.tool_call_id or "", 0)) if is_result else several
-        ranks = {call.call_id: rank for rank, call in enumerate(several[-1].tool_calls)}
-    return [message.replace(seq=seq) for message in ordered]
-
-
-class _MessageReader:
-    """Reads one message: its texts, its images, and the order in which they stand."""
-
-    def __init__(self, message: HistoryMessage) -> None:
-        self._message = message
-        self._texts: list[str] = []
-        self._images: list[Image] = []
-        self._parts: list[str | int] = []
-
-    def read(self) -> Message:
-        """Return the message."""
-        given = self._message.given
-        for part in _parts_of(given.get("content")):
-            self._add(part)
-        text, call_id = "\n\n".join(self._texts), given.get("tool_call_id")
-        role, refusal = self._message.role, given.get("refusal")
-        if not text.strip() and isinstance(refusal, str):
-            text = refusal
-        return Message(
-            role=_ROLES[role],
-            text=text,
-            images=tuple(self._images),
-            parts=tuple(self._parts) if self._are_mixed() else (),
-            tool_calls=tuple(map(_call, self._message.calls)),
-            tool_call_id=call_id if isinstance(call_id, str) and role == "tool" else None,
-        )
-
-    def _add(self, part: Any) -> None:
-        match part:
-            case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
-                if text.strip():
-                    self._texts.append(text)
-                    self._parts.append(text)
-            case {"type": "image_url", "image_url": {"url": str(url)}}:
-                try:
-                    self._images.append(Image.of(url))
-                except InvalidInput:
-                    return
-                self._parts.append(len(self._images) - 1)
-            case _:
-                pass
-
-    def _are_mixed(self) -> bool:
-        """Whether a text stands behind an image."""
-        kinds = [isinstance(part, int) for part in self._parts]
-        return kinds != sorted(kinds)
-
-
-def _parts_of(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return content if isinstance(content, list) else []
-
-
-def _call(call: dict[str, Any]) -> ToolCall:
-    function = call["function"]
-    made = {"name": function["name"], "raw_arguments": function["arguments"]}
-    return ToolCall(call_id=call["id"], provider_id=call["id"], **made)
-
-
 _WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
 
 
 @dataclass
 class HeardTexts:
-    """The texts to which references may refer. Call `note` with the event of every step."""
+    """The texts to which references may refer. Call `note` with the event of every step.
+
+    The events themselves are not kept: they take several times the memory, and time of the garbage collector.
+    """
 
     _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """The texts that each step brought."""
@@ -357,27 +131,48 @@ class HeardTexts:
         return None if memory is None else self._found.get(memory.seq)
 
 
-def why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
-    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
-    fault.
+@dataclass(slots=True)
+class Acceptance:
+    """Which steps each model has accepted. `newest` is the step of the newest answer: what entered in it or behind it,
+    no model has accepted yet."""
 
-    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
-    step. `Pure.`
-    """
-    if isinstance(result.said, Heard):
-        return None
-    if entry.ended is not None and entry.ended.status == "cancelled":
-        return "cancelled"
-    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
-    if result != first or isinstance(result.said, Joined | Outcomes):
-        return None
-    match entry.event:
-        case ToolApproval(allowed=False) | DeadlineReached():
-            return "denied"
-        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
-            return "cancelled"
-        case _:
-            return None
+    newest: int = 0
+    by_model: dict[str, int] = field(default_factory=dict)
+    """By model, the step of its newest answer."""
+    sightless: dict[str, FailureKind] = field(default_factory=dict)
+    """The models that take no images, with the kind of failure that told."""
+    refused: int | None = None
+    """The first turn that was refused for its content since the newest answer."""
+    tried: list[tuple[int, Withheld]] = field(default_factory=list)
+    """What was withheld since the newest answer, by the place of its message; -1 stands for the summary. As long as no
+    model has answered without it, it may be innocent."""
+
+    def accept(self, model: str, seq: int) -> None:
+        """Note that this model has answered, at this step."""
+        self.by_model[model] = self.newest = seq
+        if self.refused is not None or self.tried:
+            self.refused = None
+            self.tried.clear()
+
+    def refuse(self, turn: int) -> None:
+        """Note that a request of this turn was refused for its content."""
+        if self.refused is None:
+            self.refused = turn
+
+    def copy(self) -> Acceptance:
+        """Return the same acceptance, which grows on its own. `Pure.`"""
+        return Acceptance(self.newest, self.by_model.copy(), self.sightless.copy(), self.refused, self.tried.copy())
+
+    def withheld_from_the_sightless(self) -> tuple[Withheld, ...]:
+        """What is withheld of a message that enters with images now. `Pure.`"""
+        return tuple(Withheld(what="images", kind=kind, model=model) for model, kind in self.sightless.items())
+
+    def suspicion(self, model: str, turn: int, first_try: int) -> Suspicion:
+        """What is suspicious when this model refuses a request of this turn, which answers what was said since the turn
+        `first_try`. `Pure.`"""
+        accepted = self.by_model.get(model, 0)
+        is_repeated = self.refused is not None and self.refused < turn
+        return Suspicion(model, first_try, self.newest, accepted, is_repeated)
 
 
 # The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
@@ -643,7 +438,7 @@ class Transcript:
                 "withheld": self._withheld_images(images),
                 "tool_call_id": call_id,
                 "error": is_error,
-                "stopped": why_stopped(entry, result) if is_error else None,
+                "stopped": _why_stopped(entry, result) if is_error else None,
                 "edited_arguments": self._edited_arguments(call_id),
                 "turn": _own_turn(entry),
                 "seq": entry.seq,
@@ -798,3 +593,202 @@ def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, .
     for entry in log:
         said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))
     return tuple(said.messages)
+
+
+_NOTHING: tuple[Matter, ...] = ()
+_TEXT: tuple[Matter, ...] = ("text",)
+_IMAGES: tuple[Matter, ...] = ("images",)
+_ALL: tuple[Matter, ...] = ("text", "images")
+
+_Matters = Mapping[Suspect, tuple[Matter, ...]]
+
+_OLD: _Matters = {"sight": _IMAGES, "images": _IMAGES}
+_NEW_CONTENT: _Matters = {**_OLD, "new_images": _IMAGES}
+_SAID: _Matters = {**_NEW_CONTENT, "additions": _IMAGES, "words": _ALL}
+_ADDED: _Matters = {**_NEW_CONTENT, "additions": _ALL}
+"""What of a message each suspect is: of an accepted one, of one that was not, of what people said in the turn, and of
+what came in otherwise."""
+
+_FROM_ITS_MODEL: frozenset[Suspect] = frozenset({"sight", "images", "earlier"})
+"""What is withheld only from the model that refused it: others have accepted it, or take what this one does not."""
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Sorts messages by whether they may be what `model` has refused in a turn that answers what people said since
+    `turn`. What came in before the step `accepted` this model has accepted, and what came in before the step `newest`
+    any model. `is_repeated` says that an earlier turn was refused, too, and nothing was accepted since."""
+
+    model: str
+    turn: int
+    newest: int
+    accepted: int
+    is_repeated: bool
+
+    def held(self, shown: Sequence[Message], all_messages: Iterable[Message]) -> Iterator[Suspect]:
+        """Yield what a request that shows these messages, out of all, has of each suspect. `Pure.`"""
+        for suspect in get_args(Suspect):
+            if suspect == "sight" and any(map(self._has_taken_images, all_messages)):
+                continue
+            if any(self.matters(suspect, message) for message in shown):
+                yield suspect
+
+    def matters(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
+        """What of this message the model sees and is under this suspicion. `Pure.`"""
+        hidden = {one.what for one in message.withheld if one.concerns(self.model)}
+        has: dict[Matter, bool] = {
+            "text": bool(message.text.strip() or message.tool_calls),
+            "images": bool(message.images),
+        }
+        return tuple(one for one in self._suspected(suspect, message) if has[one] and one not in hidden)
+
+    def mark(self, suspect: Suspect, kind: FailureKind, what: Matter) -> Withheld:
+        """How it is noted that this is withheld because of a failure of this kind. `Pure.`"""
+        is_of_model = suspect in _FROM_ITS_MODEL or kind == "unsupported_content"
+        return Withheld(what=what, kind=kind, model=self.model if is_of_model else "")
+
+    def _suspected(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
+        if message.seq < self.newest:
+            is_earlier = suspect == "earlier" and (self.is_repeated or message.seq >= self.accepted)
+            return _ALL if is_earlier else _OLD.get(suspect, _NOTHING)
+        if message.role == "assistant":
+            is_suspect = suspect == "answers" and (self.is_repeated or message.turn >= self.turn)
+            return _TEXT if is_suspect else _NOTHING
+        return (_SAID if self.is_said(message) else _ADDED).get(suspect, _NOTHING)
+
+    def is_said(self, message: Message) -> bool:
+        """Whether a person has said this in the turn. `Pure.`"""
+        return message.role == "user" and message.audience is None and message.turn >= self.turn
+
+    def _has_taken_images(self, message: Message) -> bool:
+        return message.seq < self.accepted and "images" in self.matters("images", message)
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """The summary that replaces the messages up to the step `up_to`, except for what people said since the turn
+    `turn`. It was made at the step `seq`, and may be `withheld` from models like a message."""
+
+    summary: str
+    up_to: int
+    turn: int | None
+    seq: int = 0
+    withheld: tuple[Withheld, ...] = ()
+
+    def covers(self, message: Message) -> bool:
+        """Whether the summary replaces this message. `Pure.`"""
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
+
+    @property
+    def message(self) -> Message:
+        """The summary as a message that entered when it was made. `Pure.`"""
+        return Message(role="user", text=self.summary, audience="agent", seq=self.seq, withheld=self.withheld)
+
+
+_ROLES: dict[HistoryRole, MessageRole] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+
+
+def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message]:
+    """Return the messages of a history that was given in the step `seq`, with results in call order. System messages at
+    its beginning are left out, because their text is the system prompt of the conversation.
+
+    It reads whatever a log may hold: what a message does not say in OpenAI's chat format is passed over. `Pure.`
+    """
+    read = [_MessageReader(one).read() for one in dropwhile(lambda one: one.is_system, messages)]
+    ranks: dict[str, int] = {}
+    ordered: list[Message] = []
+    for is_result, group in groupby(read, key=lambda message: message.role == "tool"):
+        several = list(group)
+        ordered += sorted(several, key=lambda one: ranks.get(one.tool_call_id or "", 0)) if is_result else several
+        ranks = {call.call_id: rank for rank, call in enumerate(several[-1].tool_calls)}
+    return [message.replace(seq=seq) for message in ordered]
+
+
+class _MessageReader:
+    """Reads one message: its texts, its images, and the order in which they stand."""
+
+    def __init__(self, message: HistoryMessage) -> None:
+        self._message = message
+        self._texts: list[str] = []
+        self._images: list[Image] = []
+        self._parts: list[str | int] = []
+
+    def read(self) -> Message:
+        """Return the message."""
+        given = self._message.given
+        for part in _parts_of(given.get("content")):
+            self._add(part)
+        text, call_id = "\n\n".join(self._texts), given.get("tool_call_id")
+        role, refusal = self._message.role, given.get("refusal")
+        if not text.strip() and isinstance(refusal, str):
+            text = refusal
+        return Message(
+            role=_ROLES[role],
+            text=text,
+            images=tuple(self._images),
+            parts=tuple(self._parts) if self._are_mixed() else (),
+            tool_calls=tuple(map(_call, self._message.calls)),
+            tool_call_id=call_id if isinstance(call_id, str) and role == "tool" else None,
+        )
+
+    def _add(self, part: Any) -> None:
+        match part:
+            case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+                if text.strip():
+                    self._texts.append(text)
+                    self._parts.append(text)
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                try:
+                    self._images.append(Image.of(url))
+                except InvalidInput:
+                    return
+                self._parts.append(len(self._images) - 1)
+            case _:
+                pass
+
+    def _are_mixed(self) -> bool:
+        """Whether a text stands behind an image."""
+        kinds = [isinstance(part, int) for part in self._parts]
+        return kinds != sorted(kinds)
+
+
+def _parts_of(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _call(call: dict[str, Any]) -> ToolCall:
+    function = call["function"]
+    made = {"name": function["name"], "raw_arguments": function["arguments"]}
+    return ToolCall(call_id=call["id"], provider_id=call["id"], **made)
+
+
+def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
+    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
+    fault.
+
+    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
+    step. `Pure.`
+    """
+    if isinstance(result.said, Heard):
+        return None
+    if entry.ended is not None and entry.ended.status == "cancelled":
+        return "cancelled"
+    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
+    if result != first or isinstance(result.said, Joined | Outcomes):
+        return None
+    match entry.event:
+        case ToolApproval(allowed=False) | DeadlineReached():
+            return "denied"
+        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
+            return "cancelled"
+        case _:
+            return None

@@ -1,16 +1,11 @@
-"""Rows out of `Cancelling`: whatever was running confirms that it stopped, or the deadline passes.
-
-A tool that had already finished keeps its result, which is taken as in `tool_executing`.
-
-Rows out of `AwaitingSubAgents`: the sub-agents finish one by one, ask the user, or their deadline passes.
+"""What a turn does with its sub-agents: they start, finish one by one, ask the user, and are stopped.
 
 Each outcome is kept by reference until all sub-agents have finished. Together the outcomes are the result of the call
-that started them, so each reaches the model exactly once.
+that started them, so each reaches the model exactly once. A sub-agent has no user of its own. What it asks is shown to
+the user here, one question after the other, and the answer is passed on to it.
 
-A sub-agent has no user of its own. What it asks is shown to the user here, one question after the other, and the answer
-is passed on to it.
-
-Sub-agents start: what each of them is asked to do, within which limits.
+A turn that is cancelled rests in `Cancelling` until its tools and its sub-agents confirm that they stopped, or until
+the deadline passes. A tool that had already finished keeps its result, which is taken as if the turn went on.
 """
 
 from __future__ import annotations
@@ -46,58 +41,73 @@ from ..values.value import AGENTS, WAITS_AS_AGREED, later
 from . import tools
 
 
-def drop_question_of_cancelled(step: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
-    """A question that arrives after the cancel is not asked. A call that waits for the answer is told to stop."""
+def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
+    """The sub-agents start, one for each task, and the conversation rests until they have finished; their outcomes are
+    the result of the call."""
     call = step.round.call(event.effect_id)
-    if event.suspends:
-        tools.suspend(step, call)
-        tools.resume(step, call, "cancelled")
-    else:
-        step.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
+    (act,) = event.result.acts
+    assert isinstance(act, SubAgents), "the guard of this row has found that the tool starts sub-agents"
+    children = _children(step, call, act, event.at, context)
+    for child in children:
+        step.add_effect(_spawn_effect(child))
+    step.round = step.round.spawn(call.call_id, children)
+    seconds = context.policy.sub_agent_deadline
+    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
+    return step.within_turn(AwaitingSubAgents, call=call, round=step.round, deadline=deadline)
 
 
-def take_interruption(step: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
-    """The process died before the tool had stopped. If the call must not run twice, it is unknown whether it ran."""
-    texts = context.policy.texts
-    must_be_known = step.round.named(event.call_id).crash in ("at_most_once", "reconcile")
-    step.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
+def _children(
+    step: StepBuilder[ToolExecuting], call: RoundCall, act: SubAgents, at: datetime, context: Context
+) -> tuple[Child, ...]:
+    """The sub-agents of this call."""
+    children = tuple(
+        Child(effect_id=step.next_id(), call_id=call.call_id, task=step.heard(index))
+        for index in range(1, len(act.tasks) + 1)
+    )
+    if context.revision < AGENTS:
+        return children
+    shares = shares_of(act, step.turn, at, context.policy)
+    assert shares is not None, "the guard of this row has found that something is left to share"
+    step.change_turn(children=step.turn.children + len(children))
+    return tuple(
+        child.replace(
+            profile=task.profile or step.turn.profile,
+            tools=task.tools,
+            share=share,
+            due=None if task.seconds is None else later(at, task.seconds),
+            seconds=task.seconds if context.revision >= WAITS_AS_AGREED else None,
+        )
+        for child, task, share in zip(children, act.full_tasks, shares, strict=True)
+    )
 
 
-def take_verdict(step: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
-    """A call that ran keeps its result; a call that did not run never will; of any other it stays unknown."""
-    texts, call = context.policy.texts, step.round.call(event.effect_id)
-    if event.verdict == "ran":
-        tools.take_result(step, event, context)
-    else:
-        text = texts.did_not_run if event.verdict == "did_not_run" else texts.in_doubt
-        step.settle(call.call_id, Made(text=text), error=True)
+def _spawn_effect(child: Child) -> SpawnSubAgent:
+    """The effect that starts this sub-agent. `Pure.`"""
+    share = child.share
+    limits = Limits() if share is None else Limits(**dict(share))
+    return SpawnSubAgent(
+        effect_id=child.effect_id,
+        task=child.task,
+        profile=child.profile,
+        tools=child.tools,
+        limits=limits,
+        due=child.due,
+        seconds=child.seconds,
+    )
 
 
-def take_outcome_of_cancelled(step: StepBuilder[Cancelling], event: SubAgentFinished, context: Context) -> None:
-    """A sub-agent has stopped, or had already finished."""
-    take_outcome(step, event)
-
-
-def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
-    """A tool or a sub-agent failed while it was to stop. If its tool was only asked about the call, it stays unknown
-    whether the call ran."""
-    if any(child.effect_id == event.effect_id for child in step.round.unfinished):
-        take_outcome(step, event)
-    elif (running := step.round.started(event.effect_id)).reconciling is not None:
-        step.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
-    else:
-        tools.take_failure(step, event, context)
-
-
-def close_when_stopped(step: StepBuilder[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
-    """The conversation ends once everything has stopped."""
-    return step.same(closing=True)
+@asked_again(SpawnSubAgent)
+def _spawn_again(
+    state: AwaitingSubAgents | Cancelling, effect_id: int, at: datetime, context: Context
+) -> SpawnSubAgent:
+    """The sub-agent that was started as this effect. `Pure.`"""
+    return _spawn_effect(next(child for child in state.round.children if child.effect_id == effect_id))
 
 
 # --- outcomes
 
 
-def take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFailed) -> None:
+def _take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFailed) -> None:
     """Note the outcome of this sub-agent. A sub-agent that could not be started counts as failed."""
     status = event.status if isinstance(event, SubAgentFinished) else "failed"
     if isinstance(event, SubAgentFinished):
@@ -109,7 +119,7 @@ def keep_outcome(
     step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
 ) -> AwaitingSubAgents:
     """The outcome is noted; other sub-agents still work."""
-    take_outcome(step, event)
+    _take_outcome(step, event)
     return _with_questions(step, _questions_of_others(step, event.effect_id), event.at)
 
 
@@ -117,7 +127,7 @@ def take_last_outcome(
     step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
 ) -> None:
     """All sub-agents have finished, and the call has its result."""
-    take_outcome(step, event)
+    _take_outcome(step, event)
     settle_children(step, context, "")
     _end_wait_for_person(step, event.at)
     if step.state.deadline is not None:
@@ -234,64 +244,49 @@ def _end_wait_for_person(step: StepBuilder[AwaitingSubAgents], at: datetime) -> 
         leave_out_wait(step, step.state.waits_since, at)
 
 
-def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
-    """The sub-agents start, one for each task, and the conversation rests until they have finished; their outcomes are
-    the result of the call."""
+def drop_question_of_cancelled(step: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
+    """A question that arrives after the cancel is not asked. A call that waits for the answer is told to stop."""
     call = step.round.call(event.effect_id)
-    (act,) = event.result.acts
-    assert isinstance(act, SubAgents), "the guard of this row has found that the tool starts sub-agents"
-    children = _children(step, call, act, event.at, context)
-    for child in children:
-        step.add_effect(spawn_effect(child))
-    step.round = step.round.spawn(call.call_id, children)
-    seconds = context.policy.sub_agent_deadline
-    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
-    return step.within_turn(AwaitingSubAgents, call=call, round=step.round, deadline=deadline)
+    if event.suspends:
+        tools.suspend(step, call)
+        tools.resume(step, call, "cancelled")
+    else:
+        step.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
 
 
-def _children(
-    step: StepBuilder[ToolExecuting], call: RoundCall, act: SubAgents, at: datetime, context: Context
-) -> tuple[Child, ...]:
-    """The sub-agents of this call."""
-    children = tuple(
-        Child(effect_id=step.next_id(), call_id=call.call_id, task=step.heard(index))
-        for index in range(1, len(act.tasks) + 1)
-    )
-    if context.revision < AGENTS:
-        return children
-    shares = shares_of(act, step.turn, at, context.policy)
-    assert shares is not None, "the guard of this row has found that something is left to share"
-    step.change_turn(children=step.turn.children + len(children))
-    return tuple(
-        child.replace(
-            profile=task.profile or step.turn.profile,
-            tools=task.tools,
-            share=share,
-            due=None if task.seconds is None else later(at, task.seconds),
-            seconds=task.seconds if context.revision >= WAITS_AS_AGREED else None,
-        )
-        for child, task, share in zip(children, act.full_tasks, shares, strict=True)
-    )
+def take_interruption(step: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
+    """The process died before the tool had stopped. If the call must not run twice, it is unknown whether it ran."""
+    texts = context.policy.texts
+    must_be_known = step.round.named(event.call_id).crash in ("at_most_once", "reconcile")
+    step.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
 
 
-def spawn_effect(child: Child) -> SpawnSubAgent:
-    """The effect that starts this sub-agent. `Pure.`"""
-    share = child.share
-    limits = Limits() if share is None else Limits(**dict(share))
-    return SpawnSubAgent(
-        effect_id=child.effect_id,
-        task=child.task,
-        profile=child.profile,
-        tools=child.tools,
-        limits=limits,
-        due=child.due,
-        seconds=child.seconds,
-    )
+def take_verdict(step: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
+    """A call that ran keeps its result; a call that did not run never will; of any other it stays unknown."""
+    texts, call = context.policy.texts, step.round.call(event.effect_id)
+    if event.verdict == "ran":
+        tools.take_result(step, event, context)
+    else:
+        text = texts.did_not_run if event.verdict == "did_not_run" else texts.in_doubt
+        step.settle(call.call_id, Made(text=text), error=True)
 
 
-@asked_again(SpawnSubAgent)
-def _spawn_again(
-    state: AwaitingSubAgents | Cancelling, effect_id: int, at: datetime, context: Context
-) -> SpawnSubAgent:
-    """The sub-agent that was started as this effect. `Pure.`"""
-    return spawn_effect(next(child for child in state.round.children if child.effect_id == effect_id))
+def take_outcome_of_cancelled(step: StepBuilder[Cancelling], event: SubAgentFinished, context: Context) -> None:
+    """A sub-agent has stopped, or had already finished."""
+    _take_outcome(step, event)
+
+
+def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
+    """A tool or a sub-agent failed while it was to stop. If its tool was only asked about the call, it stays unknown
+    whether the call ran."""
+    if any(child.effect_id == event.effect_id for child in step.round.unfinished):
+        _take_outcome(step, event)
+    elif (running := step.round.started(event.effect_id)).reconciling is not None:
+        step.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
+    else:
+        tools.take_failure(step, event, context)
+
+
+def close_when_stopped(step: StepBuilder[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
+    """The conversation ends once everything has stopped."""
+    return step.same(closing=True)

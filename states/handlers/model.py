@@ -1,10 +1,9 @@
-"""Rows out of `Compacting`: the history is compacted, or could not be.
+"""What follows from a model's response or failure: tools start, the turn ends, or the model is asked again.
 
-Rows out of `LlmRequesting`: the model responded, or its request failed.
-
-Row out of `RetryWaiting`: the wait is over.
-
-The junction CHECK_WORK, and rows out of `Verifying`: whether the work is as complete as the model claims.
+Rows out of `LlmRequesting`, where the model responds or its request fails, and out of `RetryWaiting`, where the wait
+before another attempt is over; the junction CHECK_WORK with the rows out of `Verifying`, where it turns out whether the
+work is as complete as the model claims; and rows out of `Compacting`, where the history is compacted for a request, or
+cannot be.
 """
 
 from __future__ import annotations
@@ -41,38 +40,6 @@ from ..values.messages import Made, Suspect
 from ..values.round import RoundCall, fingerprint, is_repeated, remember
 from ..values.turn import Failure, TurnRecord
 from ..values.value import KNOWS_WHO_SPEAKS, later, make_part
-
-
-def go_on(step: StepBuilder[Compacting], event: HistoryCompacted, context: Context) -> None:
-    """The window has room again. Results that were compacted cannot be reused, so the calls that brought them may be
-    made again."""
-    step.window_used = 0
-    if step.in_turn:
-        step.spend(event.usage)
-        step.change_turn(condensed=True, earlier_calls=())
-
-
-def try_again(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> Compacting:
-    """The failure is transient, so the compaction is tried again."""
-    state, effect_id = step.state, step.next_id()
-    step.add_effect(compact_effect(effect_id, state.up_to, state.turn))
-    return step.same(effect_id=effect_id, attempt=state.attempt + 1, resumes=0)
-
-
-def give_up_compaction(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> None:
-    """The request does not fit and cannot be made to fit."""
-    step.fail(event.kind, event.sentence)
-
-
-def stop(step: StepBuilder[Compacting], event: Event, context: Context) -> None:
-    """The compaction is stopped, and the history stays as it is."""
-    step.add_effect(Abort(effect_id=step.state.effect_id))
-
-
-def close(step: StepBuilder[Compacting], event: CloseRequested, context: Context) -> None:
-    """The compaction is stopped, and the conversation ends."""
-    stop(step, event, context)
-    step.closing = True
 
 
 def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -278,11 +245,11 @@ def ask_for_answer(step: StepBuilder[State], event: Event, context: Context) -> 
 def verify(step: StepBuilder[State], event: Event, context: Context) -> Verifying:
     """The claim is checked against what the user receives."""
     effect_id = step.next_id()
-    step.add_effect(verify_effect(effect_id, step.turn, context))
+    step.add_effect(_verify_effect(effect_id, step.turn, context))
     return step.within_turn(Verifying, effect_id=effect_id)
 
 
-def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyWork:
+def _verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyWork:
     """The check that this turn wants. `Pure.`"""
     assert turn.claim is not None, "only a claim is checked"
     return VerifyWork(effect_id=effect_id, claim=turn.claim, deliverable=deliverable(turn, context))
@@ -291,7 +258,7 @@ def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyW
 @asked_again(VerifyWork)
 def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Context) -> VerifyWork:
     """The check that the turn of this state wants. `Pure.`"""
-    return verify_effect(effect_id, state.turn, context)
+    return _verify_effect(effect_id, state.turn, context)
 
 
 def end_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
@@ -323,3 +290,35 @@ def reject(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed) -> 
     if isinstance(event, WorkVerified):
         step.spend(event.usage)
     step.change_turn(rejections=step.turn.rejections + 1)
+
+
+def go_on(step: StepBuilder[Compacting], event: HistoryCompacted, context: Context) -> None:
+    """The window has room again. Results that were compacted cannot be reused, so the calls that brought them may be
+    made again."""
+    step.window_used = 0
+    if step.in_turn:
+        step.spend(event.usage)
+        step.change_turn(condensed=True, earlier_calls=())
+
+
+def try_again(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> Compacting:
+    """The failure is transient, so the compaction is tried again."""
+    state, effect_id = step.state, step.next_id()
+    step.add_effect(compact_effect(effect_id, state.up_to, state.turn))
+    return step.same(effect_id=effect_id, attempt=state.attempt + 1, resumes=0)
+
+
+def give_up_compaction(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> None:
+    """The request does not fit and cannot be made to fit."""
+    step.fail(event.kind, event.sentence)
+
+
+def stop(step: StepBuilder[Compacting], event: Event, context: Context) -> None:
+    """The compaction is stopped, and the history stays as it is."""
+    step.add_effect(Abort(effect_id=step.state.effect_id))
+
+
+def close(step: StepBuilder[Compacting], event: CloseRequested, context: Context) -> None:
+    """The compaction is stopped, and the conversation ends."""
+    stop(step, event, context)
+    step.closing = True

@@ -1,10 +1,8 @@
-"""Rows out of `AwaitingApproval`: a person allows or denies the call, or does neither in time.
+"""How a wait for a person ends: an approval, an answer, a refusal, or the deadline.
 
-What every wait for a person shares: how it ends when the person acts, and how it ends at its deadline.
-
-Rows out of `AwaitingUserResponse`: a person answers or declines, or does neither in time.
-
-If the call that asks has ended, what the person does is its result. If it suspends, it learns of that and goes on.
+Rows out of `AwaitingUserResponse`, where a person answers or declines, and out of `AwaitingApproval`, where a person
+allows or denies a call; in both a person may do neither in time. If the call that asks has ended, what the person does
+is its result. If it suspends, it learns of that and goes on.
 """
 
 from __future__ import annotations
@@ -33,44 +31,6 @@ from . import tools
 from .tools import resume
 
 
-def take_approval(step: StepBuilder[AwaitingApproval], event: ToolApproval, context: Context) -> None:
-    """A call that is allowed may start, with the person's arguments if there are any; a call that is denied has its
-    result."""
-    call = step.state.call
-    if event.allowed:
-        step.round = step.round.allow(call)
-    else:
-        denied = context.policy.texts.denied
-        step.settle(call.call_id, Made(text=f"{denied}: {event.note}" if event.note else denied), error=True)
-    end_wait(step, event.at, context)
-
-
-def deny_in_time(step: StepBuilder[AwaitingApproval], event: DeadlineReached, context: Context) -> None:
-    """The call was not allowed in time, so it does not run."""
-    step.settle(step.state.call.call_id, Made(text=context.policy.texts.denied_in_time), error=True)
-    end_wait_at_deadline(step, event)
-
-
-P = TypeVar("P", bound=AwaitingPerson)
-
-
-def end_wait(step: StepBuilder[P], at: datetime, context: Context) -> None:
-    """End the wait because the person acted, and abort the deadline."""
-    take_human_input(step, at, context, step.state.since)
-    abort_deadline(step)
-
-
-def abort_deadline(step: StepBuilder[P]) -> None:
-    """Abort the timer that limits the wait, if there is one."""
-    if step.state.deadline is not None:
-        step.add_effect(Abort(effect_id=step.state.deadline.effect_id))
-
-
-def end_wait_at_deadline(step: StepBuilder[P], event: DeadlineReached) -> None:
-    """End the wait because nobody acted. The time of the wait does not count against the turn's limit."""
-    leave_out_wait(step, step.state.since, event.at)
-
-
 def take_answers(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> None:
     """The answers are the result of the call that asked, or are passed on to it."""
     state = step.state
@@ -93,7 +53,7 @@ def decline(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context:
 def go_on_unanswered(step: StepBuilder[AwaitingUserResponse], event: DeadlineReached, context: Context) -> None:
     """Nobody answered in time, and the model or the call goes on by its own judgment."""
     _end_question(step, "unanswered", context.policy.texts.unanswered)
-    end_wait_at_deadline(step, event)
+    _end_wait_at_deadline(step, event)
 
 
 def cancel_question(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
@@ -119,14 +79,14 @@ def _end_question(step: StepBuilder[AwaitingUserResponse], reply: Reply, text: s
 def doubt_interrupted(step: StepBuilder[AwaitingUserResponse], event: ToolInterrupted, context: Context) -> None:
     """A crash hit the call that waited for the answer, and it must not run twice: a person has to decide."""
     tools.doubt_interrupted(step, event, context)
-    abort_deadline(step)
+    _abort_deadline(step)
 
 
 def take_up(step: StepBuilder[AwaitingUserResponse], event: ToolInterrupted, context: Context) -> None:
     """A crash hit the call that waited for the answer. It runs again, and may ask again; or its tool is asked first
     whether the call ran."""
     tools.take_up(step, event, context)
-    abort_deadline(step)
+    _abort_deadline(step)
 
 
 def give_up(step: StepBuilder[AwaitingUserResponse], event: Resumed, context: Context) -> None:
@@ -147,3 +107,41 @@ def what_is_wrong(step: StepBuilder[Questioning], event: UserQuestionResponse, c
     if (missing := unanswered_question(questions, answers)) is not None:
         return Refused("missing_answer", missing)
     return Refused("invalid_answer", overanswered_question(questions, answers) or "")
+
+
+def take_approval(step: StepBuilder[AwaitingApproval], event: ToolApproval, context: Context) -> None:
+    """A call that is allowed may start, with the person's arguments if there are any; a call that is denied has its
+    result."""
+    call = step.state.call
+    if event.allowed:
+        step.round = step.round.allow(call)
+    else:
+        denied = context.policy.texts.denied
+        step.settle(call.call_id, Made(text=f"{denied}: {event.note}" if event.note else denied), error=True)
+    end_wait(step, event.at, context)
+
+
+def deny_in_time(step: StepBuilder[AwaitingApproval], event: DeadlineReached, context: Context) -> None:
+    """The call was not allowed in time, so it does not run."""
+    step.settle(step.state.call.call_id, Made(text=context.policy.texts.denied_in_time), error=True)
+    _end_wait_at_deadline(step, event)
+
+
+P = TypeVar("P", bound=AwaitingPerson)
+
+
+def end_wait(step: StepBuilder[P], at: datetime, context: Context) -> None:
+    """End the wait because the person acted, and abort the deadline."""
+    take_human_input(step, at, context, step.state.since)
+    _abort_deadline(step)
+
+
+def _abort_deadline(step: StepBuilder[P]) -> None:
+    """Abort the timer that limits the wait, if there is one."""
+    if step.state.deadline is not None:
+        step.add_effect(Abort(effect_id=step.state.deadline.effect_id))
+
+
+def _end_wait_at_deadline(step: StepBuilder[P], event: DeadlineReached) -> None:
+    """End the wait because nobody acted. The time of the wait does not count against the turn's limit."""
+    leave_out_wait(step, step.state.since, event.at)

@@ -1,14 +1,12 @@
-"""Row out of `InDoubt`: a person says what became of a call that a crash interrupted.
+"""What a tool's outcome does to its round: a result, a question, acts to carry out, or a crash in the middle of a call.
 
-Rows for `Resumed`: a process takes the conversation over, and what was in flight is asked for again.
+Rows out of `ToolExecuting` and `InDoubt`: a tool ended, asks a person, or was interrupted by a crash; in `InDoubt` a
+person says what became of such a call. A tool's result may carry acts, which are carried out only if the tool may do
+all of that.
 
-Effects are asked for again under the ids that they had, so an answer that is already on its way is still accepted.
-Tools are left out: whether a call may run again is decided when its interruption is reported. What the report does not
-name is left out, too: it has been begun since.
-
-Rows out of `ToolExecuting` and `InDoubt`: a tool ended, asks a person, or was interrupted by a crash.
-
-The acts that a tool's result carries: whether they are allowed, and how they are carried out.
+Rows for `Resumed`: a process takes the conversation over, and what was in flight is asked for again, under the ids that
+it had, so an answer that is already on its way is still accepted. Tools are left out: whether a call may run again is
+decided when its interruption is reported. What the report does not name is left out, too: it has been begun since.
 """
 
 from __future__ import annotations
@@ -65,75 +63,7 @@ from ..values.round import RoundCall
 from ..values.turn import Spoken
 from ..values.value import ANSWERS_OR_SAYS_WHY, COUNTS_RUNS_AGAIN, WAITS_AS_AGREED, later
 
-
-def resolve(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> None:
-    """The call has its result, or runs again because the person said so."""
-    texts = context.policy.texts
-    if event.verdict == "ran":
-        step.settle(event.call_id, Made(text=texts.did_run))
-    elif event.verdict == "did_not_run":
-        step.settle(event.call_id, Made(text=texts.did_not_run), error=True)
-    else:
-        step.round = step.round.clear_doubt(event.call_id)
-    take_human_input(step, event.at, context)
-
-
-def take_up_run(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
-    """The effects in flight are asked for again. A wait for a person does not count as a resume: only its timer is
-    started again."""
-    state, right = step.state, _moments_set_right(step.state, event.at, context)
-    for effect in effects_again(state.replace(**right), left_in_flight(state, event, context), event.at, context):
-        step.add_effect(effect)
-    return step.same(resumes=state.resumes + counts_as_resume(state, event, context), **right)
-
-
-def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
-    """Too many processes have died in this turn, or it was under way elsewhere, so a person has to look at it."""
-    texts = context.policy.texts
-    abort_all(step)
-    close_round(step, context, running=texts.in_doubt, unrun=texts.did_not_run if event.imported else texts.interrupted)
-    step.fail("interrupted", texts.imported if event.imported else texts.died_too_often)
-
-
-def effects_again(state: Busy, in_flight: InFlight, at: datetime, context: Context) -> Sequence[Effect]:
-    """These effects in flight, to be started again, timers last; tools are left out. `Pure.`
-
-    Sub-agents that were told to stop are told again, since nothing confirms that they were told.
-    """
-    started: list[Effect] = [
-        again(state, effect_id, kind, at, context) for effect_id, kind in in_flight.items() if kind not in TOOL_RUNS
-    ]
-    if isinstance(state, Cancelling):
-        started += [CancelSubAgent(effect_id=each) for each, kind in in_flight.items() if kind is SpawnSubAgent]
-    return sorted(started, key=lambda effect: type(effect) is StartTimer)
-
-
-def _moments_set_right(state: Busy, at: datetime, context: Context) -> dict[str, Any]:
-    """The fields that change because a clock that ran ahead has set a moment which this state waits for: it comes no
-    later than agreed, counted from now. `Pure.`"""
-    if context.revision < WAITS_AS_AGREED:
-        return {}
-    fields = state.__dict__
-    wait = state.agreed_wait(context.policy)
-    right: dict[str, Any] = {
-        name: timer.set_right(at, wait) for name in ("timer", "deadline") if (timer := fields.get(name)) is not None
-    }
-    if (turn := fields.get("turn")) is not None and at < turn.since:
-        right["turn"] = turn.replace(since=at)
-    if (round_ := fields.get("round")) is not None and round_.children:
-        right["round"] = round_.replace(children=tuple(child.set_right(at) for child in round_.children))
-    return right
-
-
-@asked_again(StartTimer)
-def _start_timer_again(state: Any, effect_id: int, at: datetime, context: Context) -> StartTimer:
-    """The timer that the state waits for. `Pure.`"""
-    if isinstance(state, RetryWaiting):
-        return StartTimer(effect_id=effect_id, due=state.timer.due, wakes="retry_due")
-    return StartTimer(effect_id=effect_id, due=state.deadline.due, wakes="deadline_reached")
-
-
-WithRound: TypeAlias = InRound | AwaitingPerson | AwaitingSubAgents
+_WithRound: TypeAlias = InRound | AwaitingPerson | AwaitingSubAgents
 """The states that carry a round."""
 
 
@@ -237,7 +167,7 @@ def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Contex
     _start_again(step, step.round.call(event.effect_id))
 
 
-def restrict(step: StepBuilder[WithRound], event: CallRestricted, context: Context) -> WithRound:
+def restrict(step: StepBuilder[_WithRound], event: CallRestricted, context: Context) -> _WithRound:
     """The stricter declarations hold from now on."""
     state, round_ = step.state, restricted(step.round, event)
     assert round_ is not None, "a report that changes nothing concerns no state"
@@ -269,6 +199,73 @@ def _ask_about_again(state: InRound, effect_id: int, at: datetime, context: Cont
     running = state.round.started(effect_id)
     call = state.round.named(running.call_id)
     return ReconcileTool(effect_id=effect_id, call=call, started_as=running.first_id)
+
+
+def resolve(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> None:
+    """The call has its result, or runs again because the person said so."""
+    texts = context.policy.texts
+    if event.verdict == "ran":
+        step.settle(event.call_id, Made(text=texts.did_run))
+    elif event.verdict == "did_not_run":
+        step.settle(event.call_id, Made(text=texts.did_not_run), error=True)
+    else:
+        step.round = step.round.clear_doubt(event.call_id)
+    take_human_input(step, event.at, context)
+
+
+def take_up_run(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
+    """The effects in flight are asked for again. A wait for a person does not count as a resume: only its timer is
+    started again."""
+    state, right = step.state, _moments_set_right(step.state, event.at, context)
+    for effect in _effects_again(state.replace(**right), left_in_flight(state, event, context), event.at, context):
+        step.add_effect(effect)
+    return step.same(resumes=state.resumes + counts_as_resume(state, event, context), **right)
+
+
+def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
+    """Too many processes have died in this turn, or it was under way elsewhere, so a person has to look at it."""
+    texts = context.policy.texts
+    abort_all(step)
+    close_round(step, context, running=texts.in_doubt, unrun=texts.did_not_run if event.imported else texts.interrupted)
+    step.fail("interrupted", texts.imported if event.imported else texts.died_too_often)
+
+
+def _effects_again(state: Busy, in_flight: InFlight, at: datetime, context: Context) -> Sequence[Effect]:
+    """These effects in flight, to be started again, timers last; tools are left out. `Pure.`
+
+    Sub-agents that were told to stop are told again, since nothing confirms that they were told.
+    """
+    started: list[Effect] = [
+        again(state, effect_id, kind, at, context) for effect_id, kind in in_flight.items() if kind not in TOOL_RUNS
+    ]
+    if isinstance(state, Cancelling):
+        started += [CancelSubAgent(effect_id=each) for each, kind in in_flight.items() if kind is SpawnSubAgent]
+    return sorted(started, key=lambda effect: type(effect) is StartTimer)
+
+
+def _moments_set_right(state: Busy, at: datetime, context: Context) -> dict[str, Any]:
+    """The fields that change because a clock that ran ahead has set a moment which this state waits for: it comes no
+    later than agreed, counted from now. `Pure.`"""
+    if context.revision < WAITS_AS_AGREED:
+        return {}
+    fields = state.__dict__
+    wait = state.agreed_wait(context.policy)
+    right: dict[str, Any] = {
+        name: timer.set_right(at, wait) for name in ("timer", "deadline") if (timer := fields.get(name)) is not None
+    }
+    if (turn := fields.get("turn")) is not None and at < turn.since:
+        right["turn"] = turn.replace(since=at)
+    if (round_ := fields.get("round")) is not None and round_.children:
+        right["round"] = round_.replace(children=tuple(child.set_right(at) for child in round_.children))
+    return right
+
+
+@asked_again(StartTimer)
+def _start_timer_again(state: Any, effect_id: int, at: datetime, context: Context) -> StartTimer:
+    """The timer that the state waits for. `Pure.`"""
+    if isinstance(state, RetryWaiting):
+        return StartTimer(effect_id=effect_id, due=state.timer.due, wakes="retry_due")
+    return StartTimer(effect_id=effect_id, due=state.deadline.due, wakes="deadline_reached")
 
 
 def fault_of(

@@ -1,17 +1,12 @@
-"""Rows out of `ProfileSelecting` and `MemoryRecalling`: the turn has what it needs, or goes on without it.
+"""How a turn begins, what comes in during it, and how the conversation rests when it is over.
 
-Rows of every state but `Closed`: the tools of later turns, the title and the metadata, or the profile are changed.
+The junction REST, and the rows of the states without work for a model or a tool: a message, a retry or a wake-up begins
+a turn, a profile and memory are found for it, messages enter and leave the inbox, and a turn that has already ended is
+left, with a summary or without.
 
-Each is a step of its own in which nothing else changes. `Context.after` takes the change over, except for the profile,
-which stands in the state because tools can change it too.
-
-Rows out of `Summarizing`: the turn had already ended and is now left, with a summary or without.
-
-Rows about the schedule: it changes, or a moment of it has come and the conversation wakes up.
-
-Rows of every busy state, and of `Failed`: messages enter and leave the inbox.
-
-The junction REST, and rows out of `Idle` and `Failed`: a turn begins, the rules change, or nothing is left to do.
+A change of the tools of later turns, of the title and the metadata, of the profile or of the schedule is a step of its
+own in which nothing else changes. `Context.after` takes the change over, except for the profile, which stands in the
+state because tools can change it too.
 """
 
 from __future__ import annotations
@@ -45,6 +40,139 @@ from ..states import Busy, Closed, Compacting, Failed, Idle, MemoryRecalling, Pr
 from ..step_builder import StepBuilder
 from ..values.turn import Waiting
 from ..values.value import AGENTS, make_part
+
+
+def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
+    """Nothing is left to do; the silent messages that waited enter the transcript."""
+    step.enter_transcript(step.inbox)
+    return Idle(book=step.book)
+
+
+def stay_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
+    """The failed turn can still be tried again; the silent messages that waited enter the transcript."""
+    failed = step.state.failed if isinstance(step.state, Compacting) else None
+    assert failed is not None, "the guard of this branch finds a failed turn"
+    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
+    return failed.replace(book=step.book, inbox=step.inbox)
+
+
+def keep_waiting(step: StepBuilder[State], event: Event, context: Context) -> Failed:
+    """The messages that waited elsewhere begin no turn by themselves: they wait for a retry or for the next message."""
+    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
+    sentence = context.policy.texts.imported
+    return Failed(kind="interrupted", sentence=sentence, turn=step.turns, inbox=step.inbox, book=step.book)
+
+
+def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The messages that waited begin the next turn."""
+    begin_turn(step, event.at, context)
+
+
+def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
+    """The message begins a turn, together with the messages that wait since a turn failed."""
+    step.inbox = (*step.inbox, _waiting_for(step, event, context))
+    _begin_turn_from_rest(step, event.at, context)
+
+
+def _begin_turn_from_rest(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
+    """Begin a turn with what waits. In logs that began before revision 6 it also has to pass on what a failed turn did
+    not; later ones keep that in the book."""
+    begin_turn(step, at, context)
+    _take_over_relay(step)
+
+
+def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Context) -> None:
+    """The failed turn is tried again as a turn of its own; its message is already in the transcript."""
+    waiting, step.inbox = step.inbox, ()
+    begin_turn(step, event.at, context)
+    step.change_turn(tries_again=step.state.tried_again or step.state.turn, overdue=())
+    step.inbox = waiting
+    _take_over_relay(step)
+
+
+def _take_over_relay(step: StepBuilder[Idle | Failed]) -> None:
+    """Let this turn pass on the messages that the failed turn was to pass on to the user."""
+    state = step.state
+    if type(state) is Failed and state.relay:
+        step.change_turn(relay=(*state.relay, *step.turn.relay))
+
+
+def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
+    """The message enters the transcript, and the next turn will see it."""
+    step.persist(step.heard())
+    return step.same()
+
+
+def change_policy(step: StepBuilder[Idle | Failed], event: PolicyChanged, context: Context) -> Idle | Failed:
+    """Other rules hold from now on: `Context.after` takes them over. If they do not have the profile that the
+    conversation was handed to, it is handed to none."""
+    if not event.policy.has_profile(step.profile):
+        step.profile = ""
+    return step.same()
+
+
+def compact(step: StepBuilder[Idle | Failed], event: CompactionRequested, context: Context) -> Compacting:
+    """Everything said so far is compacted, outside of any turn."""
+    compacting = compact_up_to(step, step.seq)
+    return compacting.replace(failed=step.state) if isinstance(step.state, Failed) else compacting
+
+
+def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
+    """The conversation ends. The messages that wait will never be answered, and those that are owed to the user never
+    passed on; the agents that wrote some of them are told."""
+    return_to_senders(step, (*step.owed, *step.inbox))
+    step.owed = ()
+    step.withdraw_inbox()
+    step.wake = None
+    return Closed(book=step.book)
+
+
+def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
+    """The message waits in the inbox: for the next turn, or, steered, for the next request of this turn."""
+    return step.same(inbox=(*step.inbox, _waiting_for(step, event, context)))
+
+
+def _waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | WakeUp, context: Context) -> Waiting:
+    """The entry of this message in the inbox. `Pure.`"""
+    if isinstance(event, UserMessage):
+        steer = (event.when_busy or context.policy.when_busy) == "steer"
+        return make_part(Waiting, {"event_id": event.event_id, "seq": step.seq, "steer": steer})
+    if isinstance(event, WakeUp):
+        return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
+    origin = event.origin if context.revision >= AGENTS else ""
+    return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=origin)
+
+
+def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
+    """The message leaves the inbox and will not be answered."""
+    step.withdrawn = (event.message_id,)
+    return step.same(inbox=tuple(waiting for waiting in step.inbox if waiting.event_id != event.message_id))
+
+
+def change_schedule(step: StepBuilder[State], event: ScheduleChanged, context: Context) -> State:
+    """The conversation wakes up at other moments, or no longer. A wake-up that waits in the inbox stays there."""
+    step.wake = event.next_wake
+    return step.same()
+
+
+def wake_up(step: StepBuilder[Idle | Failed], event: WakeUp, context: Context) -> None:
+    """The task of the schedule begins a turn, together with the messages that wait since a turn failed."""
+    _enter_inbox(step, event, context)
+    _begin_turn_from_rest(step, event.at, context)
+
+
+def keep_wake_up(step: StepBuilder[Busy], event: WakeUp, context: Context) -> Busy:
+    """The task waits in the inbox for a turn of its own."""
+    _enter_inbox(step, event, context)
+    return step.same(inbox=step.inbox)
+
+
+def _enter_inbox(step: StepBuilder[State], event: WakeUp, context: Context) -> None:
+    """At most one wake-up waits: the task does not become more urgent because the conversation has had no time for
+    it."""
+    step.wake = event.next_wake
+    if not step.has_wake_up:
+        step.inbox = (*step.inbox, _waiting_for(step, event, context))
 
 
 def take_profile(step: StepBuilder[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
@@ -105,136 +233,3 @@ def close_summary(step: StepBuilder[Summarizing], event: CloseRequested, context
     """The summary is stopped, and the conversation ends."""
     stop(step, event, context)
     step.closing = True
-
-
-def change_schedule(step: StepBuilder[State], event: ScheduleChanged, context: Context) -> State:
-    """The conversation wakes up at other moments, or no longer. A wake-up that waits in the inbox stays there."""
-    step.wake = event.next_wake
-    return step.same()
-
-
-def wake_up(step: StepBuilder[Idle | Failed], event: WakeUp, context: Context) -> None:
-    """The task of the schedule begins a turn, together with the messages that wait since a turn failed."""
-    _enter_inbox(step, event, context)
-    begin_turn_from_rest(step, event.at, context)
-
-
-def keep_wake_up(step: StepBuilder[Busy], event: WakeUp, context: Context) -> Busy:
-    """The task waits in the inbox for a turn of its own."""
-    _enter_inbox(step, event, context)
-    return step.same(inbox=step.inbox)
-
-
-def _enter_inbox(step: StepBuilder[State], event: WakeUp, context: Context) -> None:
-    """At most one wake-up waits: the task does not become more urgent because the conversation has had no time for
-    it."""
-    step.wake = event.next_wake
-    if not step.has_wake_up:
-        step.inbox = (*step.inbox, waiting_for(step, event, context))
-
-
-def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
-    """The message waits in the inbox: for the next turn, or, steered, for the next request of this turn."""
-    return step.same(inbox=(*step.inbox, waiting_for(step, event, context)))
-
-
-def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | WakeUp, context: Context) -> Waiting:
-    """The entry of this message in the inbox. `Pure.`"""
-    if isinstance(event, UserMessage):
-        steer = (event.when_busy or context.policy.when_busy) == "steer"
-        return make_part(Waiting, {"event_id": event.event_id, "seq": step.seq, "steer": steer})
-    if isinstance(event, WakeUp):
-        return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
-    origin = event.origin if context.revision >= AGENTS else ""
-    return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=origin)
-
-
-def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
-    """The message leaves the inbox and will not be answered."""
-    step.withdrawn = (event.message_id,)
-    return step.same(inbox=tuple(waiting for waiting in step.inbox if waiting.event_id != event.message_id))
-
-
-def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
-    """Nothing is left to do; the silent messages that waited enter the transcript."""
-    step.enter_transcript(step.inbox)
-    return Idle(book=step.book)
-
-
-def stay_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The failed turn can still be tried again; the silent messages that waited enter the transcript."""
-    failed = step.state.failed if isinstance(step.state, Compacting) else None
-    assert failed is not None, "the guard of this branch finds a failed turn"
-    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
-    return failed.replace(book=step.book, inbox=step.inbox)
-
-
-def keep_waiting(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The messages that waited elsewhere begin no turn by themselves: they wait for a retry or for the next message."""
-    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
-    sentence = context.policy.texts.imported
-    return Failed(kind="interrupted", sentence=sentence, turn=step.turns, inbox=step.inbox, book=step.book)
-
-
-def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The messages that waited begin the next turn."""
-    begin_turn(step, event.at, context)
-
-
-def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
-    """The message begins a turn, together with the messages that wait since a turn failed."""
-    step.inbox = (*step.inbox, waiting_for(step, event, context))
-    begin_turn_from_rest(step, event.at, context)
-
-
-def begin_turn_from_rest(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
-    """Begin a turn with what waits. In logs that began before revision 6 it also has to pass on what a failed turn did
-    not; later ones keep that in the book."""
-    begin_turn(step, at, context)
-    take_over_relay(step)
-
-
-def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Context) -> None:
-    """The failed turn is tried again as a turn of its own; its message is already in the transcript."""
-    waiting, step.inbox = step.inbox, ()
-    begin_turn(step, event.at, context)
-    step.change_turn(tries_again=step.state.tried_again or step.state.turn, overdue=())
-    step.inbox = waiting
-    take_over_relay(step)
-
-
-def take_over_relay(step: StepBuilder[Idle | Failed]) -> None:
-    """Let this turn pass on the messages that the failed turn was to pass on to the user."""
-    state = step.state
-    if type(state) is Failed and state.relay:
-        step.change_turn(relay=(*state.relay, *step.turn.relay))
-
-
-def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
-    """The message enters the transcript, and the next turn will see it."""
-    step.persist(step.heard())
-    return step.same()
-
-
-def change_policy(step: StepBuilder[Idle | Failed], event: PolicyChanged, context: Context) -> Idle | Failed:
-    """Other rules hold from now on: `Context.after` takes them over. If they do not have the profile that the
-    conversation was handed to, it is handed to none."""
-    if not event.policy.has_profile(step.profile):
-        step.profile = ""
-    return step.same()
-
-
-def compact(step: StepBuilder[Idle | Failed], event: CompactionRequested, context: Context) -> Compacting:
-    """Everything said so far is compacted, outside of any turn."""
-    compacting = compact_up_to(step, step.seq)
-    return compacting.replace(failed=step.state) if isinstance(step.state, Failed) else compacting
-
-
-def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
-    """The conversation ends. The messages that wait will never be answered, and those that are owed to the user never
-    passed on; the agents that wrote some of them are told."""
-    return_to_senders(step, (*step.owed, *step.inbox))
-    step.owed = ()
-    step.withdraw_inbox()
-    step.wake = None
-    return Closed(book=step.book)

@@ -6,15 +6,8 @@ application's own tool can do the same as the built-in ones. A tool declares the
 that speaks at once, asks, spawns or hands over must be exclusive: what people hear, which sub-agents start and which
 profile goes on must not depend on which tool was faster.
 
-What the application notes about a conversation: its title and its metadata.
-
-Both are bounded, because they are read whenever a conversation is loaded or listed.
-
-What may be found again of what was said: whose texts are searched, for what, and what a text found looks like.
-
-These values are the language between the effects, which ask, and the stores, which search. They are never stored.
-
-When a conversation begins turns of its own accord, and what it then has to do.
+Beside the acts stands what an application arranges for a conversation as a whole: its title and its metadata, the
+search for what was said, and the schedule by which it begins turns of its own accord.
 """
 
 from __future__ import annotations
@@ -167,6 +160,8 @@ MARK = "turnwise."
 when such a conversation is created, by `marks`, and by nothing else: nobody else can make a conversation look like
 one of a host."""
 
+# What the application notes about a conversation is bounded, because it is read whenever a conversation is loaded or
+# listed.
 MAX_OWNER = 1_000
 """The longest owner, in characters: more than any id of a user, and short enough for an index."""
 
@@ -206,7 +201,11 @@ def marks_of(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 @dataclass(frozen=True)
 class MemoryScope:
     """Whose texts may be found: those of all conversations of the `owner`, without the texts of this conversation from
-    the turn `turn` on, because a request holds these anyway. Without an owner only this conversation is searched."""
+    the turn `turn` on, because a request holds these anyway. Without an owner only this conversation is searched.
+
+    It is, like the query and what it finds, the language between the effects, which ask, and the stores, which search.
+    It is never stored.
+    """
 
     conversation_id: str
     owner: str | None

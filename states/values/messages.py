@@ -3,37 +3,16 @@
 A text is stored once, in the event that brought it. Everything else refers to it by `Heard`. Only words that the
 machine itself adds ("Cancelled by user") are carried along, as `Made`.
 
-Images of people and of tools.
+A request holds everything that was said. If one image, one result or one message in it is refused by a provider, the
+whole request is, and so is every later one. So an image is validated when it is made, and what was probably refused is
+withheld: from then on a note stands in its place. What was said is not lost by that, since people still see it, and so
+does a model that takes it.
 
-A model gets an image as an address on the web, or as the image itself in a `data:` URL. A provider that cannot read an
-image refuses the whole request, and every later request of the conversation too, since the image stays in the history.
-So an image is validated when it is made, against what all providers that take images have in common: PNG, JPEG, GIF and
-WebP, with the media type that is declared.
-
-What of a conversation is withheld from models, because a provider refused it.
-
-A request holds everything that was said. If one image, one result or one message in it is refused, the whole request
-is, and so is every later one. So what was probably refused is withheld: from then on a note stands in its place. What
-was said is not lost by that, since people still see it, and so does a model that takes it.
-
-A provider does not say which part of a request it refuses, so what may be the part is tried in the order of suspicion.
-
-Messages that a conversation is given to begin with, in the chat format of OpenAI.
-
-Other programs keep their histories in this format. A message is stored exactly as it was given, with whatever members
-it has, so that it can be given back unchanged. `openai_reading` makes sure that a list of messages is one that a
-conversation can continue.
-
-How a message from another agent is written for a model, and read back.
-
-A model must be able to tell its user's messages from those of other agents. The text stands between tags and is
-escaped, so that nothing in it can end the tag or imitate one. A tag anywhere else is ordinary text, whoever wrote it: a
-user, a tool, a document, the model itself. `escape_tags` escapes its first character. Whatever enters a request and is
-neither a word of the machine nor the application's system prompt passes through it, so only messages of agents stand
-between tags.
-
-A model reads more as a tag than a parser does. So what follows a `<`, or a character that looks like one, is compared
-as a reader sees it: in any case and width, without marks, invisible characters and separators.
+A model must be able to tell its user's messages from those of other agents. The text of another agent stands between
+tags and is escaped, so that nothing in it can end the tag or imitate one. A tag anywhere else is ordinary text, whoever
+wrote it: a user, a tool, a document, the model itself. `escape_tags` escapes its first character. Whatever enters a
+request and is neither a word of the machine nor the application's system prompt passes through it, so only messages of
+agents stand between tags.
 """
 
 from __future__ import annotations
@@ -137,6 +116,11 @@ class Image(Value):
 
     `Image.of` also takes the bytes of a file. Where another value expects an image, an address or bytes are accepted
     too.
+
+    A model gets an image as an address on the web, or as the image itself in a `data:` URL. It is validated against
+    what all providers that take images have in common: PNG, JPEG, GIF and WebP, with the media type that is declared. A
+    provider that cannot read an image refuses the whole request, and every later request of the conversation too, since
+    the image stays in the history.
     """
 
     # An image that was built past its validation is found where it is handed in.
@@ -214,7 +198,11 @@ Matter = Literal["text", "images"]
 
 class Withheld(Part):
     """That a message's text or its images are withheld from this model, or from every model if the name is empty, and
-    the kind of failure because of which they are."""
+    the kind of failure because of which they are.
+
+    A provider does not say which part of a request it refuses, so what may be the part is tried in the order of
+    suspicion.
+    """
 
     what: Matter
     kind: FailureKind
@@ -457,7 +445,12 @@ tells the histories of one conversation apart."""
 
 
 class HistoryMessage(Value):
-    """A message as it was given: `HistoryMessage(role="user", content="Hello")`. As JSON it is this object itself."""
+    """A message as it was given: `HistoryMessage(role="user", content="Hello")`. As JSON it is this object itself.
+
+    Other programs keep their histories in this format, the chat format of OpenAI. A message is stored exactly as it was
+    given, with whatever members it has, so that it can be given back unchanged. `openai_reading` makes sure that a list
+    of messages is one that a conversation can continue.
+    """
 
     given: Block
 
@@ -522,6 +515,8 @@ _ENVELOPE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">(
 UNKNOWN_ORIGIN = "unknown"
 """The origin that a model reads of a message whose own one is blank."""
 
+# A model reads more as a tag than a parser does. So what follows a `<`, or a character that looks like one, is compared
+# as a reader sees it: in any case and width, without marks, invisible characters and separators.
 _NAMES = ("messageforuser", "systemmessage")
 """The names of the tags, by their letters."""
 

@@ -4,15 +4,8 @@ Calls start in the order in which the model made them, as many at once as the po
 barrier: it starts alone, and nothing behind it starts before it ended. The same holds for a call that a person must
 allow.
 
-The sub-agents of a call: what each may use, what became of it, and what it asks.
-
-A sub-agent is started by an effect of its own. After a crash the same effect is asked for again, so a state keeps
-everything that the effect says.
-
-Calls that were made before: the same tool with the same arguments, in any order of their keys.
-
-A model that repeats a call learns nothing new from it. The turn keeps fingerprints of the calls of its last requests,
-so a repeated call is recognised without searching the history.
+A call may start sub-agents, each by an effect of its own. After a crash the same effect is asked for again, so a state
+keeps everything that the effect says.
 """
 
 from __future__ import annotations
@@ -342,7 +335,11 @@ class Round(Part):
 
 def fingerprint(call: ToolCall) -> str:
     """A text that is equal for calls of the same tool with the same arguments. Arguments that are not JSON are compared
-    as text. `Pure.`"""
+    as text.
+
+    A model that repeats a call learns nothing new from it. The turn keeps fingerprints of the calls of its last
+    requests, so a repeated call is recognised without searching the history. `Pure.`
+    """
     try:
         arguments = json.dumps(json.loads(call.raw_arguments), sort_keys=True)
     except (ValueError, RecursionError):

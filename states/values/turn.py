@@ -1,13 +1,8 @@
 """The record of a turn under way, and what is kept of a turn that has ended.
 
 A turn is everything between a message and the next rest: model requests, tools, questions. Its record counts what the
-turn has used up, for its limits, and what was said, for its deliveries.
-
-Messages that arrived during a turn and are not answered yet.
-
-A queued message begins the next turn. A steered message enters this turn before its next model request, or begins the
-next turn if this one ends first. A message of another agent begins a turn of its own, or, if it is silent, enters with
-whatever comes next. A message leaves the inbox by entering the transcript or by being withdrawn, never otherwise.
+turn has used up, for its limits, and what was said, for its deliveries. Messages that arrive during a turn wait in the
+inbox.
 """
 
 from __future__ import annotations
@@ -169,8 +164,13 @@ MAX_INBOX = 100
 class Waiting(Part):
     """A message in the inbox: the id of its request, and the step where its text is.
 
-    `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`.
-    `origin` is the agent that wrote it, to be told if nobody reads it; empty in logs that began before revision 4.
+    `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`. `origin` is the agent
+    that wrote it, to be told if nobody reads it; empty in logs that began before revision 4.
+
+    A queued message begins the next turn. A steered message enters this turn before its next model request, or begins
+    the next turn if this one ends first. A message of another agent begins a turn of its own, or, if it is silent,
+    enters with whatever comes next. A message leaves the inbox by entering the transcript or by being withdrawn, never
+    otherwise.
     """
 
     event_id: str

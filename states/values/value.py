@@ -9,51 +9,11 @@ A conversation is stored, read back years later and folded again, so its data is
 
 Each step writes its event, its effects and its state, so a value is written by one call of pydantic-core which calls no
 Python for a field. What `BaseModel.model_dump_json` and a serializer in Python add costs more than the writing itself.
+A value that the machine makes out of values that were validated when they came in is a `Part`, and is not validated
+again.
 
-Why something failed, in a few kinds that decide what can be done about it.
-
-Providers and their libraries know dozens of errors; a conversation only asks whether another attempt is worthwhile, and
-whether another model could succeed. A performer maps each error to one kind. The last four do not come from a provider:
-nothing here can carry the effect out, the work was checked and found incomplete, the program died too often, or
-something broke inside the program. docs/host.md says what follows from each kind in which a model request can fail.
-
-How deeply lists and objects of JSON lie inside each other.
-
-Values that the machine makes, out of values that were validated when they came in.
-
-Validating them again would be most of the cost of a transition. So a part is made and changed without validation, and
-only its fields are written. What pydantic keeps beside the fields of a model is the same for all such parts, so it is
-returned when somebody asks for it.
-
-The revision of the machine under which a log began.
-
-A log is replayed years after it was written and must come out as it was stored. So a handler that does something new,
-which changes a stored state, effect or end of a turn, asks for the revision first; logs that began before keep the old
-behaviour.
-
-- 1: every log that was written before revisions existed. Its first event does not say so.
-- 2: the end of a turn names the limit that was reached.
-- 3: the end of a turn names its profile.
-- 4: agents. A sub-agent closes itself when its turn has ended, its outcome reaches its parent as JSON, what is left of
-  the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it. When a
-  conversation closes, the agents whose messages still wait are told.
-- 5: after a crash only the effects that the report of the resume names are asked for again.
-- 6: what a conversation owes is kept. Each behaviour that came with it has a name below.
-  - `ANSWERS_OR_SAYS_WHY`: no text that ends a turn is blank where the policy has a sentence for that, and a message
-    that is passed on by the prompt alone is owed no answer.
-  - `KEEPS_RELAYS`: a message for the user is owed until a turn has passed it on, also when turns fail or are cancelled,
-    and a message that waits when a turn fails begins the next one.
-  - `KNOWS_WHO_SPEAKS`: a turn knows whether the model was offered a tool that speaks, and what becomes of its text.
-  - `MARKED_KEYS`: the keys of effects hold a mark of the log.
-  - `WAITS_AS_AGREED`: what was to be waited for until a moment that a clock has set which ran ahead is waited for as
-    long as was agreed, counted from the moment at which the conversation goes on.
-  - `COUNTS_RUNS_AGAIN`: a call that its tool says did not run is run again, which is no progress, so processes that die
-    in it are counted on.
-
-Makes texts encodable.
-
-A model that stops in the middle of an emoji leaves half a character behind (a lone surrogate). Neither a database nor
-a provider accepts such a text, so the half is replaced by U+FFFD, the replacement character.
+A log that is replayed must come out as it was stored, so each log names the revision of the machine under which it
+began.
 """
 
 from __future__ import annotations
@@ -262,6 +222,11 @@ def later(at: datetime, seconds: float) -> datetime:
         return datetime.max.replace(tzinfo=UTC)
 
 
+# Why something failed, in a few kinds that decide what can be done about it. Providers and their libraries know dozens
+# of errors; a conversation only asks whether another attempt is worthwhile, and whether another model could succeed. A
+# performer maps each error to one kind. The last four do not come from a provider: nothing here can carry the effect
+# out, the work was checked and found incomplete, the program died too often, or something broke inside the program.
+# docs/host.md says what follows from each kind in which a model request can fail.
 FailureKind = Literal[
     "rate_limit",
     "server_error",
@@ -323,7 +288,6 @@ else:
 P = TypeVar("P", bound="Part")
 
 _new = object.__new__
-_write_fields = BaseModel.__dict__["__dict__"].__set__  # takes half the time of `object.__setattr__`
 
 
 _Layout: TypeAlias = tuple[dict[str, Any], tuple[str, ...], int, set[str]]
@@ -353,14 +317,14 @@ def make_part(cls: type[P], fields: dict[str, Any]) -> P:
         if name not in fields:
             raise TypeError(f"{cls.__name__} was made with too few fields: {name} is missing")
     part = _new(cls)
-    _write_fields(part, values)
+    _put_fields(part, values)
     return part
 
 
 def changed(part: P, changes: dict[str, Any]) -> P:
     """Return the part with these fields changed, as `Part.replace` does. `Pure.`"""
     other = _new(type(part))
-    _write_fields(other, {**part.__dict__, **changes})
+    _put_fields(other, {**part.__dict__, **changes})
     return other
 
 
@@ -379,6 +343,10 @@ class Part(Value, metaclass=_MadeUnchecked):
     """A value that the machine makes. Its constructor takes the fields by keyword, as they are.
 
     A part that is read back from JSON is validated like everything from outside.
+
+    Validating its fields again would be most of the cost of a transition. So a part is made and changed without
+    validation, and only its fields are written. What pydantic keeps beside the fields of a model is the same for all
+    such parts, so it is returned when somebody asks for it.
     """
 
     def replace(self, /, **changes: Any) -> Self:
@@ -423,11 +391,39 @@ CURRENT_REVISION = 6
 """The revision of new conversations."""
 
 Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]
-"""A revision that this version knows."""
+"""A revision that this version knows.
+
+A log is replayed years after it was written and must come out as it was stored. So a handler that does something new,
+which changes a stored state, effect or end of a turn, asks for the revision first; logs that began before keep the old
+behaviour.
+
+- 1: every log that was written before revisions existed. Its first event does not say so.
+- 2: the end of a turn names the limit that was reached.
+- 3: the end of a turn names its profile.
+- 4: agents. A sub-agent closes itself when its turn has ended, its outcome reaches its parent as JSON, what is left of
+  the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it. When a
+  conversation closes, the agents whose messages still wait are told.
+- 5: after a crash only the effects that the report of the resume names are asked for again.
+- 6: what a conversation owes is kept. Each behaviour that came with it has a name below.
+  - `ANSWERS_OR_SAYS_WHY`: no text that ends a turn is blank where the policy has a sentence for that, and a message
+    that is passed on by the prompt alone is owed no answer.
+  - `KEEPS_RELAYS`: a message for the user is owed until a turn has passed it on, also when turns fail or are cancelled,
+    and a message that waits when a turn fails begins the next one.
+  - `KNOWS_WHO_SPEAKS`: a turn knows whether the model was offered a tool that speaks, and what becomes of its text.
+  - `MARKED_KEYS`: the keys of effects hold a mark of the log.
+  - `WAITS_AS_AGREED`: what was to be waited for until a moment that a clock has set which ran ahead is waited for as
+    long as was agreed, counted from the moment at which the conversation goes on.
+  - `COUNTS_RUNS_AGAIN`: a call that its tool says did not run is run again, which is no progress, so processes that die
+    in it are counted on.
+"""
 
 
 def encodable(text: str) -> str:
-    """Return the text with each lone surrogate replaced by U+FFFD. `Pure.`"""
+    """Return the text with each lone surrogate replaced by U+FFFD.
+
+    A model that stops in the middle of an emoji leaves half a character behind (a lone surrogate). Neither a database
+    nor a provider accepts such a text. `Pure.`
+    """
     if text.isascii():  # most texts are short names and identifiers
         return str.__str__(text)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
