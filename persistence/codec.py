@@ -1,20 +1,15 @@
-"""Encodes steps as rows, and decodes rows into steps.
+"""Encodes steps as rows, decodes rows into steps, and verifies that no step is missing or was changed.
 
 The payload leaves out defaults, and values that have a column of their own, so a step takes little more space than its
 text. A decoded row is equal to the step, to the microsecond.
 
-Short digests by which damage and divergence are found.
+SQLite checks the structure of its pages, not their contents, so it does not notice a bit that flipped in a text. So
+each row of a log holds a short digest of itself and of all rows before it. In this chain no link can be changed,
+dropped or moved without breaking the chain there. It protects against damage, not against somebody who computes it
+again.
 
-Each row of a log holds a digest of itself and of all rows before it. In this chain no link can be changed, dropped or
-moved without breaking the chain there. It protects against damage, not against somebody who computes it again.
-
-Keeps the messages of a given history at the end of the first row, so that the rest is read without decoding them.
-
-A conversation may begin with thousands of messages. Its context, which each load needs, follows from the short rest.
-
-Verifies a log: no step is missing, and none was changed since it was stored.
-
-SQLite checks the structure of its pages, not their contents, so it does not notice a bit that flipped in a text.
+A conversation may begin with thousands of messages. They stand at the end of the first row, so that its context, which
+each load needs, is read from the short rest without decoding them.
 """
 
 from __future__ import annotations
@@ -214,7 +209,7 @@ def _head_columns(state: State, text: str, at: int) -> tuple[Any, ...]:
 def _payload(event: Event, columns: set[str]) -> str:
     """Return the event as JSON, without what has a column of its own."""
     if type(event) is Opened and event.messages:
-        return with_given_messages(event.to_json(columns | {"messages"}), event.messages)
+        return _with_given_messages(event.to_json(columns | {"messages"}), event.messages)
     return event.to_json(columns)
 
 
@@ -280,7 +275,7 @@ _MEMBER = f'"{_NAME}"'
 _JSON = json.JSONDecoder()
 
 
-def with_given_messages(payload: str, messages: tuple[HistoryMessage, ...]) -> str:
+def _with_given_messages(payload: str, messages: tuple[HistoryMessage, ...]) -> str:
     """Return the payload of an `Opened` with these messages as its last member. `Pure.`"""
     separator = "" if payload == "{}" else ","
     return f"{payload[:-1]}{separator}{_MEMBER}:{_MESSAGES.dump_json(messages).decode()}}}"

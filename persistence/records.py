@@ -1,23 +1,11 @@
-"""A conversation as it is stored, with all its rows.
+"""A conversation as it is stored, with all its rows: its steps, where it stands, its deliveries, and what lists show of
+it.
 
 Copies, exports, imports and the examination of a database work with this record, so that they work with every store.
 
-Where a conversation was copied from.
-
-The rows in which a conversation is stored: its steps, where it stands, its deliveries, and what lists show of it.
-
 Moments are whole microseconds since 1970, in UTC. The values are as they are stored: after damage a value may be of
-another type than the one that is declared here.
-
-A step of a log, as it is read from a store.
-
-Deliveries that are not known to have arrived.
-
-A step that says something to people stores, in the same transaction, one row for each channel that it goes to; a step
-that writes to another agent stores one row for that agent. The row is removed when the delivery is acknowledged. What a
-crash left in the outbox is delivered again.
-
-Faults of a storage, and the repairs that follow from the log alone.
+another type than the one that is declared here. What is wrong with a storage is told with the repair that follows from
+the log alone, if there is one.
 """
 
 from __future__ import annotations
@@ -75,7 +63,12 @@ class HeadRow(NamedTuple):
 class OutboxRow(NamedTuple):
     """One delivery that is not acknowledged: where it goes, which effect of which step it is, how many attempts have
     failed, when the next one is due (None: at once), and in how many of the attempts that were begun after a crash the
-    process has died."""
+    process has died.
+
+    A step that says something to people stores, in the same transaction, one row for each channel that it goes to; a
+    step that writes to another agent stores one row for that agent. The row is removed when the delivery is
+    acknowledged. What a crash left in the outbox is delivered again.
+    """
 
     target: str
     effect_id: int

@@ -1,14 +1,9 @@
-"""A conversation in a list, without its steps.
+"""A conversation in a list: its state, its title and its metadata, without its steps.
 
-The metadata of conversations, as stores keep it and find conversations by it.
-
-What a list shows of a conversation besides its head: its owner, its role among agents, its title, and the metadata
-of the application.
-
-All of it follows from a few events of the log. A store may keep it beside the log, to list conversations without
-reading logs, and can compute it again at any time.
-
-The titles of conversations in lists: given by the application, or made from the first message of a user.
+What a list shows of a conversation besides its head is its owner, its role among agents, its title, and the metadata of
+the application. A title is given by the application, or made from the first message of a user. All of it follows from a
+few events of the log. A store may keep it beside the log, to list conversations without reading logs, and can compute
+it again at any time.
 """
 
 from __future__ import annotations
@@ -37,47 +32,6 @@ from .records import ConversationRecord, DetailsRow, EventRow, Origin
 
 Metadata: TypeAlias = Mapping[str, JsonValue]
 """What an application notes about a conversation: JSON values by their names."""
-
-
-def metadata_columns(metadata: Metadata) -> tuple[str | None, tuple[bytes, ...]]:
-    """Return the columns `metadata` and `entries` of a `DetailsRow`. `Pure.`"""
-    if not metadata:
-        return None, ()
-    text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"))
-    return text, tuple(sorted(metadata_entry(name, value) for name, value in metadata.items()))
-
-
-def read_metadata(text: str | None) -> Metadata:
-    """Return the metadata in the column `metadata` of a `DetailsRow`. `Pure.` Raises ValueError for anything but a JSON
-    object."""
-    metadata = {} if text is None else json.loads(text)
-    if not isinstance(metadata, dict):
-        raise ValueError("metadata must be a JSON object")
-    return metadata
-
-
-def metadata_entry(name: str, value: JsonValue) -> bytes:
-    """Return a digest by which a store can find the conversations that have this value under this name. `Pure.`"""
-    return digest(json_identity([name, value]))
-
-
-def json_identity(value: JsonValue) -> str:
-    """Return a text that is the same for the same JSON value only. `Pure.`
-
-    1, "1" and true are three values. 1 and 1.0 are the same number, since programs write either for the other. The
-    order of the members of an object does not count.
-    """
-    return json.dumps(_with_exact_numbers(value), sort_keys=True, separators=(",", ":"))
-
-
-def _with_exact_numbers(value: JsonValue) -> JsonValue:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {name: _with_exact_numbers(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_with_exact_numbers(each) for each in value]
-    return value
 
 
 @dataclass(frozen=True)
@@ -305,3 +259,44 @@ def _history_title(message: HistoryMessage) -> str | None:
             return message_title("\n".join(texts), images)
         case _:
             return None
+
+
+def metadata_columns(metadata: Metadata) -> tuple[str | None, tuple[bytes, ...]]:
+    """Return the columns `metadata` and `entries` of a `DetailsRow`. `Pure.`"""
+    if not metadata:
+        return None, ()
+    text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"))
+    return text, tuple(sorted(metadata_entry(name, value) for name, value in metadata.items()))
+
+
+def read_metadata(text: str | None) -> Metadata:
+    """Return the metadata in the column `metadata` of a `DetailsRow`. `Pure.` Raises ValueError for anything but a JSON
+    object."""
+    metadata = {} if text is None else json.loads(text)
+    if not isinstance(metadata, dict):
+        raise ValueError("metadata must be a JSON object")
+    return metadata
+
+
+def metadata_entry(name: str, value: JsonValue) -> bytes:
+    """Return a digest by which a store can find the conversations that have this value under this name. `Pure.`"""
+    return digest(json_identity([name, value]))
+
+
+def json_identity(value: JsonValue) -> str:
+    """Return a text that is the same for the same JSON value only. `Pure.`
+
+    1, "1" and true are three values. 1 and 1.0 are the same number, since programs write either for the other. The
+    order of the members of an object does not count.
+    """
+    return json.dumps(_with_exact_numbers(value), sort_keys=True, separators=(",", ":"))
+
+
+def _with_exact_numbers(value: JsonValue) -> JsonValue:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _with_exact_numbers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_exact_numbers(each) for each in value]
+    return value

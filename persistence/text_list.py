@@ -1,8 +1,7 @@
 """A list of what was said, which is searched text by text: for a store that keeps everything in memory.
 
-Vectors of texts, as every store compares them: by the angle between them.
-
-Splits texts and keywords into the words by which texts are found.
+Here is also what every store needs for such a search: how texts and keywords are split into words, and how vectors of
+texts are compared, by the angle between them.
 
 The tokenizers that databases have do not serve every language: SQLite's `unicode61` takes a Chinese sentence for one
 word, and its `trigram` finds no word of two characters, which most Chinese words have. So texts are split here. A

@@ -6,11 +6,10 @@ it. What follows from the log alone can be repaired: the head row, titles and me
 step asked for. Everything else is only reported. A store whose storage can be damaged as a whole reports that itself
 (`RepairableStorage`).
 
-Checks the invariants of a log, which hold whatever the rules of the machine were when it was written.
-
-A replay checks whether the machine would take the same steps today. An audit checks less, and of every log: each answer
-belongs to an effect that a step asked for, and comes once; nothing is open when a turn ends; each tool call has its
-result; and a call that must not run twice did not, unless a person said so.
+A replay checks whether the machine would take the same steps today. An audit checks less, and of every log, whatever
+the rules of the machine were when it was written: each answer belongs to an effect that a step asked for, and comes
+once; nothing is open when a turn ends; each tool call has its result; and a call that must not run twice did not,
+unless a person said so.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ LOST_DELIVERY = (
 OTHER_ORIGIN = "The conversation that this one was copied from, or the step, is not the one that was stored."
 """What is wrong with a copy whose origin was changed."""
 
-DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at", "wakes_at")
+_DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at", "wakes_at")
 """The columns of the head row that follow from the state and the newest step."""
 
 
@@ -224,7 +223,7 @@ class _ExaminedConversation:
         if not self._state_is_as_stored:
             sentence = f"The state that is stored is not the one that step {expected.seq} leads to."
             yield self._finding(expected.seq, sentence, replace)
-        for column in DERIVED_COLUMNS:
+        for column in _DERIVED_COLUMNS:
             if getattr(self._record.head, column) != getattr(expected, column):
                 sentence = f"The column {column} does not agree with the state and the newest step."
                 yield self._finding(expected.seq, sentence, replace)

@@ -1,4 +1,4 @@
-"""Exports conversations as text that can be kept, searched, and imported by another database.
+"""Exports conversations as text that can be kept and searched, and imports them into another database.
 
 An export is lines of JSON. The first names the format. Each conversation is a line with its state, and a line for each
 of its steps. The last line of all counts the conversations, so that an incomplete file is noticed.
@@ -13,16 +13,9 @@ What is stored as JSON is written as it is stored, character by character. The d
 import can tell whether anything was changed, even if a later turnwise would write the step in another way. Deliveries
 that are not acknowledged are left out, because the original database makes them.
 
-Imports conversations that were read from an export.
-
-All of them are stored in one transaction, or none. Nothing of an imported conversation goes on by itself, whatever its
-log says: a file may come from anybody, and if it comes from a database that is still in use, the original goes on
-there. So a conversation that was under way gets one step more, by which its turn fails as after too many crashes. Calls
-that were running are told to be in doubt, those that had not begun did not run; questions, approvals, sub-agents and
-timers are waited for no longer; messages that waited keep waiting until somebody writes or tries again. A schedule is
-taken away by another step. What was to be delivered is not part of an export, so nothing is said to anybody.
-
-These steps follow from the log alone, so an export that is imported twice is recognised.
+What is imported is stored in one transaction, or not at all. Nothing of an imported conversation goes on by itself,
+whatever its log says: a file may come from anybody, and if it comes from a database that is still in use, the original
+goes on there. What was to be delivered is not part of an export, so nothing is said to anybody.
 """
 
 from __future__ import annotations
@@ -180,7 +173,14 @@ async def import_records(store: Store, records: Iterable[ConversationRecord]) ->
 
 def at_rest(record: ConversationRecord) -> ConversationRecord:
     """Return the conversation with the steps by which everything ends that is under way in it, and with nothing to be
-    delivered. Raises `Damaged` if its state does not belong to its steps. `Pure.`"""
+    delivered. Raises `Damaged` if its state does not belong to its steps.
+
+    A conversation that was under way gets one step more, by which its turn fails as after too many crashes. Calls that
+    were running are told to be in doubt, those that had not begun did not run; questions, approvals, sub-agents and
+    timers are waited for no longer; messages that waited keep waiting until somebody writes or tries again. A schedule
+    is taken away by another step. These steps follow from the log alone, so an export that is imported twice is
+    recognised. `Pure.`
+    """
     state, rows, head = decode_state(record.head), list(record.steps), record.head
     if not isinstance(state, Busy) and state.book.wake is None:
         return record._replace(outbox=(), outbox_checksum=None)

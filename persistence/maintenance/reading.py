@@ -3,9 +3,8 @@
 A file may come from anywhere. So every line is checked against the format, every step against its digests, and the end
 against the number of conversations. The result is what was exported once, or an error that names the line.
 
-Reads a JSON object and keeps the text of each of its members, character by character.
-
-A parser returns only what a text means. The digests of a log cover how it was written.
+The digests of a log cover how it was written, while a parser returns only what a text means. So the text of each member
+of an object is kept, character by character.
 """
 
 from __future__ import annotations
@@ -28,50 +27,6 @@ from ..codec import GENESIS, check_link, decode, decode_state, digest, head_row,
 from ..errors import Damaged, NotAnExport
 from ..records import ConversationRecord, EventRow, HeadRow, Origin
 from .export import FORMAT, VERSION
-
-
-class Member(NamedTuple):
-    """A member of an object: its value, and the text that it was read from."""
-
-    value: Any
-    text: str
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-
-
-def members_of(line: str) -> dict[str, Member]:
-    """Return the members of the object in the line, which has no spaces between its members. `Pure.`
-
-    Raises ValueError for anything else, for a member that is named twice, and for too deep nesting.
-    """
-    members: dict[str, Member] = {}
-    end = len(line) - 1
-    try:
-        position = _skip(line, 0, "{")
-        while True:
-            name, position = _DECODER.raw_decode(line, position)
-            start = _skip(line, position, ":")
-            value, position = _DECODER.raw_decode(line, start)
-            if not isinstance(name, str) or name in members:
-                raise ValueError(name)
-            members[name] = Member(value, line[start:position])
-            if position == end and line[position] == "}":
-                return members
-            position = _skip(line, position, ",")
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _skip(line: str, position: int, character: str) -> int:
-    if line[position : position + 1] != character:
-        raise ValueError(character)
-    return position + 1
-
 
 LONGEST_LINE = 256 * 2**20
 """Bytes. Chosen so that a message with the most images, each of the largest size (200 million bytes), fits."""
@@ -106,6 +61,49 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
             raise NotAnExport(number, "is longer than any line of an export.")
         yield line
         number += 1
+
+
+class _Member(NamedTuple):
+    """A member of an object: its value, and the text that it was read from."""
+
+    value: Any
+    text: str
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _members_of(line: str) -> dict[str, _Member]:
+    """Return the members of the object in the line, which has no spaces between its members. `Pure.`
+
+    Raises ValueError for anything else, for a member that is named twice, and for too deep nesting.
+    """
+    members: dict[str, _Member] = {}
+    end = len(line) - 1
+    try:
+        position = _skip(line, 0, "{")
+        while True:
+            name, position = _DECODER.raw_decode(line, position)
+            start = _skip(line, position, ":")
+            value, position = _DECODER.raw_decode(line, start)
+            if not isinstance(name, str) or name in members:
+                raise ValueError(name)
+            members[name] = _Member(value, line[start:position])
+            if position == end and line[position] == "}":
+                return members
+            position = _skip(line, position, ",")
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _skip(line: str, position: int, character: str) -> int:
+    if line[position : position + 1] != character:
+        raise ValueError(character)
+    return position + 1
 
 
 # --- what a line may hold
@@ -180,7 +178,7 @@ class _Last(_Line):
 
 # --- reading them
 
-Members = Mapping[str, Member]
+Members = Mapping[str, _Member]
 
 L = TypeVar("L", bound=_Line)
 
@@ -274,7 +272,7 @@ class _Reader:
         """Read the next line. Raises `NotAnExport`."""
         self._line = number
         try:
-            members = members_of(line.decode().rstrip("\r\n"))
+            members = _members_of(line.decode().rstrip("\r\n"))
         except UnicodeDecodeError as error:
             raise NotAnExport(number, "is not UTF-8 text.") from error
         except ValueError as error:

@@ -3,8 +3,6 @@
 SQLite lets one writer work at a time and any number of readers beside it, so a list of conversations does not wait for
 a commit, and a commit does not wait for a long read. Where the disk is quick, the event loop's thread commits steps
 itself, over the connection of the thread that writes. A database in memory has one connection, which does everything.
-
-Opens the connections to a database file: one that writes, and one that reads beside it.
 """
 
 from __future__ import annotations
@@ -202,7 +200,7 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
     if not exists:
         raise StoreError(f"There is no database to read: {address.name}.")
     _check_not_a_folder(address, address.path)
-    driver, revision = _opened_reader(address, address.path, busy_timeout, undo)
+    driver, revision = _connect_to_read(address, address.path, busy_timeout, undo)
     if revision is None or revision not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
     if revision < "0006":
@@ -211,7 +209,7 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
     return undo.enter_context(configured(driver, "ro"))
 
 
-def _opened_reader(
+def _connect_to_read(
     address: Address, path: Path, busy_timeout: float, undo: ExitStack
 ) -> tuple[sqlite3.Connection, str | None]:
     """Return a connection that only reads, and the revision of the tables.

@@ -1,52 +1,13 @@
-"""A connection to SQLite, configured so that what was committed is still there after a power cut.
+"""The file of a database: where it is, whose it is, who may open it, and how a connection to it is set up.
 
 The defaults of SQLite and of its Python driver serve other needs. Here every connection checks foreign keys, waits for
-a locked database, syncs to the disk at each commit, and overwrites what it deletes. The driver's own transaction
-control is switched off: it begins transactions late and lets two writers overwrite each other's work. A transaction
-that writes takes the write lock when it begins.
+a locked database, syncs to the disk at each commit, and overwrites what it deletes, so what was committed is still
+there after a power cut. The driver's own transaction control is switched off: it begins transactions late and lets two
+writers overwrite each other's work. A transaction that writes takes the write lock when it begins.
 
 All connections of a process share two engines of SQLAlchemy, one that writes and one that reads. An engine keeps the
 statements that it has compiled, and to make one and to compile the first statements took a third of the time that it
 takes to open a database.
-
-Where a database is: in a file, or in the memory of this process.
-
-An address is given as a path or a URL. It is resolved to the file once, so that a change of the working directory or a
-symbolic link does not make two databases of one.
-
-The locks of a database, which let one engine at a time in.
-
-Two engines on one file would both act on the same conversations. The operating system holds the locks, so they end with
-the process that took them, however that process ends. One is on an empty file beside the database, which stays. Whoever
-deletes that file would let two engines in, so on Linux another one is on a byte of the database itself.
-
-SQLite locks bytes of its own in that file, and the operating system drops all of those that a process has when it
-closes any descriptor of the file. So the descriptor that holds our lock stays open as long as this process has a
-connection to the file. A forked child closes the descriptors that it inherits, which gives nothing of its parent's up.
-
-A transaction on the driver's own connection: all of it or nothing, and the connection is usable afterwards.
-
-SQLite ends a transaction by itself after some errors and leaves it open after others, such as a failed COMMIT. A
-rollback may fail as well; then it is repeated before the next transaction.
-
-Translates the errors of the database driver into sentences for people.
-
-Recognises whose database a file is, before anything in it is changed.
-
-SQLite keeps a number in each file for this purpose, the application id. turnwise writes its own together with the
-tables, so a file has both or neither. The tables record their revision; one that this turnwise does not know was made
-by a newer turnwise.
-
-Whether the files of an open database are still where they were opened.
-
-An operating system lets a file be deleted, renamed or replaced while a program has it open. SQLite goes on writing to
-the old one, and what it is told to keep is gone when it is closed, or lies where nobody looks for it. The same holds
-for the write-ahead log and its index, which SQLite finds by their names when it opens the database again. So before
-steps are stored, the files are compared with those that were opened, by their device and number.
-
-To ask takes microseconds on a local disk, and longer over a network. So it is done before the first step that follows a
-pause, and not again for `INTERVAL`. What was stored in that time may be lost with the file; nothing later is
-acknowledged.
 """
 
 from __future__ import annotations
@@ -76,7 +37,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from ...states.errors import InvalidInput, StoreError
 from ..errors import FileGone, StorageFailed
 
-PRAGMAS = ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON")
+_PRAGMAS = ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON")
 
 Mode = Literal["rw", "ro", "immutable"]
 """How a file is opened. One that is immutable is read without a write-ahead log and without locks."""
@@ -108,7 +69,7 @@ class _Connection(sqlite3.Connection):
 
     def note_file(self, path: Path) -> None:
         """Note which file this is a connection to."""
-        self._closed = weakref.finalize(self, LOCKS.connected(path))
+        self._closed = weakref.finalize(self, _LOCKS.connected(path))
         self._closed.atexit = False
 
     def close(self) -> None:
@@ -128,7 +89,7 @@ def configured(connection: sqlite3.Connection, mode: Mode) -> Connection:
 
     Error messages leave out the parameters of statements, because these are what users said.
     """
-    for pragma in PRAGMAS:
+    for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     if mode == "rw":
         connection.execute("PRAGMA journal_mode = WAL")
@@ -165,7 +126,11 @@ MEMORY = ":memory:"
 
 @dataclass(frozen=True)
 class Address:
-    """The `name` of a database as its user wrote it, and the `path` of its file; None is the memory of this process."""
+    """The `name` of a database as its user wrote it, and the `path` of its file; None is the memory of this process.
+
+    It is given as a path or a URL, and is resolved to the file once, so that a change of the working directory or a
+    symbolic link does not make two databases of one.
+    """
 
     name: str
     path: Path | None = None
@@ -219,24 +184,35 @@ def _parsed(text: str) -> URL:
 if sys.platform == "linux":
     import fcntl
 
-LOCK_TIMEOUT = 0.2
+_LOCK_TIMEOUT = 0.2
 """Seconds to wait for the lock before an engine is refused. Chosen so that it is longer than `in_use` holds it."""
 
-LOCK_BYTE = 0x4000_1000
+_LOCK_BYTE = 0x4000_1000
 """The byte of a database that is locked. SQLite locks 512 bytes from 0x4000_0000 on; a lock needs no byte to exist."""
 
-Inode = tuple[int, int]
+_Inode = tuple[int, int]
 """The device and the number of a file, which stay while it is renamed or deleted."""
 
 
-class DatabaseLocks:
-    """The locks that this process holds on database files, and the descriptors that must stay open for them."""
+class _DatabaseLocks:
+    """The locks that this process holds on database files, and the descriptors that must stay open for them.
+
+    They let one engine at a time in: two engines on one file would both act on the same conversations. The operating
+    system holds the locks, so they end with the process that took them, however that process ends. One is on an empty
+    file beside the database, which stays. Whoever deletes that file would let two engines in, so on Linux another one
+    is on a byte of the database itself.
+
+    SQLite locks bytes of its own in that file, and the operating system drops all of those that a process has when it
+    closes any descriptor of the file. So the descriptor that holds our lock stays open as long as this process has a
+    connection to the file. A forked child closes the descriptors that it inherits, which gives nothing of its parent's
+    up.
+    """
 
     def __init__(self) -> None:
         self._guard = RLock()
-        self._held: set[Inode] = set()
-        self._descriptors: dict[Inode, int] = {}
-        self._connections = Counter[Inode]()
+        self._held: set[_Inode] = set()
+        self._descriptors: dict[_Inode, int] = {}
+        self._connections = Counter[_Inode]()
 
     def connected(self, path: Path) -> Callable[[], None]:
         """Note a connection to this file, which must exist. Returns what is to be called when it is closed."""
@@ -245,7 +221,7 @@ class DatabaseLocks:
             self._connections[inode] += 1
         return partial(self._disconnected, inode)
 
-    def _disconnected(self, inode: Inode) -> None:
+    def _disconnected(self, inode: _Inode) -> None:
         with self._guard:
             self._connections[inode] -= 1
             self._close_unused(inode)
@@ -265,14 +241,14 @@ class DatabaseLocks:
             self._held.add(inode)
         return partial(self._give_back, inode)
 
-    def _give_back(self, inode: Inode) -> None:
+    def _give_back(self, inode: _Inode) -> None:
         with self._guard:
             self._held.discard(inode)
             if inode in self._descriptors:  # a forked child has none
                 _unlock(self._descriptors[inode])
                 self._close_unused(inode)
 
-    def _close_unused(self, inode: Inode) -> None:
+    def _close_unused(self, inode: _Inode) -> None:
         if inode not in self._held and self._connections[inode] <= 0:
             del self._connections[inode]
             if inode in self._descriptors:
@@ -299,13 +275,13 @@ class DatabaseLocks:
         self._guard, self._held, self._descriptors, self._connections = RLock(), set(), {}, Counter()
 
 
-LOCKS = DatabaseLocks()
+_LOCKS = _DatabaseLocks()
 
 if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
-    os.register_at_fork(after_in_child=LOCKS.forget)
+    os.register_at_fork(after_in_child=_LOCKS.forget)
 
 
-def _inode(path: Path) -> Inode:
+def _inode(path: Path) -> _Inode:
     found = path.stat()
     return found.st_dev, found.st_ino
 
@@ -329,7 +305,7 @@ def _unlock(descriptor: int) -> None:
 
 def _flock(kind: int) -> bytes:
     """Return C's `struct flock` for our byte. Its last field is a process id, which must be 0."""
-    return struct.pack("hhqqi", kind, os.SEEK_SET, LOCK_BYTE, 1, 0)
+    return struct.pack("hhqqi", kind, os.SEEK_SET, _LOCK_BYTE, 1, 0)
 
 
 @contextmanager
@@ -342,7 +318,7 @@ def exclusive_use(address: Address) -> Iterator[None]:
         yield
         return
     lock = FileLock(
-        f"{address.path}.lock", mode=0o600, timeout=LOCK_TIMEOUT, thread_local=False, fallback_to_soft=False
+        f"{address.path}.lock", mode=0o600, timeout=_LOCK_TIMEOUT, thread_local=False, fallback_to_soft=False
     )
     try:
         lock.acquire()
@@ -351,7 +327,7 @@ def exclusive_use(address: Address) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"{address.name} cannot be locked: its folder does not allow it.") from error
     try:
-        give_back = LOCKS.take(address.path)
+        give_back = _LOCKS.take(address.path)
         if give_back is None:
             raise _already_open(address)
         try:
@@ -375,7 +351,7 @@ def in_use(address: Address) -> bool:
         return False
     if not Path(f"{address.path}.lock").exists():
         with suppress(OSError):
-            return LOCKS.are_held(address.path)
+            return _LOCKS.are_held(address.path)
         return False
     try:
         with exclusive_use(address):
@@ -389,6 +365,10 @@ class writing:
     block raises. A transaction that was left open is rolled back first.
 
     It is a class because a generator takes several times as long, and each commit of a step enters it.
+
+    SQLite ends a transaction by itself after some errors and leaves it open after others, such as a failed COMMIT. The
+    connection is usable afterwards in any case: a rollback may fail as well, and then it is repeated before the next
+    transaction.
     """
 
     __slots__ = ("_driver",)
@@ -511,6 +491,9 @@ def _sentence(name: str, cause: str) -> str:
     return f"{name} cannot be used now: {cause}."
 
 
+# SQLite keeps a number in each file by which it is recognised whose database it is, before anything in it is changed:
+# the application id. turnwise writes its own together with the tables, so a file has both or neither. The tables record
+# their revision; one that this turnwise does not know was made by a newer turnwise.
 APPLICATION_ID = int.from_bytes(b"turn", "big")
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
@@ -618,7 +601,17 @@ _Identity = tuple[int, int]
 
 class OpenFiles:
     """The file of the database called `name` at `path`, which was opened just now, and the two beside it. Only the
-    holder of the writer's lock uses it."""
+    holder of the writer's lock uses it.
+
+    An operating system lets a file be deleted, renamed or replaced while a program has it open. SQLite goes on writing
+    to the old one, and what it is told to keep is gone when it is closed, or lies where nobody looks for it. The same
+    holds for the write-ahead log and its index, which SQLite finds by their names when it opens the database again. So
+    before steps are stored, the files are compared with those that were opened, by their device and number.
+
+    To ask takes microseconds on a local disk, and longer over a network. So it is done before the first step that
+    follows a pause, and not again for `INTERVAL`. What was stored in that time may be lost with the file; nothing later
+    is acknowledged.
+    """
 
     def __init__(self, name: str, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._name = name

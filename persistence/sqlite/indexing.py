@@ -1,17 +1,13 @@
-"""Takes the texts of a conversation out of its log and into the index, some steps at a time.
-
-How far the index has followed a log stands beside it, in `text_positions`, and is written in the same transaction. A
-conversation whose row is deleted takes its position with it, so another one under the same key begins anew.
-
-Compares the index with the logs that it follows, for the doctor.
-
-Makes the index follow the logs, without a share in any commit of a step.
+"""Makes the index of what was said follow the logs, without a share in any commit of a step.
 
 The index is built when it is first asked for: a database whose texts nobody searches has none, and pays nothing. From
 then on it follows: the writer notes which conversations have moved, and its thread indexes them in its idle moments. A
-search first has the conversations of its own scope indexed, so it finds what was stored before it began.
+search first has the conversations of its own scope indexed, so it finds what was stored before it began. Each piece of
+work is one short transaction, so a step never waits long behind it.
 
-Each piece of work is one short transaction, so a step never waits long behind it.
+How far the index has followed a log stands beside it, in `text_positions`, and is written in the same transaction. A
+conversation whose row is deleted takes its position with it, so another one under the same key begins anew. The doctor
+compares the index with the logs that it follows.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ class Budget:
         return self.steps <= 0 or self.characters <= 0
 
 
-def index_conversation(connection: Connection, key: int, budget: Budget) -> bool:
+def _index_conversation(connection: Connection, key: int, budget: Budget) -> bool:
     """Index the next steps of a conversation. Returns whether the index has now reached the end of the log.
 
     A step that cannot be read has no texts; the doctor reports it.
@@ -79,7 +75,7 @@ def index_conversation(connection: Connection, key: int, budget: Budget) -> bool
     return is_end
 
 
-def texts_of_log(connection: Connection, key: int, owner: str | None, position: int) -> Iterator[TextRow]:
+def _texts_of_log(connection: Connection, key: int, owner: str | None, position: int) -> Iterator[TextRow]:
     """The texts of a conversation up to the step `position`, as its log says today."""
     log = _LogPart(connection, key, 0)
     return log.texts(queries.steps(connection, key, 1, position), number_of(owner, key))
@@ -156,8 +152,8 @@ _OPEN_VOCABULARY = f"CREATE VIRTUAL TABLE temp.{_VOCABULARY} USING fts5vocab(mai
 _MASK = 2**64 - 1
 
 MISSING = "The index of what was said is missing."
-UNREADABLE = "The index of what was said cannot be read."
-DIFFERENT = "The index of what was said does not agree with the logs."
+_UNREADABLE = "The index of what was said cannot be read."
+_DIFFERENT = "The index of what was said does not agree with the logs."
 
 
 def faults(connection: Connection) -> tuple[StorageFault, ...]:
@@ -172,8 +168,8 @@ def faults(connection: Connection) -> tuple[StorageFault, ...]:
         agrees = all(_rows_agree(connection, *position) for position in positions) and _words_agree(driver, positions)
     except sqlite3.DatabaseError:
         roll_back(driver)  # FTS5 refuses to commit behind such an error, although nothing was written
-        return (StorageFault(UNREADABLE, RebuildIndex()),)
-    return () if agrees else (StorageFault(DIFFERENT, RebuildIndex()),)
+        return (StorageFault(_UNREADABLE, RebuildIndex()),)
+    return () if agrees else (StorageFault(_DIFFERENT, RebuildIndex()),)
 
 
 def _rows_agree(connection: Connection, key: int, owner: str | None, position: int) -> bool:
@@ -186,7 +182,7 @@ def _rows_agree(connection: Connection, key: int, owner: str | None, position: i
         stored = known.pop((row.seq, row.part), None)
         return stored is not None and stored.columns == row.columns and texts[stored.number] == row.said.text
 
-    return all(is_stored(row) for row in texts_of_log(connection, key, owner, position)) and not known
+    return all(is_stored(row) for row in _texts_of_log(connection, key, owner, position)) and not known
 
 
 def _words_agree(driver: sqlite3.Connection, positions: list[tuple[int, str | None, int]]) -> bool:
@@ -299,6 +295,6 @@ def _index(connection: Connection, keys: set[int]) -> tuple[set[int], bool]:
     for key in sorted(keys):
         if budget.is_spent:
             break
-        if index_conversation(connection, key, budget):
+        if _index_conversation(connection, key, budget):
             finished.add(key)
     return finished, finished != keys

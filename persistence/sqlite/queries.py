@@ -1,17 +1,9 @@
-"""The SQL by which conversations are found and read. Each function works within the transaction of its caller.
+"""The SQL by which conversations are found and read: their steps, whole records of them, and lists.
 
-Reads and writes whole conversations: all rows of one, out of the tables or into them.
+Each function but `survey` works within the transaction of its caller.
 
-The SQL of lists: pages of conversations, selected and with the one that moved last first.
-
-A page is found by the short columns of `conversations` and by indexes; titles, metadata and origins are read only for
-the conversations of the page. A list reads no logs.
-
-Finds the conversations of a file that may be damaged: as many as can be found, by whatever way leads to them.
-
-SQLite finds a conversation by an index of ids, and lists conversations by reading the table. Damage of one of the two
-hides a conversation there, or gives it another id. So both are read, row by row where a page cannot be read, and a
-conversation counts as found if it can be read under an id.
+A page of a list holds the conversations that moved last first. It is found by the short columns of `conversations` and
+by indexes; titles, metadata and origins are read only for the conversations of the page. A list reads no logs.
 """
 
 from __future__ import annotations
@@ -66,7 +58,7 @@ class UndeliveredRow(NamedTuple):
     begun: int
 
 
-_FIND_ENTRY = prepared(
+_FIND_HEAD = prepared(
     select(conversations.c.key, *(conversations.c[name] for name in HeadRow._fields)).where(
         conversations.c.id == bindparam("conversation_id")
     ),
@@ -142,7 +134,7 @@ _UNDELIVERED = (
 
 def found(connection: Connection, conversation_id: str) -> tuple[int, HeadRow]:
     """Return the key and the head row of a conversation. Raises `UnknownConversation`."""
-    row = driver_of(connection).execute(_FIND_ENTRY, (conversation_id,)).fetchone()
+    row = driver_of(connection).execute(_FIND_HEAD, (conversation_id,)).fetchone()
     if row is None:
         raise UnknownConversation(conversation_id)
     return row[0], HeadRow._make(row[1:])
@@ -236,8 +228,8 @@ _CONVERSATION = (
     .outerjoin_from(conversations, forks)
     .outerjoin(acknowledgements, acknowledgements.c.conversation == conversations.c.key)
 )
-_FIND = prepared(_CONVERSATION.where(conversations.c.id == bindparam("conversation_id")), "conversation_id")
-_FIND_BY_KEY = prepared(_CONVERSATION.where(conversations.c.key == bindparam("its_key")), "its_key")
+_FIND_RECORD = prepared(_CONVERSATION.where(conversations.c.id == bindparam("conversation_id")), "conversation_id")
+_FIND_RECORD_BY_KEY = prepared(_CONVERSATION.where(conversations.c.key == bindparam("its_key")), "its_key")
 _DELIVERIES = prepared(
     select(*(outbox.c[name] for name in OutboxRow._fields))
     .where(outbox.c.conversation == bindparam("head_key"))
@@ -261,7 +253,8 @@ def read_record(connection: Connection, conversation_id: str, key: int | None = 
     """Return all rows of a conversation, damaged or not. It is found by its id, or by its `key` if that is given.
     Raises `UnknownConversation`."""
     driver = driver_of(connection)
-    found = driver.execute(*((_FIND, (conversation_id,)) if key is None else (_FIND_BY_KEY, (key,)))).fetchone()
+    statement, sought = (_FIND_RECORD, conversation_id) if key is None else (_FIND_RECORD_BY_KEY, key)
+    found = driver.execute(statement, (sought,)).fetchone()
     if found is None:
         raise UnknownConversation(conversation_id)
     key, created_at, owner, parent, origin, seq, origin_check, sent, acknowledged, *head = found
@@ -384,18 +377,17 @@ _SUMMARIES = (
     .outerjoin(details)
     .order_by(*_NEWEST_FIRST)
 )
-_LAST_KEY = 2**63 - 1
 _POSITION = select(conversations.c.updated_at, conversations.c.key)
 
 
 def read(connection: Connection, selection: Selection, limit: int | None) -> tuple[SummaryRow, ...]:
     """Return conversations, the one that moved last first. Raises `UnknownConversation` for `before`."""
-    page = select_page(connection, selection)
+    page = _select_page(connection, selection)
     statement = _SUMMARIES.where(conversations.c.key.in_(page.order_by(*_NEWEST_FIRST).limit(limit)))
     return tuple(map(SummaryRow._make, connection.execute(statement)))
 
 
-def select_page(connection: Connection, selection: Selection) -> Select[tuple[int]]:
+def _select_page(connection: Connection, selection: Selection) -> Select[tuple[int]]:
     """Return the statement that finds the keys of these conversations. Raises `UnknownConversation` for `before`."""
     statement = select(conversations.c.key).where(*_conditions(selection))
     if selection.before is not None:
@@ -410,7 +402,7 @@ def _position(connection: Connection, before: str) -> tuple[int, int]:
     wanted = before if place is None else place.conversation_id
     found = connection.execute(_POSITION.where(conversations.c.id == wanted)).one_or_none()
     if place is not None:
-        return place.updated_at, _LAST_KEY if found is None else found.key
+        return place.updated_at, LARGEST if found is None else found.key
     if found is None:
         raise UnknownConversation(before)
     return found.updated_at, found.key
@@ -472,7 +464,12 @@ class Survey(NamedTuple):
 
 
 def survey(connection: Connection) -> Survey:
-    """Look for all conversations. Reads as much as it can. Not for a transaction."""
+    """Look for all conversations. Reads as much as it can. Not for a transaction.
+
+    SQLite finds a conversation by an index of ids, and lists conversations by reading the table. Damage of one of the
+    two hides a conversation there, or gives it another id. So both are read, row by row where a page cannot be read,
+    and a conversation counts as found if it can be read under an id.
+    """
     driver = driver_of(connection)
     indexed, listed = dict(_rows(driver, _INDEX)[0]), dict[int, Any]()
     rows, is_whole = _rows(driver, _TABLE)

@@ -1,22 +1,18 @@
-"""The tables of a database.
+"""The tables of a database, and how those of an older one are brought to the newest revision.
 
 A conversation is one row that holds its head, and one row for each of its steps. A step is never written again. Moments
-are whole microseconds since 1970, in UTC, so they are read back exactly.
+are whole microseconds since 1970, in UTC, so they are read back exactly. `events` keeps SQLite's own row numbers.
+Without them a row of more than 1 kB, which most answers of a model are, would take a page of its own, and the file
+would be a third larger.
 
-`events` keeps SQLite's own row numbers. Without them a row of more than 1 kB, which most answers of a model are, would
-take a page of its own, and the file would be a third larger.
-
-Brings the tables of a database to the newest revision.
-
-A new database gets its tables as `schema` defines them. Older ones are migrated by alembic, revision by revision; it is
+A new database gets its tables as they are defined here. Older ones are migrated by alembic, revision by revision; it is
 imported only for them, because that takes longer than anything else that opening a database needs. A test compares the
 tables that come from both.
 
-What the tables of older versions did not store, although the logs say it: the titles of conversations that their
-first messages give, and the roles and parents that their first steps name.
-
-A migration stores these values once, by SQL functions. A database that is only read is not migrated: there, views take
-the place of the missing tables and columns, so that the same statements read it.
+The tables of older versions did not store some things, although the logs say them: the titles of conversations that
+their first messages give, and the roles and parents that their first steps name. A migration stores these values once,
+by SQL functions. A database that is only read is not migrated: there, views take the place of the missing tables and
+columns, so that the same statements read it.
 """
 
 from __future__ import annotations
@@ -275,7 +271,7 @@ def run_migrations(connection: Connection) -> None:
     config.set_main_option("path_separator", "os")
     with _ALEMBIC, connection.begin():
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-        add_functions(driver_of(connection))
+        _add_functions(driver_of(connection))
         command.upgrade(config, HEAD)
 
 
@@ -293,7 +289,7 @@ _ACKNOWLEDGEMENTS = "CREATE TEMP VIEW acknowledgements AS SELECT NULL AS convers
 _METADATA_ENTRIES = "CREATE TEMP VIEW metadata_entries AS SELECT NULL AS entry, NULL AS conversation WHERE false"
 
 
-def add_functions(driver: sqlite3.Connection) -> None:
+def _add_functions(driver: sqlite3.Connection) -> None:
     """Give this connection the SQL functions that the migrations use."""
     driver.create_function("message_title", 1, _title, deterministic=True)
     driver.create_function("opened_field", 2, _opened_field, deterministic=True)
@@ -314,7 +310,7 @@ def add_views(driver: sqlite3.Connection, revision: str) -> None:
     driver.execute(_VIEW.format("conversations", _selected(_CONVERSATIONS | older), "conversations", ""))
     if revision >= "0006":
         return
-    add_functions(driver)
+    _add_functions(driver)
     details = {"conversation": "key", "title": "title", "first_message": "first_message", "metadata": "metadata"}
     stored = "LEFT JOIN main.details ON main.details.conversation = key"
     if revision < "0004":

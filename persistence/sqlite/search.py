@@ -1,36 +1,22 @@
-"""Vectors of texts: they are stored, and compared with all vectors of an owner.
+"""Finds what was said, by keywords, by meaning or by the moment, with the full-text index of SQLite.
+
+The index holds words, and no texts: a row of `texts` refers to the text in the step that brought it, by the number of
+that step and a path in its JSON. Only a text that stands in no step as it was said is written out. FTS5 removes a row
+from an index without texts if it is told which words the row had. So the words are computed from the text again; a
+checksum shows whether it is still the same text. If it is not, because the file is damaged, the entire index is
+dropped, and is built again when it is needed.
+
+All conversations of an owner are one group, and a conversation without an owner is a group by itself. The number of the
+group stands with every text and in front of every word of the index, so what one owner said and what another one said
+have no word in common, and a search reads nothing of other groups. Two owners whose numbers were equal would still not
+see each other's texts: a search compares the owners, too. An expression that searches the index consists of such words
+only, so no keyword can break it.
 
 There is no index of vectors: an owner has some thousands of texts. Ten thousand vectors of 1,536 numbers are compared
 in a quarter of a second with numpy, most of which it takes to read them, and in a second and a half without it. A
 vector is stored with length 1, so that a sum of products tells the angle between two of them.
 
-Numbers for the groups of conversations that are searched together.
-
-All conversations of an owner are one group, and a conversation without an owner is a group by itself. The number stands
-with every text and in every word of the index, so that a search reads nothing of other groups. Two owners whose numbers
-were equal would still not see each other's texts: a search compares the owners, too.
-
-The full-text index of SQLite, and the texts that it refers to.
-
-The index holds words, and no texts: a row of `texts` refers to the text in the step that brought it, by the number of
-that step and a path in its JSON. Only a text that stands in no step as it was said is written out.
-
-FTS5 removes a row from an index without texts if it is told which words the row had. So the words are computed from the
-text again; a checksum shows whether it is still the same text. If it is not, because the file is damaged, the entire
-index is dropped, and is built again when it is needed.
-
-The SQL that finds texts: by keywords, and by the moments at which they were said.
-
 Each function works within the transaction of its caller.
-
-What the index holds of a text, and the expressions of FTS5 that search it.
-
-Each word stands in the index behind the number of its group of conversations, so what one owner said and what another
-one said have no word in common, and a search reads nothing of other owners. An expression consists of such words only,
-so no keyword can break it.
-
-Views in place of the tables of texts, for a database that is only read and whose version had no such tables, or
-chose texts by other rules.
 """
 
 from __future__ import annotations
@@ -157,7 +143,7 @@ class TextRow(NamedTuple):
         said = self.said
         reference = (None, None, said.text) if self.source is None else (*self.source, None)
         moment = (to_microseconds(said.at), said.turn, int(said.role == "user"))
-        return (self.conversation, self.seq, self.part, self.scope, *moment, *reference, checksum_of(said.text))
+        return (self.conversation, self.seq, self.part, self.scope, *moment, *reference, _checksum_of(said.text))
 
 
 class KnownRow(NamedTuple):
@@ -273,7 +259,7 @@ def remove_some(driver: sqlite3.Connection, key: int, limit: int) -> bool:
 
 
 def _remove_words(driver: sqlite3.Connection, number: int, scope: int, text: object, checksum: int) -> None:
-    if type(text) is not str or checksum_of(text) != checksum:
+    if type(text) is not str or _checksum_of(text) != checksum:
         raise TextChanged
     driver.execute(_REMOVE_WORDS, (number, indexed_words(scope, text)))
 
@@ -286,7 +272,7 @@ def merge_some(driver: sqlite3.Connection, pages: int) -> bool:
     return driver.total_changes - before >= _MERGED
 
 
-def checksum_of(text: str) -> int:
+def _checksum_of(text: str) -> int:
     """Return a number by which a changed text is recognised. `Pure.`"""
     return crc32(text.encode(errors="surrogateescape"))
 
@@ -310,27 +296,27 @@ def source_of(said: SaidText, event: Event | None) -> Source | None:
             return None
 
 
-MAX_RANKED = 3000
+_MAX_RANKED = 3000
 """How many of the texts that hold a keyword are ranked: the newest, for each keyword. Chosen so that a word that almost
 every text holds costs some milliseconds, and does not crowd out a rare one."""
 
 MAX_FOUND = 1000
 """How many texts a search returns at most, whatever is asked for."""
 
-IN_GROUP = """texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
+_IN_GROUP = """texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
 AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
 """The condition that a text is in the scope. `_TEXT` compares the owner itself, too."""
 
 _HITS = f"SELECT {NAME}.rowid AS id, bm25({NAME}) AS score FROM {NAME}"
-_WITHIN = f"""CROSS JOIN texts ON texts.id = {NAME}.rowid AND {IN_GROUP} AND texts.at BETWEEN :since AND :until"""
-_NEWEST = f"ORDER BY {NAME}.rowid DESC LIMIT {MAX_RANKED}"
+_WITHIN = f"""CROSS JOIN texts ON texts.id = {NAME}.rowid AND {_IN_GROUP} AND texts.at BETWEEN :since AND :until"""
+_NEWEST = f"ORDER BY {NAME}.rowid DESC LIMIT {_MAX_RANKED}"
 _RECENT = f"""
-SELECT id FROM texts WHERE {IN_GROUP} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MAX_RECENT}
+SELECT id FROM texts WHERE {_IN_GROUP} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MAX_RECENT}
 """
 _TEXT = f"""
 SELECT conversations.id, texts.turn, texts.at, texts.by_user, {TEXT}
 FROM texts JOIN conversations ON key = texts.conversation
-WHERE texts.id = :id AND {IN_GROUP} AND conversations.owner IS :owner
+WHERE texts.id = :id AND {_IN_GROUP} AND conversations.owner IS :owner
 """
 """Texts are read one by one, until there are enough, since to read one takes longer than to rank it."""
 
@@ -410,7 +396,7 @@ _BATCH = 2000
 
 _WITHOUT = f"""
 SELECT texts.id, {TEXT} FROM texts JOIN conversations ON key = texts.conversation
-WHERE {IN_GROUP} AND conversations.owner IS :owner
+WHERE {_IN_GROUP} AND conversations.owner IS :owner
 AND NOT EXISTS (SELECT 1 FROM text_vectors WHERE text_vectors.text = texts.id AND space = :space)
 ORDER BY texts.at DESC, texts.id DESC
 """
@@ -420,7 +406,7 @@ ON CONFLICT (text, space) DO UPDATE SET vector = excluded.vector
 """
 _VECTORS = f"""
 SELECT texts.id, vector FROM texts CROSS JOIN text_vectors ON text_vectors.text = texts.id AND space = :space
-WHERE {IN_GROUP} AND texts.at BETWEEN :since AND :until AND length(vector) = :size
+WHERE {_IN_GROUP} AND texts.at BETWEEN :since AND :until AND length(vector) = :size
 """
 
 Vectors = list[tuple[int, bytes]]
@@ -517,7 +503,10 @@ def _quoted(scope: int, words: Iterable[str]) -> str:
 
 
 def add_text_views(driver: sqlite3.Connection) -> None:
-    """Give this connection an empty view for each of the tables: nothing is found."""
+    """Give this connection an empty view for each of the tables: nothing is found.
+
+    They are for a database that is only read and whose version had no such tables, or chose texts by other rules.
+    """
     for table in (texts, text_positions, text_vectors):
         columns = ", ".join(f"NULL AS {column.name}" for column in table.columns)
         driver.execute(f"CREATE TEMP VIEW {table.name} AS SELECT {columns} WHERE false")

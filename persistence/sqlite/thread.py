@@ -3,16 +3,10 @@
 Between a task and the disk there are two hand-overs: a plain queue into the thread, and one call into the event loop
 when the work is done. An executor would need twice as many, which takes longer than a commit of SQLite.
 
-The thread holds the lock of its worker while it handles an item, and no longer. Another thread that finds the lock free
-and the queue empty may use the connection in between (`inline_commits` says when that pays).
-
-How a thread gives a result, or an error, to the task that waits for it.
-
-What is handed in to a thread, and how the thread waits for it.
-
-An item stays in the queue until the thread holds the lock of its worker. So whoever holds the lock and finds the queue
-empty knows that nothing that was handed in before is unfinished. The queues of the standard library cannot tell that:
-they hand an item over before the thread can take a lock.
+The thread holds the lock of its worker while it handles an item, and no longer. An item stays in the queue until the
+thread holds that lock. So whoever holds the lock and finds the queue empty knows that nothing that was handed in before
+is unfinished, and may use the connection in between (`writer.InlineCommits` says when that pays). The queues of the
+standard library cannot tell that: they hand an item over before the thread can take a lock.
 """
 
 from __future__ import annotations
@@ -32,6 +26,8 @@ from sqlalchemy import Connection
 
 from ...states.errors import StoreError
 from .file import translated
+
+T = TypeVar("T")
 
 
 class PendingResult:
@@ -83,38 +79,6 @@ def _settle(results: list[PendingResult]) -> None:
     for result in results:
         result.settle()
 
-
-class WorkQueue:
-    """Items for one thread, the oldest first. Anyone may `put`; only who holds the worker's lock takes items out."""
-
-    __slots__ = ("_signal", "items")
-
-    def __init__(self) -> None:
-        self.items: deque[Any] = deque()
-        self._signal = Lock()
-        """Held while there is no reason for the thread to wake up."""
-        self._signal.acquire()
-
-    def put(self, item: Any) -> None:
-        """Put an item in, and wake the thread."""
-        self.items.append(item)
-        self.wake()
-
-    def wake(self) -> None:
-        """Have the thread look whether there is something to do. Costs next to nothing if it was told already."""
-        if self._signal.locked():
-            with suppress(RuntimeError):  # another thread did it in between
-                self._signal.release()
-
-    def wait(self, timeout: float | None) -> None:
-        """Wait until there is an item, or a reason to wake up, or `timeout` seconds have passed."""
-        if self.items:
-            self._signal.acquire(blocking=False)
-        else:
-            self._signal.acquire(timeout=-1 if timeout is None else timeout)
-
-
-T = TypeVar("T")
 
 Opening = Callable[[ExitStack], Connection]
 """Opens a connection, and leaves on the stack what closes it."""
@@ -278,6 +242,36 @@ def in_thread(worker: Worker) -> Callable[[], None]:
     thread = Thread(target=_serve, args=(worker,), name="turnwise-store", daemon=True)
     thread.start()
     return partial(_end, worker.queue, thread, os.getpid())
+
+
+class WorkQueue:
+    """Items for one thread, the oldest first. Anyone may `put`; only who holds the worker's lock takes items out."""
+
+    __slots__ = ("_signal", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[Any] = deque()
+        self._signal = Lock()
+        """Held while there is no reason for the thread to wake up."""
+        self._signal.acquire()
+
+    def put(self, item: Any) -> None:
+        """Put an item in, and wake the thread."""
+        self.items.append(item)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look whether there is something to do. Costs next to nothing if it was told already."""
+        if self._signal.locked():
+            with suppress(RuntimeError):  # another thread did it in between
+                self._signal.release()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait until there is an item, or a reason to wake up, or `timeout` seconds have passed."""
+        if self.items:
+            self._signal.acquire(blocking=False)
+        else:
+            self._signal.acquire(timeout=-1 if timeout is None else timeout)
 
 
 _serving: dict[Thread, WorkQueue] = {}

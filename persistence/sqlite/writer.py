@@ -1,60 +1,14 @@
 """The thread that writes: steps that wait at the same time are committed together.
 
-The steps that arrive during one commit are the batch of the next one; `commits` says how a batch is stored.
+The steps that arrive during one commit are the batch of the next one. Receipts of deliveries are stored with a commit,
+or in a commit of their own when they have waited long enough.
 
-Receipts of deliveries are stored with a commit, or in a commit of their own when they have waited long enough.
-
-Where `inline_commits` finds that it pays, the thread of the event loop commits what it hands in by itself. Such a
-commit waits for nothing but the disk: if another program holds the file, or anything else fails, the steps go to the
-writing thread, which tries again, may wait, and finds out what became of a commit in doubt. Checkpoints, which copy the
+Where `InlineCommits` finds that it pays, the thread of the event loop commits what it hands in by itself. Such a commit
+waits for nothing but the disk: if another program holds the file, or anything else fails, the steps go to the writing
+thread, which tries again, may wait, and finds out what became of a commit in doubt. Checkpoints, which copy the
 write-ahead log into the file, are left to the writing thread as well. While the thread makes one, or commits, the event
 loop waits for it, as long as for a quick disk: the thread has the interpreter to itself then, and is done several times
 sooner than while both run.
-
-What a commit may wait for: in the writing thread for another program and a checkpoint, inline for nothing but the
-disk.
-
-SQLite makes a checkpoint within the commit that finds the write-ahead log long, which takes as long as dozens of
-commits. It also waits up to the busy timeout for a lock. Both are switched off while steps are committed inline, and
-on again when the thread writes. They are switched only when that changes, because each switch costs as much as a
-statement of a step.
-
-Commits steps over the connection that writes.
-
-A commit waits for the disk, and waits as long for one step as for a hundred. So a batch is one transaction, with one
-statement for each table. Batches change the speed only: one that cannot be stored is rolled back, and its steps are
-stored one by one, so that only a step that is in conflict, or too large for the disk, fails.
-
-A disk that reports a failed commit may have stored it. Such a step is in doubt, until the next attempt to store it
-finds out.
-
-What an event loop does once in its next iteration, or another thread if the loop is closed before.
-
-Decides which steps are committed on the event loop's own thread.
-
-To hand a step to the writing thread and to come back takes two changes of threads, and while both threads run Python
-they wait for each other's turn at the interpreter. On a quick disk that costs more than the commit itself: 100
-conversations at once took 2.0 ms of processor time a turn through the thread, and 1.4 ms without it. Where the disk is
-slow, the event loop must not wait for it.
-
-So where recent commits were quick, the event loop's thread makes them. A step of a conversation that has had the store
-to itself for a while is committed at once, within the call that hands it in. The steps of many conversations are
-gathered during one iteration of the event loop and committed together, because a commit waits as long for one step as
-for a hundred. A database in memory has no disk to wait for.
-
-How long a commit took in the writing thread says little while the event loop is busy: the thread waits for the
-interpreter lock after each statement, which takes longer than a quick disk. Such a commit proves nothing. After a few
-of them, one is made inline to find out. If that was slow, the next one is tried after twice as many.
-
-A step on its way into a log, and the position in the log behind which it is stored.
-
-Receipts of deliveries, until they are stored.
-
-Nobody waits for a receipt: if one is lost, a delivery is made once more, which is all that can happen. So receipts are
-stored with the next commit. If none comes for a while they are stored in a commit of their own, and they are kept if
-the disk fails.
-
-The thread that writes, as its callers use it.
 """
 
 from __future__ import annotations
@@ -108,7 +62,7 @@ class Writer(Worker):
         """Has the event loop store the steps of this iteration in its next one."""
         self._is_brief = False
         """Whether the thread commits or makes a checkpoint, which does not take long."""
-        self._receipts = PendingReceipts(monotonic)
+        self._receipts = _PendingReceipts(monotonic)
         self.follower = Follower(monotonic)
         """What makes the index of texts follow the logs."""
 
@@ -371,17 +325,24 @@ LONGEST_LOG = 1000
 """The pages that inline commits may add to the write-ahead log before the thread makes a checkpoint. Chosen as long as
 SQLite's own limit."""
 
-PAGE_SIZE = 4096
+_PAGE_SIZE = 4096
 """The size of a page, in bytes: the default of SQLite."""
 
-PAGES_OF_A_STEP = 5
+_PAGES_OF_A_STEP = 5
 """The pages that a step writes besides those that are filled with texts: the head row, the row of the step, and their
 indexes."""
 
 
 class CommitMode:
     """How the connection that writes is set, and how much inline commits have added to the write-ahead log. The
-    connection waits at first. A database in memory has nothing to wait for and no log."""
+    connection waits at first. A database in memory has nothing to wait for and no log.
+
+    It decides what a commit may wait for: in the writing thread for another program and a checkpoint, inline for
+    nothing but the disk. SQLite makes a checkpoint within the commit that finds the write-ahead log long, which takes
+    as long as dozens of commits. It also waits up to the busy timeout for a lock. Both are switched off while steps are
+    committed inline, and on again when the thread writes. They are switched only when that changes, because each switch
+    costs as much as a statement of a step.
+    """
 
     __slots__ = ("_busy_timeout", "_has_log", "_pages")
 
@@ -418,7 +379,7 @@ class CommitMode:
     def count(self, step: EncodedStep) -> None:
         """Note that a step was committed inline. An estimate of its pages is enough."""
         if self._has_log:
-            self._pages += PAGES_OF_A_STEP + step.size // PAGE_SIZE
+            self._pages += _PAGES_OF_A_STEP + step.size // _PAGE_SIZE
 
     def checkpoint(self, driver: sqlite3.Connection) -> None:
         """Copy the write-ahead log into the file, so that it is written from its beginning again."""
@@ -426,20 +387,28 @@ class CommitMode:
         driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-class MovedOn(Exception):
+class _MovedOn(Exception):
     """A conversation is not at the step that a new step follows."""
 
 
 class Commits:
     """Commits steps, together with the `receipts` that wait. Only the holder of the writer's lock uses it. `inline` is
-    told how long each batch took, and `check_files` raises `FileGone`."""
+    told how long each batch took, and `check_files` raises `FileGone`.
+
+    A commit waits for the disk, and waits as long for one step as for a hundred. So a batch is one transaction, with
+    one statement for each table. Batches change the speed only: one that cannot be stored is rolled back, and its steps
+    are stored one by one, so that only a step that is in conflict, or too large for the disk, fails.
+
+    A disk that reports a failed commit may have stored it. Such a step is in doubt, until the next attempt to store it
+    finds out.
+    """
 
     __slots__ = ("_check_files", "_driver", "_inline", "_monotonic", "_receipts")
 
     def __init__(
         self,
         driver: sqlite3.Connection,
-        receipts: PendingReceipts,
+        receipts: _PendingReceipts,
         inline: InlineCommits,
         monotonic: Callable[[], float],
         check_files: Callable[[], None],
@@ -451,7 +420,7 @@ class Commits:
         self._check_files = check_files
 
     def commit(self, steps: Sequence[Append], *, in_thread: bool = False) -> None:
-        """Commit linked steps of different conversations, all or none, and note that they are stored. Raises `MovedOn`
+        """Commit linked steps of different conversations, all or none, and note that they are stored. Raises `_MovedOn`
         if one of them does not follow the newest step of its conversation, and what the driver raises."""
         if not steps:
             return
@@ -460,7 +429,7 @@ class Commits:
         try:
             with file.writing(self._driver):
                 if not writing.advance(self._driver, steps):
-                    raise MovedOn
+                    raise _MovedOn
                 if self._receipts:
                     self._receipts.write(self._driver)
             for step in steps:
@@ -511,7 +480,7 @@ class Commits:
 
 def _note_doubt(error: BaseException, step: Append) -> None:
     """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
-    if not (isinstance(error, MovedOn | FileGone | sqlite3.IntegrityError) or is_locked(error)):
+    if not (isinstance(error, _MovedOn | FileGone | sqlite3.IntegrityError) or is_locked(error)):
         step.position.in_doubt = step.after.chain
 
 
@@ -587,7 +556,23 @@ _WEIGHT = 1 / 8
 
 
 class InlineCommits:
-    """Which conversation hands in steps, and how long their commits take. With `always`, each is committed at once."""
+    """Which conversation hands in steps, and how long their commits take. With `always`, each is committed at once.
+
+    It decides which steps are committed on the event loop's own thread. To hand a step to the writing thread and to
+    come back takes two changes of threads, and while both threads run Python they wait for each other's turn at the
+    interpreter. On a quick disk that costs more than the commit itself: 100 conversations at once took 2.0 ms of
+    processor time a turn through the thread, and 1.4 ms without it. Where the disk is slow, the event loop must not
+    wait for it.
+
+    So where recent commits were quick, the event loop's thread makes them. A step of a conversation that has had the
+    store to itself for a while is committed at once, within the call that hands it in. The steps of many conversations
+    are gathered during one iteration of the event loop and committed together, because a commit waits as long for one
+    step as for a hundred. A database in memory has no disk to wait for.
+
+    How long a commit took in the writing thread says little while the event loop is busy: the thread waits for the
+    interpreter lock after each statement, which takes longer than a quick disk. Such a commit proves nothing. After a
+    few of them, one is made inline to find out. If that was slow, the next one is tried after twice as many.
+    """
 
     __slots__ = ("_always", "_conversation", "_in_a_row", "_mean", "_tried_after", "_undisturbed", "_unproven")
 
@@ -723,8 +708,13 @@ class Receipt:
     postponement: Postponement | None = None
 
 
-class PendingReceipts:
-    """The receipts that are not stored yet, one for each delivery. True if there are any."""
+class _PendingReceipts:
+    """The receipts that are not stored yet, one for each delivery. True if there are any.
+
+    Nobody waits for a receipt: if one is lost, a delivery is made once more, which is all that can happen. So receipts
+    are stored with the next commit. If none comes for a while they are stored in a commit of their own, and they are
+    kept if the disk fails.
+    """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
