@@ -24,7 +24,7 @@ from turnwise.testing.doubles import failure
 from ..support.engine_scenarios import QUESTION, Gate, until
 from ..support.families import GO, FamilyLlm, spawn
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
 NOW = ManualClock().now()
 """What the right clock shows."""

@@ -160,6 +160,7 @@ async def test_it_is_refused_before_its_conversation_is_looked_for() -> None:
             engine.answer("not in memory", response(1, content=5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGED)
 async def test_a_performer_that_returns_one_has_failed(
     database: Path, kind: str, caplog: pytest.LogCaptureFixture

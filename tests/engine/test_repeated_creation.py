@@ -73,6 +73,7 @@ async def length(conversation: Conversation) -> int:
 class TestAskedForAgain:
     """The first answer may be lost on its way, so a client asks again."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", CHOICES)
     async def test_the_same_conversation_is_returned(self, name: str, database: Path) -> None:
         """At once, after it has gone on and was renamed, and after a restart with another default model."""

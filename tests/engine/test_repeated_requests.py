@@ -78,6 +78,7 @@ async def test_a_repeated_request_changes_nothing_and_returns_the_same(case: Cas
         assert (await conversation.replay()).divergence is None
 
 
+@pytest.mark.slow
 @cases
 async def test_requests_that_are_sent_at_once_count_once(case: Case, database: Path) -> None:
     """By five handles together: one is handled, and all get its result."""
@@ -93,6 +94,7 @@ async def test_requests_that_are_sent_at_once_count_once(case: Case, database: P
         assert len(taken) <= 1
 
 
+@pytest.mark.slow
 @cases
 async def test_a_request_is_known_after_a_restart(case: Case, database: Path) -> None:
     """Also when so many others came since that memory would have forgotten it."""

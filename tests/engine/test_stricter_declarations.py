@@ -76,6 +76,7 @@ def next_engine(database: Path, *tools: Any, **options: Any) -> Engine:
 class TestContracts:
     """What may happen to a call that was running when its process died."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("now", CONTRACTS)
     @pytest.mark.parametrize("then", CONTRACTS)
     async def test_the_stricter_holds(self, database: Path, payments: Payments, then: Any, now: Any) -> None:

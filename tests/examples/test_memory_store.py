@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from turnwise import Delivery, Engine, persistence
 from turnwise.persistence import Store
 from turnwise.testing import RecordingChannel, ScriptedLlm, reply
@@ -18,6 +20,7 @@ from ..support.scenarios.examples import EXAMPLES, example
 MemoryStore = example("memory_store").MemoryStore
 
 
+@pytest.mark.slow
 class TestTheStore(StoreContract):
     """It does what every store must do."""
 

@@ -304,6 +304,7 @@ class TestPeopleAndAgents:
 
         assert sent(flow) == ["Hello", "And be quick"]
 
+    @pytest.mark.slow
     def test_a_full_inbox_takes_nobody(self) -> None:
         """When a hundred messages wait, the next is refused, whoever sends it, and those that wait are kept."""
         flow = answering()
@@ -319,6 +320,7 @@ class TestPeopleAndAgents:
         assert codes == ["busy"] * 3
         assert len(waiting(flow)) == MAX_INBOX
 
+    @pytest.mark.slow
     def test_a_full_inbox_empties_turn_by_turn(self) -> None:
         """Of a hundred agents' messages the silent ones enter together, and each of the others gets a turn."""
         flow = answering()
@@ -1139,6 +1141,7 @@ def lived(rules: Policy, moments: list[int]) -> Flow:
     return flow
 
 
+@pytest.mark.slow
 class TestWhateverHappens:
     """Messages of people and agents in any order, at any moment."""
 

@@ -497,6 +497,7 @@ class TestRepeats:
 
         assert flow.tools() == ["search"]
 
+    @pytest.mark.slow
     @given(st.text(max_size=30), st.integers(1, 4))
     def test_whatever_is_written_as_arguments_is_known_again(self, arguments: str, window: int) -> None:
         """J8: arguments that are no object or no JSON are compared too, without an error."""

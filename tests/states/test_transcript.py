@@ -80,6 +80,7 @@ def held(suspicion: Suspicion, *messages: Message) -> list[str]:
 class TestResults:
     """The results of a round stand directly behind its message, in call order."""
 
+    @pytest.mark.slow
     @given(st.permutations(list("abcd")), st.integers(1, 4))
     def test_results_stand_in_call_order_whatever_ends_first(self, order: list[str], parallel: int) -> None:
         """P4: results stand in call order, whatever order they came in."""

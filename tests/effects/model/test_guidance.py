@@ -154,6 +154,7 @@ RULES = {
 class TestPlainText:
     """What the model is told about plain text beside a tool that speaks is what becomes of it."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rules", RULES)
     @pytest.mark.parametrize("speaking", SPEAKING)
     async def test_the_sentence_and_the_behaviour_agree(self, database: Path, rules: str, speaking: str) -> None:

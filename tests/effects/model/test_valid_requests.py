@@ -465,6 +465,7 @@ class TestSilence:
         ),
     )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("malformed", [case[1] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
     async def test_a_malformed_response_is_a_failure(self, database: Path, malformed: Reply) -> None:
         """Also after tools: the turn fails with one sentence, nothing of the response is delivered, and the

@@ -329,6 +329,7 @@ class TestChosenIds:
         assert len(listed) == 1
         assert shown.json()["id"] == "diary"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("door", DOORS_OF_IDS)
     async def test_are_what_their_owner_sees(self, door: str) -> None:
         """No answer shows another id than the chosen one: not the one of the creation, nor any that reads."""

@@ -178,6 +178,7 @@ async def everything(engine: Engine) -> list[Any]:
     return [await (await engine.get(one.id)).events() for one in await engine.list()]
 
 
+@pytest.mark.slow
 class TestGiving:
     """What a user may not give."""
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ...support.cases import holds_for
 from ...support.http.documented_client import DocumentedClient, api_document, operations_of, serving_here
 from ...support.http.obedient_model import CALL, Conversations, leave_in_doubt, naming_call, obedient_engine
@@ -40,6 +42,7 @@ def references(operation: dict[str, Any]) -> Iterator[str]:
 class TestARequestThatIsSentAgain:
     """The same id, the same body."""
 
+    @pytest.mark.slow
     @holds_for("operation", REQUESTS)
     async def test_is_carried_out_once(self, operation: str) -> None:
         """Both answers are the same, and the log has one step for the request; another body is refused."""

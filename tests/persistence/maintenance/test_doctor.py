@@ -345,6 +345,7 @@ class TestMending:
         assert everything(database) == before
         assert await findings(store) == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("sql", [sql for sql, _ in DETAILS_DAMAGED])
     async def test_gives_lists_what_the_steps_say(self, sql: str, store: SqliteStore, database: Path) -> None:
         """To the byte, so that the conversation is found again; and a second look finds nothing."""

@@ -208,6 +208,7 @@ class TestAChangeOfTheRules:
 class TestDamage:
     """The chain finds what SQLite does not: 35 of 60 random corruptions in a trial."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("column", "value"),
         [

@@ -105,6 +105,7 @@ class TestTheDoctor:
             assert (await examine(store)).findings == ()
             assert await found(store, "寿司") == [TEXTS[1]]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("damage", DAMAGES)
     async def test_finds_a_wrong_index_and_builds_it_again(self, damage: str, path: Path) -> None:
         """Whatever is wrong with it. A second examination finds nothing."""

@@ -781,6 +781,7 @@ class TestLimitsOfASubAgent:
             assert (turn.requests, turn.spent, turn.since) == (1, Usage(), conversation.now)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(STATUSES, st.text(st.characters(exclude_categories=["Cs"]))), min_size=1, max_size=4))
 def test_any_outcomes_read_back_equal_from_the_result(outcomes: list[tuple[str, str]]) -> None:
     """P24: whatever sub-agents say, in any script, their call has a result that is valid JSON and reads back equal, in

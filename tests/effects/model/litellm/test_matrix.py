@@ -175,6 +175,7 @@ def weather(city: str) -> str:
     return f"In {city} it rains."
 
 
+@pytest.mark.slow
 class TestMatrix:
     """Each test is a column of the table in docs/models.md."""
 

@@ -230,6 +230,7 @@ class TestAnInterrupt:
         assert interrupt_in(thread.run("ask"))["id"] == interrupt["id"]
         assert "Haneda" in said(thread.resume(interrupt, "Haneda"))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("payload", "code"),
         [

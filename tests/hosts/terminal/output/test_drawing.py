@@ -162,6 +162,7 @@ def wrapped(pieces: list[str], width: int) -> str:
 class TestRendering:
     """Markdown as people read it."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 40, 1000])
     def test_it_looks_the_same_however_it_arrives(self, size: int) -> None:
         """Headings, lists, code, tables and quotes, on a terminal that is lower than the answer: nothing is lost or

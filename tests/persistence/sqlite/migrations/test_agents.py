@@ -17,6 +17,8 @@ from turnwise.states import HistoryMessage, MemoryScope, Schedule, ScheduleChang
 from ....support.store_internals import take_back
 from ....support.walks import NOON, Walk
 
+pytestmark = pytest.mark.slow
+
 AGENTS = {
     "anna's": ("foreground", None, None, "hello"),
     "reader": ("background", None, "anna's", ""),

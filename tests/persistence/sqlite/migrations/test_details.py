@@ -18,6 +18,8 @@ from turnwise.states import Image, PolicyChanged, UserMessage
 from ....support.store_internals import take_back
 from ....support.walks import Walk
 
+pytestmark = pytest.mark.slow
+
 TITLES = {
     "short": "A table for two",
     "later": "hello",
