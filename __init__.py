@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .effects.context import EffectContext, EffectLinks, History, Progress, Receipts, SuspendedCall, SuspendedCalls
     from .effects.dispatcher import Performer
     from .effects.location import IpLookup, Location, LocationSource
-    from .effects.logs import __version__
     from .effects.mcp.server import McpCrashContract, McpServer, McpTool
     from .effects.model.litellm.dialect import Dialect
     from .effects.model.litellm.llm import LiteLlm
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from .effects.tools.arguments import Arguments
     from .effects.tools.context import Answers, Asking, Question, ToolContext, ToolError
     from .effects.tools.tool import AnyTool, Approval, ErrorDetail, Receiver, Tool, ToolOptions, tool, tools_of
+    from .effects.version import __version__
     from .engine.blocking import BlockingConversation, BlockingEngine
     from .engine.choices import OfferedTool
     from .engine.composition import DispatcherFactory
@@ -159,7 +159,7 @@ _HOMES = {
         "Location",
         "LocationSource",
     ),
-    "effects.logs": ("__version__",),
+    "effects.version": ("__version__",),
     "effects.mcp.server": (
         "McpCrashContract",
         "McpServer",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from traceback import format_exception_only, format_tb
 
@@ -95,16 +94,3 @@ def _brief(error: BaseException) -> str:
     else:
         last = format_exception_only(error)
     return "".join(["Traceback (most recent call last):\n", *format_tb(error.__traceback__), *last])
-
-
-# The version of turnwise, as its installed package tells it. It is found when this module is imported, which takes tens
-# of milliseconds.
-def _installed() -> str:
-    try:
-        return version("turnwise")
-    except PackageNotFoundError:  # in a source tree that is not installed
-        return "0"
-
-
-__version__ = _installed()
-"""The version; "0" in a source tree that is not installed."""

@@ -132,7 +132,7 @@ class _PendingDelivery:
 
 
 class DeliveryDispatcher:
-    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt.attempt`, and `earlier`
+    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt`, and `earlier`
     finds what other engines have yet to deliver.
 
     Raises `ConfigurationError` for objects that are not channels, and for two channels of one name.

@@ -33,7 +33,7 @@ _IS_ONE_WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,65536}")
 
 
 class WebhookChannel:
-    """Posts each delivery to `url` as JSON, signed as Standard Webhooks requires (see `signing`).
+    """Posts each delivery to `url` as JSON, signed as Standard Webhooks requires (see `WebhookSecret`).
 
     The body is `{"type": "delivery", "data": {…}}` with the fields of `Delivery`. The header `webhook-id` is made from
     the delivery's key and is the same at each attempt; `webhook-timestamp` is the time of the attempt. An answer of 2xx

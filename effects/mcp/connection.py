@@ -33,8 +33,9 @@ from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ToolLis
 from pydantic import ValidationError
 
 from ...states.values.messages import ToolResult
-from ..logs import __version__, performer_logger
+from ..logs import performer_logger
 from ..tools.context import ToolContext, ToolError
+from ..version import __version__
 from .asking import Asker
 from .messages import MAX_MESSAGE, CallResults, bound
 from .program import stderr_of, streams_of

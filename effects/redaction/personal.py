@@ -202,7 +202,7 @@ def _without_sentence(match: re.Match[str]) -> tuple[int, int]:
     return start, end
 
 
-_DIGITS_OF_NUMBER = re.compile(r"(?<![\w.,])\d[\d .\n-]{10,}+")
+_GROUPS_OF_DIGITS = re.compile(r"(?<![\w.,])\d[\d .\n-]{10,}+")
 """Groups of digits, of which some together may be the number of a card."""
 
 _GROUP = re.compile(r"\d+")
@@ -237,7 +237,7 @@ def find_cards(text: str) -> Iterator[SecretSpan]:
     """Yield the numbers of payment cards, by issuer and checksum. Their groups may be separated."""
     from stdnum import luhn
 
-    for run in _DIGITS_OF_NUMBER.finditer(text):
+    for run in _GROUPS_OF_DIGITS.finditer(text):
         groups = [(run.start() + group.start(), group[0]) for group in _GROUP.finditer(run[0])]
         first = anchor = 0
         while first < len(groups):

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from ...effects.logs import __version__
+from ...effects.version import __version__
 from ...engine.engine import Engine
 from ..page.files import page_routes
 from . import conversations, history, requests, server_routes, streams

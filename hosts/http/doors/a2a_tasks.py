@@ -61,7 +61,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....effects.logs import __version__
+from ....effects.version import __version__
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....engine.turns import RunningTurn, Turn, TurnStatus

@@ -208,7 +208,7 @@ app = typer.Typer(
 
 def _print_version(given: bool) -> None:
     if given:
-        from ....effects.logs import __version__
+        from ....effects.version import __version__
 
         print(f"turnwise {__version__}")
         raise typer.Exit
