@@ -8,26 +8,6 @@ the outside world or its answer. Then it runs again over the same database, to i
         crash_at_every_boundary(books_a_table)
 
 `crash_at_every_boundary` says how a scenario must be written. Crashes in virtual time belong in `simulation/`.
-
-Kills a scenario at each of its boundaries in turn.
-
-What was seen from outside, in a file that outlives the process.
-
-The log of a conversation holds what the engine knows. The journal holds what can be compared with it: which effects
-were begun, which requests were acknowledged, which deliveries arrived.
-
-The points at which a process can die: around each commit, each call to the outside world, and each delivery.
-
-Between two of these nothing happens that another process could see, so to die there is to die at one of them. The
-points are found by wrapping the ports of every engine that the process opens.
-
-What must hold of a database after its processes were killed: one function for each invariant.
-
-Each yields a sentence for each breach. The doctor checks that the database is consistent in itself: that each log is
-complete and unchanged, replays, and keeps the rules of every log. The functions here compare the database with the
-journal, which holds what was seen from outside.
-
-A process of its own for a scenario, to be killed.
 """
 
 from __future__ import annotations
@@ -73,24 +53,6 @@ __all__ = [
 ]
 
 
-DATABASE, JOURNAL = "conversations.db", "journal.jsonl"
-
-
-class CrashFound(AssertionError):
-    """An invariant does not hold after a crash. The message says which, and at which boundary."""
-
-
-@dataclass(frozen=True)
-class CrashReport:
-    """How many processes were killed, and at which kinds of boundary."""
-
-    kills: int
-    boundaries: Counter[str]
-
-    def __str__(self) -> str:
-        return f"{self.kills} kills at {len(self.boundaries)} kinds of boundary"
-
-
 def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int = 1, seed: int = 0) -> CrashReport:
     """Kill the scenario at each boundary that it reaches, run it again to its end, and check what is stored.
 
@@ -106,7 +68,7 @@ def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int =
     """
     chance = Random(seed)
     with TemporaryDirectory(prefix="turnwise-crashes-") as folder:
-        boundaries = _run_every(scenario, Path(folder, "whole"), ())
+        boundaries = _run_scenario(scenario, Path(folder, "whole"), ())
         tried: Counter[str] = Counter()
         kills = 0
         for boundary in _chosen(boundaries, every, chance):
@@ -114,18 +76,16 @@ def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int =
             kills += 1 + len(further)
             tried[boundary.name] += 1
             try:
-                _run_every(scenario, Path(folder, str(boundary.number)), (boundary.number, *further))
+                _run_scenario(scenario, Path(folder, str(boundary.number)), (boundary.number, *further))
             except AssertionError as broken:
                 raise type(broken)(f"Killed at {boundary}{_then(further)}: {broken}") from None
         return CrashReport(kills, tried)
 
 
-def _chosen(boundaries: list[str], every: int, chance: Random) -> Iterator[Boundary]:
-    for number in range(1 + chance.randrange(every), len(boundaries) + 1, every):
-        yield Boundary(number, boundaries[number - 1])
+DATABASE, JOURNAL = "conversations.db", "journal.jsonl"
 
 
-def _run_every(scenario: Scenario, folder: Path, deaths: tuple[int, ...]) -> list[str]:
+def _run_scenario(scenario: Scenario, folder: Path, deaths: tuple[int, ...]) -> list[str]:
     """Run the scenario in a folder of its own: until it is killed at each of these boundaries, and then to its end.
     Returns the names of the boundaries that were reached."""
     folder.mkdir()
@@ -148,311 +108,28 @@ def _faults(database: Path, journal: Path, *, at_rest: bool) -> str:
         return f"{type(error).__name__}: {error}"
 
 
+def _chosen(boundaries: list[str], every: int, chance: Random) -> Iterator[Boundary]:
+    for number in range(1 + chance.randrange(every), len(boundaries) + 1, every):
+        yield Boundary(number, boundaries[number - 1])
+
+
 def _then(further: list[int]) -> str:
     return f", and then at {', '.join(map(str, further))}" if further else ""
 
 
-class Journal:
-    """A file to which lines are added. Once `add` returns the whole line is there, even if the process is killed."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-    def add(self, kind: str, *fields: Any) -> None:
-        """Add a line."""
-        os.write(self._file, json.dumps([kind, *fields]).encode() + b"\n")
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-
-@dataclass
-class Seen:
-    """The content of a journal: how often each effect was begun, the requests that were taken, and what arrived."""
-
-    boundaries: list[str] = field(default_factory=list)
-    """The names of the boundaries that were reached, in order."""
-
-    begun: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """How often each effect, by conversation and id, was begun."""
-
-    taken: set[tuple[str, str]] = field(default_factory=set)
-    """The requests that were acknowledged, by conversation and id."""
-
-    arrived: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """The effects whose deliveries arrived, by conversation and channel, in order."""
-
-    @classmethod
-    def read(cls, path: Path) -> Seen:
-        """Read a journal. A missing one counts as empty."""
-        seen = cls()
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            kind, *fields = json.loads(line)
-            if kind == "boundary":
-                seen.boundaries.append(fields[0])
-            elif kind == "begun":
-                seen.begun[fields[0], fields[1]] += 1
-            elif kind == "taken":
-                seen.taken.add((fields[0], fields[1]))
-            elif kind == "arrived":
-                seen.arrived.setdefault((fields[0], fields[1]), []).append(fields[2])
-        return seen
+class CrashFound(AssertionError):
+    """An invariant does not hold after a crash. The message says which, and at which boundary."""
 
 
 @dataclass(frozen=True)
-class Boundary:
-    """The `number`-th boundary that a process reaches, counted from 1, and what it is."""
+class CrashReport:
+    """How many processes were killed, and at which kinds of boundary."""
 
-    number: int
-    name: str
+    kills: int
+    boundaries: Counter[str]
 
     def __str__(self) -> str:
-        return f"boundary {self.number}, {self.name}"
-
-
-class Boundaries:
-    """Counts the boundaries of this process and writes them into the journal. At number `dies_at` it dies."""
-
-    def __init__(self, journal: Journal, dies_at: int | None) -> None:
-        self.journal = journal
-        self._dies_at = dies_at
-        self._reached = 0
-
-    def reach(self, name: str) -> None:
-        """Reach a boundary, and perhaps die there."""
-        self._reached += 1
-        self.journal.add("boundary", name)
-        if self._reached == self._dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-@contextmanager
-def observed(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
-    """While this holds, every engine that is opened reaches boundaries, and what it does outside is written down."""
-    from ..effects.dispatcher import Sender, with_abort_of
-    from ..engine.composition import PortWrappers, wrapped_ports
-
-    boundaries = Boundaries(journal, dies_at)
-
-    def observed_performer(one: Performer) -> Performer:
-        if isinstance(one, Sender):
-            return _ObservedSender(one, boundaries)
-        return with_abort_of(one, _ObservedPerformer(one, boundaries))
-
-    def performers(given: Mapping[type[Effect], Performer]) -> Mapping[type[Effect], Performer]:
-        return {kind: observed_performer(one) for kind, one in given.items()}
-
-    def channels(given: tuple[Channel, ...]) -> Iterable[Channel]:
-        return [_ObservedChannel(channel, boundaries) for channel in given]
-
-    def store(given: Store) -> Store:
-        return cast("Store", _ObservedStore(given, boundaries))
-
-    with wrapped_ports(PortWrappers(store=store, performers=performers, channels=channels)):
-        yield
-
-
-class _ObservedStore:
-    """A store whose logs reach boundaries."""
-
-    def __init__(self, store: Store, boundaries: Boundaries) -> None:
-        self._store = store
-        self._boundaries = boundaries
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
-        log = await self._store.create(conversation_id, event, step)
-        return self._observed(log, conversation_id)
-
-    async def load(self, conversation_id: str) -> LoadedConversation:
-        from ..persistence.ports import LoadedConversation
-
-        loaded = await self._store.load(conversation_id)
-        return LoadedConversation(self._observed(loaded.log, conversation_id), loaded.state, loaded.context)
-
-    def _observed(self, log: Log, conversation_id: str) -> Log:
-        needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
-        kind = _ObservedLogWithoutTask if needs_no_task else _ObservedLog
-        return cast("Log", kind(log, conversation_id, self._boundaries))
-
-
-class _ObservedLog:
-    """A log that reaches a boundary before and after each commit."""
-
-    def __init__(self, log: Log, conversation_id: str, boundaries: Boundaries) -> None:
-        self._log = log
-        self._conversation_id = conversation_id
-        self._boundaries = boundaries
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
-
-    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
-        self._boundaries.reach(f"before {event.type} is stored")
-        await self._log.append(event, step, targets)
-        if isinstance(event, Request):
-            self._boundaries.journal.add("taken", self._conversation_id, event.event_id)
-        self._boundaries.reach(f"after {event.type} is stored")
-
-
-class _ObservedLogWithoutTask(_ObservedLog):
-    """The same for a log that needs no task of its own."""
-
-    NEEDS_NO_TASK = True
-
-
-class _ObservedPerformer:
-    """A performer that reaches a boundary before it begins and after it has ended."""
-
-    def __init__(self, performer: Performer, boundaries: Boundaries) -> None:
-        self._performer = performer
-        self._boundaries = boundaries
-
-    async def __call__(self, effect: Any, context: EffectContext) -> Any:
-        self._boundaries.reach(f"before {effect.type} is begun")
-        self._boundaries.journal.add("begun", context.conversation_id, effect.effect_id)
-        answer = await self._performer(effect, context)
-        self._boundaries.reach(f"after {effect.type} is done")
-        return answer
-
-
-class _ObservedSender(_ObservedPerformer):
-    """The same for an effect that stands in the outbox."""
-
-    def __init__(self, sender: Sender, boundaries: Boundaries) -> None:
-        super().__init__(sender, boundaries)
-        self._sender = sender
-
-    def targets_of(self, effect: Any) -> Sequence[str]:
-        return self._sender.targets_of(effect)
-
-
-class _ObservedChannel:
-    """A channel that reaches a boundary before and after each attempt to deliver."""
-
-    def __init__(self, channel: Channel, boundaries: Boundaries) -> None:
-        self.name = channel.name
-        self._channel = channel
-        self._boundaries = boundaries
-
-    async def deliver(self, delivery: Delivery) -> None:
-        self._boundaries.reach("before a delivery")
-        try:
-            delivering: Any = self._channel.deliver(delivery)
-            if inspect.isawaitable(delivering):
-                await delivering
-            from ..effects.context import effect_of_key
-
-            _, effect_id = effect_of_key(delivery.key)
-            self._boundaries.journal.add("arrived", delivery.conversation_id, self.name, effect_id)
-        finally:
-            self._boundaries.reach("after a delivery")
-
-
-@dataclass(frozen=True)
-class Found:
-    """One conversation as it is stored, and what was seen from outside. `left` are the deliveries that are still to be
-    made."""
-
-    id: str
-    entries: Sequence[LogEntry]
-    state: State
-    left: frozenset[int]
-    seen: Seen
-
-
-Check: TypeAlias = Callable[[Found], Iterator[str]]
-
-
-def what_was_taken_is_there(found: Found) -> Iterator[str]:
-    """Each request that was acknowledged is stored."""
-    stored = {entry.event.event_id for entry in found.entries if isinstance(entry.event, Request)}
-    for conversation_id, event_id in sorted(found.seen.taken):
-        if conversation_id == found.id and event_id not in stored:
-            yield f"the request {event_id} was taken, and is lost"
-
-
-def what_was_answered_was_begun(found: Found) -> Iterator[str]:
-    """Each effect that was answered has been begun."""
-    answers = [entry.event for entry in found.entries if isinstance(entry.event, Answer)]
-    for answer in answers:
-        by_dispatcher = isinstance(answer, EffectFailed | ToolAborted)
-        if not by_dispatcher and not found.seen.begun[found.id, answer.effect_id]:
-            yield f"the effect {answer.effect_id} was answered, and never begun"
-
-
-def nothing_runs_twice_that_must_not(found: Found) -> Iterator[str]:
-    """A tool that must run at most once is begun once, and once more each time that a person says so."""
-    yield from runs_beyond_contract(found.entries, lambda effect_id: found.seen.begun[found.id, effect_id])
-
-
-def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
-    """Each delivery has arrived or is still to be made, and the first arrivals through each channel are in order."""
-    wanted = [one.effect_id for entry in found.entries for one in entry.effects if isinstance(one, DeliverToUser)]
-    for (conversation_id, channel), arrived in found.seen.arrived.items():
-        if conversation_id == found.id:
-            first = list(dict.fromkeys(arrived))
-            if first != [effect_id for effect_id in wanted if effect_id in first]:
-                yield f"deliveries arrived through {channel} in the order {first}"
-            for effect_id in wanted:
-                if effect_id not in first and effect_id not in found.left:
-                    yield f"the delivery {effect_id} never arrived through {channel}, and is no longer to be made"
-
-
-def it_is_at_rest(found: Found) -> Iterator[str]:
-    """Nothing is open."""
-    yield from open_work(found.state)
-    if found.left:
-        yield f"{sorted(found.left)} are still to be delivered"
-
-
-ALWAYS: tuple[Check, ...] = (
-    what_was_taken_is_there,
-    what_was_answered_was_begun,
-    nothing_runs_twice_that_must_not,
-    what_was_said_arrives_in_order,
-)
-"""What must hold at any moment."""
-
-AT_REST: tuple[Check, ...] = (*ALWAYS, it_is_at_rest)
-"""What must hold once nothing is left to be done."""
-
-
-def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) -> list[str]:
-    """Return a sentence for each invariant that does not hold. With `at_rest` nothing may be left to be done.
-
-    The database must not be open in an engine. Nothing is changed.
-    """
-    return asyncio.run(_check(database, Seen.read(journal), AT_REST if at_rest else ALWAYS))
-
-
-async def _check(database: Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
-    from ..persistence.errors import Damaged
-    from ..persistence.maintenance.doctor import examine
-    from ..persistence.opening import open_store
-
-    store = await open_store(database, read_only=True)
-    try:
-        findings = (await examine(store)).findings
-        faults = [f"{one.conversation_id or 'the database'}: {one.sentence}" for one in findings]
-        outbox, summaries = await store.outbox(await store.ids()), await store.list()
-        if not summaries:
-            faults.append("there are no conversations")
-        for summary in summaries:
-            try:
-                loaded, entries = await store.load(summary.id), await store.entries(summary.id)
-            except Damaged:
-                continue  # as the doctor said
-            left = frozenset(one.effect_id for one in outbox if one.conversation_id == summary.id)
-            found = Found(summary.id, entries, loaded.state, left, seen)
-            faults += [f"{summary.id}: {fault}" for check in checks for fault in check(found)]
-    finally:
-        await store.close()
-    return faults
+        return f"{self.kills} kills at {len(self.boundaries)} kinds of boundary"
 
 
 Scenario: TypeAlias = Callable[[Path], Awaitable[None]]
@@ -463,10 +140,6 @@ SECONDS = 60.0
 
 POLL = 0.002
 """Seconds between two checks whether a process has ended."""
-
-
-class ScenarioFailed(AssertionError):
-    """A scenario raised an error, or did not end in time."""
 
 
 class Process:
@@ -527,3 +200,324 @@ def _live(scenario: Scenario, database: Path, journal: Path, dies_at: int | None
 
 async def _run(scenario: Scenario, database: Path) -> None:
     await scenario(database)
+
+
+class ScenarioFailed(AssertionError):
+    """A scenario raised an error, or did not end in time."""
+
+
+class Journal:
+    """A file to which lines are added. Once `add` returns the whole line is there, even if the process is killed.
+
+    It outlives the process. The log of a conversation holds what the engine knows; the journal holds what can be
+    compared with it: which effects were begun, which requests were acknowledged, which deliveries arrived.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def add(self, kind: str, *fields: Any) -> None:
+        """Add a line."""
+        os.write(self._file, json.dumps([kind, *fields]).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+@dataclass
+class Seen:
+    """The content of a journal: how often each effect was begun, the requests that were taken, and what arrived."""
+
+    boundaries: list[str] = field(default_factory=list)
+    """The names of the boundaries that were reached, in order."""
+
+    begun: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How often each effect, by conversation and id, was begun."""
+
+    taken: set[tuple[str, str]] = field(default_factory=set)
+    """The requests that were acknowledged, by conversation and id."""
+
+    arrived: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """The effects whose deliveries arrived, by conversation and channel, in order."""
+
+    @classmethod
+    def read(cls, path: Path) -> Seen:
+        """Read a journal. A missing one counts as empty."""
+        seen = cls()
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            kind, *fields = json.loads(line)
+            if kind == "boundary":
+                seen.boundaries.append(fields[0])
+            elif kind == "begun":
+                seen.begun[fields[0], fields[1]] += 1
+            elif kind == "taken":
+                seen.taken.add((fields[0], fields[1]))
+            elif kind == "arrived":
+                seen.arrived.setdefault((fields[0], fields[1]), []).append(fields[2])
+        return seen
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The `number`-th boundary that a process reaches, counted from 1, and what it is.
+
+    It is a point at which a process can die: around each commit, each call to the outside world, and each delivery.
+    Between two of these nothing happens that another process could see, so to die there is to die at one of them. The
+    points are found by wrapping the ports of every engine that the process opens.
+    """
+
+    number: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"boundary {self.number}, {self.name}"
+
+
+class Boundaries:
+    """Counts the boundaries of this process and writes them into the journal. At number `dies_at` it dies."""
+
+    def __init__(self, journal: Journal, dies_at: int | None) -> None:
+        self.journal = journal
+        self._dies_at = dies_at
+        self._reached = 0
+
+    def reach(self, name: str) -> None:
+        """Reach a boundary, and perhaps die there."""
+        self._reached += 1
+        self.journal.add("boundary", name)
+        if self._reached == self._dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def observed(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
+    """While this holds, every engine that is opened reaches boundaries, and what it does outside is written down."""
+    from ..effects.dispatcher import Sender, with_abort_of
+    from ..engine.composition import PortWrappers, wrapped_ports
+
+    boundaries = Boundaries(journal, dies_at)
+
+    def observed_performer(one: Performer) -> Performer:
+        if isinstance(one, Sender):
+            return _ObservedSender(one, boundaries)
+        return with_abort_of(one, _ObservedPerformer(one, boundaries))
+
+    def performers(given: Mapping[type[Effect], Performer]) -> Mapping[type[Effect], Performer]:
+        return {kind: observed_performer(one) for kind, one in given.items()}
+
+    def channels(given: tuple[Channel, ...]) -> Iterable[Channel]:
+        return [_ObservedChannel(channel, boundaries) for channel in given]
+
+    def store(given: Store) -> Store:
+        return cast("Store", _ObservedStore(given, boundaries))
+
+    with wrapped_ports(PortWrappers(store=store, performers=performers, channels=channels)):
+        yield
+
+
+class _ObservedPerformer:
+    """A performer that reaches a boundary before it begins and after it has ended."""
+
+    def __init__(self, performer: Performer, boundaries: Boundaries) -> None:
+        self._performer = performer
+        self._boundaries = boundaries
+
+    async def __call__(self, effect: Any, context: EffectContext) -> Any:
+        self._boundaries.reach(f"before {effect.type} is begun")
+        self._boundaries.journal.add("begun", context.conversation_id, effect.effect_id)
+        answer = await self._performer(effect, context)
+        self._boundaries.reach(f"after {effect.type} is done")
+        return answer
+
+
+class _ObservedSender(_ObservedPerformer):
+    """The same for an effect that stands in the outbox."""
+
+    def __init__(self, sender: Sender, boundaries: Boundaries) -> None:
+        super().__init__(sender, boundaries)
+        self._sender = sender
+
+    def targets_of(self, effect: Any) -> Sequence[str]:
+        return self._sender.targets_of(effect)
+
+
+class _ObservedChannel:
+    """A channel that reaches a boundary before and after each attempt to deliver."""
+
+    def __init__(self, channel: Channel, boundaries: Boundaries) -> None:
+        self.name = channel.name
+        self._channel = channel
+        self._boundaries = boundaries
+
+    async def deliver(self, delivery: Delivery) -> None:
+        self._boundaries.reach("before a delivery")
+        try:
+            delivering: Any = self._channel.deliver(delivery)
+            if inspect.isawaitable(delivering):
+                await delivering
+            from ..effects.context import effect_of_key
+
+            _, effect_id = effect_of_key(delivery.key)
+            self._boundaries.journal.add("arrived", delivery.conversation_id, self.name, effect_id)
+        finally:
+            self._boundaries.reach("after a delivery")
+
+
+class _ObservedStore:
+    """A store whose logs reach boundaries."""
+
+    def __init__(self, store: Store, boundaries: Boundaries) -> None:
+        self._store = store
+        self._boundaries = boundaries
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
+        log = await self._store.create(conversation_id, event, step)
+        return self._observed(log, conversation_id)
+
+    async def load(self, conversation_id: str) -> LoadedConversation:
+        from ..persistence.ports import LoadedConversation
+
+        loaded = await self._store.load(conversation_id)
+        return LoadedConversation(self._observed(loaded.log, conversation_id), loaded.state, loaded.context)
+
+    def _observed(self, log: Log, conversation_id: str) -> Log:
+        needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
+        kind = _ObservedLogWithoutTask if needs_no_task else _ObservedLog
+        return cast("Log", kind(log, conversation_id, self._boundaries))
+
+
+class _ObservedLog:
+    """A log that reaches a boundary before and after each commit."""
+
+    def __init__(self, log: Log, conversation_id: str, boundaries: Boundaries) -> None:
+        self._log = log
+        self._conversation_id = conversation_id
+        self._boundaries = boundaries
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
+        self._boundaries.reach(f"before {event.type} is stored")
+        await self._log.append(event, step, targets)
+        if isinstance(event, Request):
+            self._boundaries.journal.add("taken", self._conversation_id, event.event_id)
+        self._boundaries.reach(f"after {event.type} is stored")
+
+
+class _ObservedLogWithoutTask(_ObservedLog):
+    """The same for a log that needs no task of its own."""
+
+    NEEDS_NO_TASK = True
+
+
+def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) -> list[str]:
+    """Return a sentence for each invariant that does not hold. With `at_rest` nothing may be left to be done.
+
+    The database must not be open in an engine. Nothing is changed.
+
+    The doctor checks that the database is consistent in itself: that each log is complete and unchanged, replays, and
+    keeps the rules of every log. The functions of this module compare the database with the journal, which holds what
+    was seen from outside; each yields a sentence for each breach.
+    """
+    return asyncio.run(_check(database, Seen.read(journal), AT_REST if at_rest else ALWAYS))
+
+
+@dataclass(frozen=True)
+class Found:
+    """One conversation as it is stored, and what was seen from outside. `left` are the deliveries that are still to be
+    made."""
+
+    id: str
+    entries: Sequence[LogEntry]
+    state: State
+    left: frozenset[int]
+    seen: Seen
+
+
+Check: TypeAlias = Callable[[Found], Iterator[str]]
+
+
+def what_was_taken_is_there(found: Found) -> Iterator[str]:
+    """Each request that was acknowledged is stored."""
+    stored = {entry.event.event_id for entry in found.entries if isinstance(entry.event, Request)}
+    for conversation_id, event_id in sorted(found.seen.taken):
+        if conversation_id == found.id and event_id not in stored:
+            yield f"the request {event_id} was taken, and is lost"
+
+
+def what_was_answered_was_begun(found: Found) -> Iterator[str]:
+    """Each effect that was answered has been begun."""
+    answers = [entry.event for entry in found.entries if isinstance(entry.event, Answer)]
+    for answer in answers:
+        by_dispatcher = isinstance(answer, EffectFailed | ToolAborted)
+        if not by_dispatcher and not found.seen.begun[found.id, answer.effect_id]:
+            yield f"the effect {answer.effect_id} was answered, and never begun"
+
+
+def nothing_runs_twice_that_must_not(found: Found) -> Iterator[str]:
+    """A tool that must run at most once is begun once, and once more each time that a person says so."""
+    yield from runs_beyond_contract(found.entries, lambda effect_id: found.seen.begun[found.id, effect_id])
+
+
+def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
+    """Each delivery has arrived or is still to be made, and the first arrivals through each channel are in order."""
+    wanted = [one.effect_id for entry in found.entries for one in entry.effects if isinstance(one, DeliverToUser)]
+    for (conversation_id, channel), arrived in found.seen.arrived.items():
+        if conversation_id == found.id:
+            first = list(dict.fromkeys(arrived))
+            if first != [effect_id for effect_id in wanted if effect_id in first]:
+                yield f"deliveries arrived through {channel} in the order {first}"
+            for effect_id in wanted:
+                if effect_id not in first and effect_id not in found.left:
+                    yield f"the delivery {effect_id} never arrived through {channel}, and is no longer to be made"
+
+
+ALWAYS: tuple[Check, ...] = (
+    what_was_taken_is_there,
+    what_was_answered_was_begun,
+    nothing_runs_twice_that_must_not,
+    what_was_said_arrives_in_order,
+)
+"""What must hold at any moment."""
+
+
+def it_is_at_rest(found: Found) -> Iterator[str]:
+    """Nothing is open."""
+    yield from open_work(found.state)
+    if found.left:
+        yield f"{sorted(found.left)} are still to be delivered"
+
+
+AT_REST: tuple[Check, ...] = (*ALWAYS, it_is_at_rest)
+"""What must hold once nothing is left to be done."""
+
+
+async def _check(database: Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
+    from ..persistence.errors import Damaged
+    from ..persistence.maintenance.doctor import examine
+    from ..persistence.opening import open_store
+
+    store = await open_store(database, read_only=True)
+    try:
+        findings = (await examine(store)).findings
+        faults = [f"{one.conversation_id or 'the database'}: {one.sentence}" for one in findings]
+        outbox, summaries = await store.outbox(await store.ids()), await store.list()
+        if not summaries:
+            faults.append("there are no conversations")
+        for summary in summaries:
+            try:
+                loaded, entries = await store.load(summary.id), await store.entries(summary.id)
+            except Damaged:
+                continue  # as the doctor said
+            left = frozenset(one.effect_id for one in outbox if one.conversation_id == summary.id)
+            found = Found(summary.id, entries, loaded.state, left, seen)
+            faults += [f"{summary.id}: {fault}" for check in checks for fault in check(found)]
+    finally:
+        await store.close()
+    return faults

@@ -1,25 +1,15 @@
-"""A channel that records what it delivers: a double of the `Channel` port.
+"""Doubles of the ports of an engine, for tests: a channel that records, a clock moved by hand, and models that are told
+what to answer.
 
-channel = RecordingChannel()
-async with Engine.open("sqlite://", model=llm, channels=[channel]) as engine: ...
-assert channel.texts == ["Table 4 is free."]
+    llm = ScriptedLlm([call("find_table", party=2), reply("Table 4 is free.")])
+    channel, clock = RecordingChannel(), ManualClock()
+    async with Engine.open("sqlite://", model=llm, tools=[find_table], channels=[channel], clock=clock) as engine: ...
+    llm.assert_finished()
+    assert channel.texts == ["Table 4 is free."]
 
-A clock that a test moves by hand: an hour's wait takes no time, and ends exactly when the test says so.
-
-    clock = ManualClock()
-    async with Engine.open("sqlite://", model=llm, clock=clock) as engine:
-        ...
-        await clock.until_asleep()    # a timer has been started
-        await clock.advance(600)      # ten minutes pass
-
-The deadlines of questions, approvals and cancels and the waits between attempts follow the clock of the engine. The
-timeouts of models and tools do not: they are measured by the event loop.
-
-Models that answer what a test tells them to: doubles of the `Llm` port.
-
-llm = ScriptedLlm([call("find_table", party=2), reply("Table 4 is free.")])
-async with Engine.open("sqlite://", model=llm, tools=[find_table]) as engine: ...
-llm.assert_finished()
+An hour's wait takes no time, and ends exactly when the test says so. The deadlines of questions, approvals and cancels
+and the waits between attempts follow the clock of the engine. The timeouts of models and tools do not: they are
+measured by the event loop.
 """
 
 from __future__ import annotations
@@ -69,16 +59,6 @@ class RecordingChannel:
             self.failed.append(delivery)
             raise
         self.deliveries.append(delivery)
-
-
-ROUNDS = 50
-"""How often other tasks run before time moves on: enough for a chain of as many tasks, each of which wakes the next."""
-
-
-@dataclass(eq=False)
-class _Sleeper:
-    due: datetime
-    woken: asyncio.Future[None]
 
 
 class ManualClock:
@@ -169,51 +149,25 @@ class ManualClock:
                 sleeper.woken.set_result(None)
 
 
-async def _let_tasks_run() -> None:
-    for _ in range(ROUNDS):
-        await asyncio.sleep(0)
-
-
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("A moment needs a time zone.")
     return moment.astimezone(UTC)
 
 
-def reply(text: str, *, thinking: str = "", finish_reason: str = "stop", usage: Usage | None = None) -> ModelAnswer:
-    """An answer with a text."""
-    from ..effects.model.port import ModelAnswer
-
-    return ModelAnswer(content=text, thinking=thinking, finish_reason=finish_reason, usage=usage or Usage())
-
-
-def call(tool_name: str, /, **arguments: Any) -> ModelAnswer:
-    """An answer that calls one tool."""
-    from ..effects.model.port import ModelAnswer, ModelCall
-
-    made = ModelCall(id="call_0", name=tool_name, arguments=json.dumps(arguments, ensure_ascii=False))
-    return ModelAnswer(tool_calls=(made,), finish_reason="tool_calls")
+@dataclass(eq=False)
+class _Sleeper:
+    due: datetime
+    woken: asyncio.Future[None]
 
 
-def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
-    """An answer with the calls of all these answers, and a text if one is given."""
-    from ..effects.model.port import ModelAnswer
-
-    made = tuple(made for answer in answers for made in answer.tool_calls)
-    return ModelAnswer(content=text, tool_calls=made, finish_reason="tool_calls")
+ROUNDS = 50
+"""How often other tasks run before time moves on: enough for a chain of as many tasks, each of which wakes the next."""
 
 
-def verdict(passed: bool, reason: str = "", missing: Iterable[str] = ()) -> ModelAnswer:
-    """The answer to a request that checks whether the work is complete: whether it is, why it is not, and what is
-    missing."""
-    return reply(json.dumps({"passed": passed, "reason": reason, "missing": list(missing)}, ensure_ascii=False))
-
-
-def failure(kind: FailureKind, sentence: str = "The model failed.", *, retry_after: float | None = None) -> LlmFailure:
-    """A failure of the request; `retry_after` is in seconds."""
-    from ..effects.model.port import LlmFailure
-
-    return LlmFailure(kind, sentence, retry_after)
+async def _let_tasks_run() -> None:
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0)
 
 
 class FunctionLlm:
@@ -271,10 +225,6 @@ class ScriptedLlm(FunctionLlm):
         return self._answers.pop(0)
 
 
-def _unanswered(request: ModelRequest, number: int) -> str:
-    return f"The script has no answer to request {number}, {_WANTED[request.purpose]}."
-
-
 _WANTED: Mapping[Purpose, str] = {
     "converse": "the next answer in the conversation",
     "check": "the check of a claim that the work is complete",
@@ -282,3 +232,43 @@ _WANTED: Mapping[Purpose, str] = {
     "condense": "the summary in place of what no longer fits the window",
     "reword": "words for a voice",
 }
+
+
+def _unanswered(request: ModelRequest, number: int) -> str:
+    return f"The script has no answer to request {number}, {_WANTED[request.purpose]}."
+
+
+def reply(text: str, *, thinking: str = "", finish_reason: str = "stop", usage: Usage | None = None) -> ModelAnswer:
+    """An answer with a text."""
+    from ..effects.model.port import ModelAnswer
+
+    return ModelAnswer(content=text, thinking=thinking, finish_reason=finish_reason, usage=usage or Usage())
+
+
+def call(tool_name: str, /, **arguments: Any) -> ModelAnswer:
+    """An answer that calls one tool."""
+    from ..effects.model.port import ModelAnswer, ModelCall
+
+    made = ModelCall(id="call_0", name=tool_name, arguments=json.dumps(arguments, ensure_ascii=False))
+    return ModelAnswer(tool_calls=(made,), finish_reason="tool_calls")
+
+
+def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
+    """An answer with the calls of all these answers, and a text if one is given."""
+    from ..effects.model.port import ModelAnswer
+
+    made = tuple(made for answer in answers for made in answer.tool_calls)
+    return ModelAnswer(content=text, tool_calls=made, finish_reason="tool_calls")
+
+
+def verdict(passed: bool, reason: str = "", missing: Iterable[str] = ()) -> ModelAnswer:
+    """The answer to a request that checks whether the work is complete: whether it is, why it is not, and what is
+    missing."""
+    return reply(json.dumps({"passed": passed, "reason": reason, "missing": list(missing)}, ensure_ascii=False))
+
+
+def failure(kind: FailureKind, sentence: str = "The model failed.", *, retry_after: float | None = None) -> LlmFailure:
+    """A failure of the request; `retry_after` is in seconds."""
+    from ..effects.model.port import LlmFailure
+
+    return LlmFailure(kind, sentence, retry_after)

@@ -1,15 +1,10 @@
-"""What can be known of a conversation from its events and effects alone.
+"""What can be known of a conversation from its events and effects alone, and what a law of conversations is.
 
 A `History` is given every event and its outcome, and keeps ledgers: which effects are in flight, what was said, what
-the turn has used up. It takes none of this from a state, so the laws can compare the states with it.
-
-One thing that happened to a conversation: an event, the state that it met, and the outcome.
-
-Invariants of a conversation that hold however it was disturbed, by processes that are killed or by simulations.
-
-Each function yields a sentence for each place where its invariant does not hold.
-
-What a law is: an invariant of conversations, as a function that raises where it does not hold.
+the turn has used up. It takes none of this from a state, so the laws can compare the states with it. A law is an
+invariant of conversations, as a function that raises where it does not hold. Some invariants hold however a
+conversation was disturbed, by processes that are killed or by simulations; the functions for these yield a sentence for
+each place where they do not hold.
 """
 
 from __future__ import annotations
@@ -31,6 +26,9 @@ from ..states.values.messages import Message
 from .ledgers import EffectLedger, MessageLedger, RefusalLedger, SpeechLedger, SpendingLedger, SubAgentLedger
 
 __all__ = ["NOTHING", "History", "Observation", "Trace", "histories", "observe"]
+
+NOTHING = Idle()
+"""The state of a conversation that has not begun: step 0, to which no conversation returns."""
 
 
 class History:
@@ -120,10 +118,6 @@ def histories(trace: Iterable[Observation]) -> Iterator[History]:
         yield history
 
 
-NOTHING = Idle()
-"""The state of a conversation that has not begun: step 0, to which no conversation returns."""
-
-
 @dataclass(frozen=True, repr=False)
 class Observation:
     """An event, the state and context that it met, and the outcome. The repr is short, since a failing test shows a
@@ -172,6 +166,21 @@ def observe(before: AnyState, event: Event, context: Context) -> Observation:
         return Observation(before, event, context, refused)
 
 
+Law: TypeAlias = Callable[[History], None]
+"""Checks the newest step of a conversation. Raises `LawBroken`, or any other exception, if the law does not hold."""
+
+
+class LawBroken(AssertionError):
+    """A conversation does not keep a law."""
+
+
+def require(holds: bool, sentence: str, history: History) -> None:
+    """Raise `LawBroken` unless `holds`: with the sentence, and where in the conversation it is."""
+    if not holds:
+        newest = history.newest
+        raise LawBroken(f"{newest.event.type} in {newest.before.type}, step {len(history.observations)}: {sentence}")
+
+
 def runs_beyond_contract(entries: Sequence[LogEntry], times_begun: Callable[[int], int]) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so. `times_begun`
     returns how often an effect was begun, as seen from outside."""
@@ -188,18 +197,3 @@ def open_work(state: State) -> Iterator[str]:
     """A conversation in which nothing is left to be done rests, and waits for nothing."""
     if pending(state) or not isinstance(state, Idle | Failed | Closed):
         yield f"it rests in {state.type} and waits for {sorted(pending(state))}"
-
-
-Law: TypeAlias = Callable[[History], None]
-"""Checks the newest step of a conversation. Raises `LawBroken`, or any other exception, if the law does not hold."""
-
-
-class LawBroken(AssertionError):
-    """A conversation does not keep a law."""
-
-
-def require(holds: bool, sentence: str, history: History) -> None:
-    """Raise `LawBroken` unless `holds`: with the sentence, and where in the conversation it is."""
-    if not holds:
-        newest = history.newest
-        raise LawBroken(f"{newest.event.type} in {newest.before.type}, step {len(history.observations)}: {sentence}")

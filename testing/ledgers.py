@@ -2,20 +2,6 @@
 
 Each ledger is given every step, in order, and looks at no state, so that what a state says of itself can be compared
 with it. The comparison belongs in `laws/`.
-
-What models refused of what people said.
-
-What each turn said to the user by tool, what it delivered, and what it was to relay.
-
-Which effects are in flight: asked for, and not answered, stopped or lost.
-
-What became of every message: it entered the transcript, was withdrawn, or waits.
-
-What a turn has used up: since a person last acted, which its limits count, and in all, which is its cost.
-
-The limits of a sub-agent are its share of its parent's, so they count from its beginning.
-
-The sub-agents that were started, their outcomes and questions, and the results that the outcomes became part of.
 """
 
 from __future__ import annotations
@@ -83,147 +69,15 @@ from ..states.values.round import RoundCall
 from ..states.values.turn import TurnEnded
 from ..states.values.value import AGENTS, KEEPS_RELAYS, NAMES_WHAT_WAS_LEFT, WAITS_AS_AGREED
 
-
-class RefusalLedger:
-    """The turns in which what people said was refused, each with the step of the newest answer before: what was said
-    since then is what was refused."""
-
-    def __init__(self) -> None:
-        self.refused: dict[int, int] = {}
-        self._answered = 0
-
-    def add(self, event: Event, step: Step) -> None:
-        """Add a step."""
-        if isinstance(event, LlmResponse):
-            self._answered = step.state.book.seq
-        for effect in step.effects:
-            if isinstance(effect, WithholdContent) and effect.suspect == "words" and step.ended is not None:
-                self.refused[step.ended.turn] = self._answered
-
-
-@dataclass(frozen=True, order=True)
-class Spoken:
-    """A speech that was accepted: where its call was made, where its text stands, and whether it is for now."""
-
-    place: tuple[int, int, int]
-    seq: int
-    index: int
-    now: bool
-
-    @property
-    def said(self) -> Heard:
-        """Where its text stands."""
-        return Heard(seq=self.seq, index=self.index)
-
-
-@dataclass
-class TurnSpeech:
-    """The speeches of one turn in the order of their calls, its deliveries, and what it is to relay."""
-
-    spoken: list[Spoken] = field(default_factory=list)
-    delivered: list[DeliverToUser] = field(default_factory=list)
-    relay: list[Heard] = field(default_factory=list)
-    speaks: bool = False
-    """Whether the newest request offered a tool that speaks."""
-
-
-class SpeechLedger:
-    """What each turn said, delivered and was to relay, by its number."""
-
-    def __init__(self) -> None:
-        self.turns: defaultdict[int, TurnSpeech] = defaultdict(TurnSpeech)
-        self.said_now: list[Spoken] = []
-        """The speeches that the newest step accepted, in the order of its result."""
-        self._places: dict[str, tuple[int, int]] = {}
-        """Of each call of the newest round, the step of its response and its place in it."""
-        self.owed: dict[Heard, datetime] = {}
-        """The messages for the user that are still to be passed on, each with the moment at which a turn took it up."""
-        self.given_up: list[Heard] = []
-        """Those that are no longer to be passed on since the newest step, although they were not."""
-        self._turn = 0
-
-    def add(self, event: Event, step: Step, effects: EffectLedger, messages: MessageLedger, context: Context) -> None:
-        """Add a step, after it was added to `effects` and `messages`; `context` is the context after it."""
-        seq = step.state.book.seq
-        if isinstance(event, LlmResponse):
-            self._places = {call.call_id: (seq, place) for place, call in enumerate(event.tool_calls)}
-        self.said_now = list(self._accepted(event, step, effects))
-        turn = self.turns[self._turn]
-        if isinstance(event, LlmResponse):
-            turn.speaks = event.speaks
-        turn.spoken = sorted((*turn.spoken, *self.said_now))
-        for effect in step.effects:
-            if isinstance(effect, DeliverToUser):
-                self.turns[effect.turn].delivered.append(effect)
-        self.given_up = []
-        if step.ended is not None:
-            self._end(step.ended, step.state, context)
-        if step.state.book.turn > self._turn:
-            self._begin(event.at, step, messages, context)
-        if isinstance(step.state, Closed):
-            self._give_up(list(self.owed))
-
-    def _accepted(self, event: Event, step: Step, effects: EffectLedger) -> Iterator[Spoken]:
-        """The speeches of a result that the machine accepted unchanged."""
-        result = event.result if isinstance(event, ToolComplete | ToolReconciled) else None
-        call_id = getattr(getattr(effects.answered, "call", None), "call_id", "")
-        message = Heard(seq=step.state.book.seq)
-        settled = [one for effect in step.effects if isinstance(effect, PersistToolResults) for one in effect.results]
-        if result is not None and any(
-            one.call_id == call_id and one.said == message and not one.error for one in settled
-        ):
-            for index, speech in _speeches(result):
-                yield Spoken((*self._places[call_id], index), message.seq, index, speech.when == "now")
-
-    def _end(self, ended: TurnEnded, state: State, context: Context) -> None:
-        """A turn that completed has passed on what it was to, and so has one that stayed incomplete and delivered words
-        of its agent. Otherwise only that is done which was delivered unchanged. In logs of earlier revisions a turn
-        that left the conversation failed left all of it to the next one, and any other one nothing."""
-        delivered = self.turns[ended.turn].delivered
-        if context.revision < KEEPS_RELAYS:
-            is_done = ended.status != "failed" or not isinstance(state, Failed)
-        else:
-            speaks = any(isinstance(one.said, Heard) and not one.relayed for one in delivered)
-            is_done = ended.status == "completed" or (ended.status == "incomplete" and speaks)
-        passed_on = [one.said for one in delivered if one.relayed]
-        self.owed = {said: since for said, since in self.owed.items() if not (is_done or said in passed_on)}
-
-    def _begin(self, at: datetime, step: Step, messages: MessageLedger, context: Context) -> None:
-        """A turn is to relay what is owed and has not lapsed, and the messages for the user that begin it."""
-        deadline = context.policy.relay_deadline
-        self.owed = {said: min(since, at) for said, since in self.owed.items()}
-        if deadline is not None and context.revision >= KEEPS_RELAYS:
-            self._give_up([said for said, since in self.owed.items() if (at - since).total_seconds() > deadline])
-        self._turn = step.state.book.turn
-        if context.role == "foreground":
-            mine = [Heard(seq=seq) for seq in messages.entering_now if _is_for_user(messages.taken[seq])]
-            self.owed |= dict.fromkeys(mine, at)
-        self.turns[self._turn].relay = list(self.owed)
-
-    def _give_up(self, owed: list[Heard]) -> None:
-        self.given_up += owed
-        self.owed = {said: since for said, since in self.owed.items() if said not in owed}
-
-
-def _is_for_user(message: object) -> bool:
-    return isinstance(message, AgentMessage) and message.audience == "user" and not message.silent
-
-
-def _speeches(result: ToolResult) -> Iterator[tuple[int, Speech]]:
-    """The speeches of a result, each with the index of its text."""
-    index = 1
-    for act in result.acts:
-        if isinstance(act, Speech):
-            yield index, act
-        index += len(act.texts)
-
-
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""
 
 
 class EffectLedger:
-    """The effects in flight by id, and what is known of all effects so far."""
+    """The effects in flight by id, and what is known of all effects so far.
+
+    An effect is in flight that was asked for, and not answered, stopped or lost.
+    """
 
     def __init__(self) -> None:
         self.in_flight: dict[int, AwaitedEffect] = {}
@@ -419,7 +273,10 @@ def _is_same(again: Effect, before: Effect) -> bool:
 
 
 class MessageLedger:
-    """The messages of people and other agents that were taken."""
+    """The messages of people and other agents that were taken.
+
+    A message entered the transcript, was withdrawn, or waits.
+    """
 
     def __init__(self) -> None:
         self.taken: dict[int, UserMessage | AgentMessage | WakeUp] = {}
@@ -449,23 +306,134 @@ class MessageLedger:
         )
 
 
+class SpeechLedger:
+    """What each turn said, delivered and was to relay, by its number."""
+
+    def __init__(self) -> None:
+        self.turns: defaultdict[int, TurnSpeech] = defaultdict(TurnSpeech)
+        self.said_now: list[Spoken] = []
+        """The speeches that the newest step accepted, in the order of its result."""
+        self._places: dict[str, tuple[int, int]] = {}
+        """Of each call of the newest round, the step of its response and its place in it."""
+        self.owed: dict[Heard, datetime] = {}
+        """The messages for the user that are still to be passed on, each with the moment at which a turn took it up."""
+        self.given_up: list[Heard] = []
+        """Those that are no longer to be passed on since the newest step, although they were not."""
+        self._turn = 0
+
+    def add(self, event: Event, step: Step, effects: EffectLedger, messages: MessageLedger, context: Context) -> None:
+        """Add a step, after it was added to `effects` and `messages`; `context` is the context after it."""
+        seq = step.state.book.seq
+        if isinstance(event, LlmResponse):
+            self._places = {call.call_id: (seq, place) for place, call in enumerate(event.tool_calls)}
+        self.said_now = list(self._accepted(event, step, effects))
+        turn = self.turns[self._turn]
+        if isinstance(event, LlmResponse):
+            turn.speaks = event.speaks
+        turn.spoken = sorted((*turn.spoken, *self.said_now))
+        for effect in step.effects:
+            if isinstance(effect, DeliverToUser):
+                self.turns[effect.turn].delivered.append(effect)
+        self.given_up = []
+        if step.ended is not None:
+            self._end(step.ended, step.state, context)
+        if step.state.book.turn > self._turn:
+            self._begin(event.at, step, messages, context)
+        if isinstance(step.state, Closed):
+            self._give_up(list(self.owed))
+
+    def _accepted(self, event: Event, step: Step, effects: EffectLedger) -> Iterator[Spoken]:
+        """The speeches of a result that the machine accepted unchanged."""
+        result = event.result if isinstance(event, ToolComplete | ToolReconciled) else None
+        call_id = getattr(getattr(effects.answered, "call", None), "call_id", "")
+        message = Heard(seq=step.state.book.seq)
+        settled = [one for effect in step.effects if isinstance(effect, PersistToolResults) for one in effect.results]
+        if result is not None and any(
+            one.call_id == call_id and one.said == message and not one.error for one in settled
+        ):
+            for index, speech in _speeches(result):
+                yield Spoken((*self._places[call_id], index), message.seq, index, speech.when == "now")
+
+    def _end(self, ended: TurnEnded, state: State, context: Context) -> None:
+        """A turn that completed has passed on what it was to, and so has one that stayed incomplete and delivered words
+        of its agent. Otherwise only that is done which was delivered unchanged. In logs of earlier revisions a turn
+        that left the conversation failed left all of it to the next one, and any other one nothing."""
+        delivered = self.turns[ended.turn].delivered
+        if context.revision < KEEPS_RELAYS:
+            is_done = ended.status != "failed" or not isinstance(state, Failed)
+        else:
+            speaks = any(isinstance(one.said, Heard) and not one.relayed for one in delivered)
+            is_done = ended.status == "completed" or (ended.status == "incomplete" and speaks)
+        passed_on = [one.said for one in delivered if one.relayed]
+        self.owed = {said: since for said, since in self.owed.items() if not (is_done or said in passed_on)}
+
+    def _begin(self, at: datetime, step: Step, messages: MessageLedger, context: Context) -> None:
+        """A turn is to relay what is owed and has not lapsed, and the messages for the user that begin it."""
+        deadline = context.policy.relay_deadline
+        self.owed = {said: min(since, at) for said, since in self.owed.items()}
+        if deadline is not None and context.revision >= KEEPS_RELAYS:
+            self._give_up([said for said, since in self.owed.items() if (at - since).total_seconds() > deadline])
+        self._turn = step.state.book.turn
+        if context.role == "foreground":
+            mine = [Heard(seq=seq) for seq in messages.entering_now if _is_for_user(messages.taken[seq])]
+            self.owed |= dict.fromkeys(mine, at)
+        self.turns[self._turn].relay = list(self.owed)
+
+    def _give_up(self, owed: list[Heard]) -> None:
+        self.given_up += owed
+        self.owed = {said: since for said, since in self.owed.items() if said not in owed}
+
+
+def _speeches(result: ToolResult) -> Iterator[tuple[int, Speech]]:
+    """The speeches of a result, each with the index of its text."""
+    index = 1
+    for act in result.acts:
+        if isinstance(act, Speech):
+            yield index, act
+        index += len(act.texts)
+
+
+def _is_for_user(message: object) -> bool:
+    return isinstance(message, AgentMessage) and message.audience == "user" and not message.silent
+
+
+@dataclass(frozen=True, order=True)
+class Spoken:
+    """A speech that was accepted: where its call was made, where its text stands, and whether it is for now."""
+
+    place: tuple[int, int, int]
+    seq: int
+    index: int
+    now: bool
+
+    @property
+    def said(self) -> Heard:
+        """Where its text stands."""
+        return Heard(seq=self.seq, index=self.index)
+
+
+@dataclass
+class TurnSpeech:
+    """The speeches of one turn in the order of their calls, its deliveries, and what it is to relay."""
+
+    spoken: list[Spoken] = field(default_factory=list)
+    delivered: list[DeliverToUser] = field(default_factory=list)
+    relay: list[Heard] = field(default_factory=list)
+    speaks: bool = False
+    """Whether the newest request offered a tool that speaks."""
+
+
 HUMAN = (UserQuestionResponse, ToolApproval, DoubtResolved, UserCancel)
 """What a person does within a turn. A cancel counts where the turn goes on: where it declines a question."""
 
 
-@dataclass
-class Spent:
-    """What a turn has used up since a person last acted."""
-
-    since: datetime
-    requests: int = 0
-    tool_calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-
-
 class SpendingLedger:
     """What the turn has used up, and what each turn has cost. `sends_again` says that a model request of the newest
-    step was sent before."""
+    step was sent before.
+
+    Its limits count what a turn has used up since a person last acted, its cost is all that it has used up. The limits
+    of a sub-agent are its share of its parent's, so they count from its beginning.
+    """
 
     def __init__(self) -> None:
         self.spent = Spent(since=datetime.min.replace(tzinfo=UTC))
@@ -605,25 +573,20 @@ def _later(at: datetime, by: timedelta) -> datetime:
 
 
 @dataclass
-class ChildOf:
-    """A sub-agent: the call that started it, and, once it has ended, how, where its outcome stands, and the outcome."""
+class Spent:
+    """What a turn has used up since a person last acted."""
 
-    call_id: str
-    status: str = "cancelled"
-    outcome: Heard | None = None
-    text: str = ""
-
-
-@dataclass
-class Asked:
-    """A question of a sub-agent: the call that asks, and whether it has its answer."""
-
-    call_id: str
-    settled: bool
+    since: datetime
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
 
 
 class SubAgentLedger:
-    """The sub-agents of a conversation, by the effects that started them."""
+    """The sub-agents of a conversation, by the effects that started them.
+
+    It knows their outcomes and questions, and the results that the outcomes became part of.
+    """
 
     def __init__(self) -> None:
         self.children: dict[int, ChildOf] = {}
@@ -685,3 +648,38 @@ class SubAgentLedger:
                 self.asked.clear()
             if isinstance(result.said, Joined | Outcomes):
                 self.reported.update(part for part in result.said.parts if isinstance(part, Heard))
+
+
+@dataclass
+class ChildOf:
+    """A sub-agent: the call that started it, and, once it has ended, how, where its outcome stands, and the outcome."""
+
+    call_id: str
+    status: str = "cancelled"
+    outcome: Heard | None = None
+    text: str = ""
+
+
+@dataclass
+class Asked:
+    """A question of a sub-agent: the call that asks, and whether it has its answer."""
+
+    call_id: str
+    settled: bool
+
+
+class RefusalLedger:
+    """The turns in which what people said was refused, each with the step of the newest answer before: what was said
+    since then is what was refused."""
+
+    def __init__(self) -> None:
+        self.refused: dict[int, int] = {}
+        self._answered = 0
+
+    def add(self, event: Event, step: Step) -> None:
+        """Add a step."""
+        if isinstance(event, LlmResponse):
+            self._answered = step.state.book.seq
+        for effect in step.effects:
+            if isinstance(effect, WithholdContent) and effect.suspect == "words" and step.ended is not None:
+                self.refused[step.ended.turn] = self._answered

@@ -11,16 +11,6 @@ your own invariants (`laws`), or a conversation that is run elsewhere (`observe`
 
 A failure is shown as a program; one of `teardown` is, too. It is also saved, for `replay_trace`, in the folder that
 `fixtures` or the environment variable `TURNWISE_FIXTURES` names.
-
-Calls of the application's own tools, as a model makes them.
-
-A call is what the engine stores of it: checked by the tool, with the declarations of the tool. So a test that uses
-these calls meets the approvals, the faults and the order of rounds that conversations will meet.
-
-Runs the application's own tools in a conversation that has no engine.
-
-The tools run as in an engine: with the arguments that the model wrote or a person edited, in their time, and whatever
-they do becomes one answer. What they know of the conversation is what a test's `History` knows.
 """
 
 from __future__ import annotations
@@ -83,200 +73,15 @@ AnyTools: TypeAlias = "Iterable[AnyTool | Callable[..., Any] | str]"
 """Tools as `Engine.open(tools=…)` takes them: tools, functions, names of built-in tools."""
 
 
-def call_of(tool: AnyTool | Callable[..., Any] | str, /, **arguments: Any) -> ToolCall:
-    """The call of this tool with these arguments, as an engine records it when a model makes it. Arguments that do not
-    fit give a call with a `fault`. Raises ConfigurationError for a function that cannot be a tool."""
-    registry = registry_of([tool])
-    (known,) = tools_in(registry)
-    return _recorded(registry, known.name, json.dumps(arguments))
-
-
-def calls_of(tools: AnyTools, *, most: int = 3) -> SearchStrategy[tuple[ToolCall, ...]]:
-    """Up to `most` calls of these tools, as one response of a model holds them. Most have arguments that fit, which are
-    made from the schemas of the tools; some have others."""
-    registry = registry_of(tools)
-    each = [_calls_of(registry, tool) for tool in tools_in(registry)]
-    return st.lists(st.one_of(each), max_size=most).map(tuple) if each else st.just(())
-
-
-def registry_of(tools: AnyTools) -> ToolRegistry:
-    """These tools, as an engine holds them. Raises ConfigurationError."""
-    from ..effects.tools.registry import ToolRegistry
-
-    return ToolRegistry(tools)
-
-
-def tools_in(registry: ToolRegistry) -> list[AnyTool]:
-    """The tools of a registry, in the order in which they are offered."""
-    found = (registry.find(definition["function"]["name"]) for definition in registry.definitions())
-    return [tool for tool in found if tool is not None]
-
-
-def _calls_of(registry: ToolRegistry, tool: AnyTool) -> SearchStrategy[ToolCall]:
-    fitting = values_of(tool.parameters).map(json.dumps).filter(lambda text: _fits(tool, text))
-    unfit = st.sampled_from(["{}", "null", '{"unknown": 1}'])
-    texts = st.integers(0, 9).flatmap(lambda number: unfit if number == 9 else fitting)
-    return texts.map(lambda text: _recorded(registry, tool.name, text))
-
-
-def _fits(tool: AnyTool, text: str) -> bool:
-    from ..effects.tools.normalization import InvalidArguments
-
-    try:
-        tool.arguments.check(text)
-    except InvalidArguments:
-        return False
-    return True
-
-
-def _recorded(registry: ToolRegistry, name: str, arguments: str) -> ToolCall:
-    from ..effects.model.port import ModelCall
-
-    (call,) = registry.resolve_calls(0, [ModelCall("", name, arguments)])
-    return call
-
-
-T = TypeVar("T")
-
-CONVERSATION = "conversation"
-"""The id of the conversation, as tools see it."""
-
-
-class ToolRuns:
-    """Answers effects by running these tools, where the effect is about a call of one of them. Close it in the end: a
-    call may still wait for a person, in an event loop that is kept for it."""
-
-    def __init__(self, tools: AnyTools) -> None:
-        listed = tools if isinstance(tools, Collection) else list(tools)
-        self._registry = registry_of(listed) if listed else None
-        self._runner: asyncio.Runner | None = None
-        self._suspended: SuspendedCalls | None = None
-
-    def replace(self, answer: Answer, history: History, at: datetime) -> Answer:
-        """The answer, or what the tool really does if the answer stands for that. The tool runs now, until it ends or
-        asks a person; a call that asks and waits goes on when it is resumed.
-
-        Call it where no event loop runs: it brings its own.
-        """
-        effect = history.in_flight.get(answer.effect_id)
-        stands_for_tool = isinstance(answer, ToolComplete | AskUserQuestionPending | ToolReconciled)
-        if not stands_for_tool or not isinstance(effect, ExecuteTool | ResumeTool | ReconcileTool):
-            return answer
-        if self._registry is None or self._registry.find(effect.call.name) is None:
-            return answer
-        return self._run(_perform(self._registry, effect, self._context_in(history), at))
-
-    def forget(self) -> None:
-        """Stop the calls that wait for a person, as if the process had died."""
-        if self._suspended:
-            self._run(self._suspended.close())
-        self._suspended = None
-
-    def close(self) -> None:
-        """Stop the calls that wait."""
-        self.forget()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        try:
-            return self._runner.run(work)
-        finally:
-            if not self._suspended:
-                self._runner.close()
-                self._runner = None
-
-    def _context_in(self, history: History) -> EffectContext:
-        from ..effects.context import EffectContext, SuspendedCalls
-
-        if self._suspended is None:
-            self._suspended = SuspendedCalls()
-        return EffectContext(
-            conversation_id=CONVERSATION,
-            seq=len(history.log),
-            turn=history.state.book.turn,
-            context=history.context,
-            history=_Said(history),
-            progress=lambda effect_id, kind, data: None,
-            receipts=_NoReceipts(),
-            suspended=self._suspended,
-        )
-
-
-async def _perform(
-    tools: ToolRegistry, effect: ExecuteTool | ResumeTool | ReconcileTool, context: EffectContext, at: datetime
-) -> Answer:
-    from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
-
-    clock = ManualClock(at)
-    if isinstance(effect, ReconcileTool):
-        return await ReconciliationPerformer(tools, clock)(effect, context)
-    if isinstance(effect, ResumeTool):
-        return await ResumptionPerformer(clock)(effect, context)
-    return await ToolPerformer(tools, clock)(effect, context)
-
-
-class _Said:
-    """What was said, as performers read it."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-
-    async def call(self, call: RoundCall, up_to: int) -> ToolCall:
-        """Return the call with its arguments."""
-        return self._history.said.call(call.call_id)
-
-    async def transcript(self, up_to: int) -> Transcript:
-        """Return what was said."""
-        return self._history.said
-
-    async def words(self, said: Said) -> str:
-        """Return the text that `said` stands for."""
-        return self._history.said.words(said)
-
-    async def origin(self, said: Said) -> str:
-        """Return the agent that wrote this."""
-        return self._history.said.origin(said)
-
-
-class _NoReceipts:
-    """An outbox in which nothing is recorded: tools deliver nothing."""
-
-    def acknowledge(self, effect_id: int, target: str) -> None:
-        """Record nothing."""
-
-    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
-        """Record nothing."""
-
-    async def begin(self, effect_id: int, target: str, begun: int) -> None:
-        """Record nothing."""
-
-
-LONG_ENOUGH = 40
-"""Events before the host changes the rules or closes the conversation, after which not much can happen."""
-
-
-def conversation_settings(**changes: Any) -> settings:
-    """Return settings for a test of generated conversations, with these changes: for `run_state_machine_as_test`, and
-    as a decorator. A `ConversationMachine.TestCase` has them.
-
-    They are those of the profile that is loaded, without its deadline, because a step may wait for the disk. A failing
-    test ends within seconds: the kit makes the conversation shorter by itself, event by event, so the phases are left
-    out in which Hypothesis does, which takes minutes and hundreds of megabytes. A profile that chooses phases keeps
-    them.
-    """
-    phases = settings().phases
-    if tuple(phases) == tuple(Phase):
-        changes = {"phases": [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)], **changes}
-    return settings(**{"deadline": None, "suppress_health_check": list(HealthCheck), **changes})
-
-
 def _rules() -> SearchStrategy[Policy]:
     """Policies of every kind. The default comes first, so that a failure that needs no other one shrinks to it."""
     return st.sampled_from([st.just(Policy()), *[strategies.policies()] * 9]).flatmap(lambda chosen: chosen)
 
 
 _ANY_CALLS = strategies.tool_calls()
+
+LONG_ENOUGH = 40
+"""Events before the host changes the rules or closes the conversation, after which not much can happen."""
 
 
 class ConversationMachine(RuleBasedStateMachine):
@@ -502,9 +307,6 @@ class ConversationMachine(RuleBasedStateMachine):
             self._hold(is_replayed_by_its_log)
 
 
-ConversationMachine.TestCase.settings = conversation_settings()
-
-
 def _told_as_law(kind: type[ConversationMachine], teardown: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return the teardown of this class of machines, which shows and saves the conversation that fails it, as a law
     does."""
@@ -522,3 +324,198 @@ def _told_as_law(kind: type[ConversationMachine], teardown: Callable[[Any], None
             teardown(machine)
 
     return told
+
+
+def conversation_settings(**changes: Any) -> settings:
+    """Return settings for a test of generated conversations, with these changes: for `run_state_machine_as_test`, and
+    as a decorator. A `ConversationMachine.TestCase` has them.
+
+    They are those of the profile that is loaded, without its deadline, because a step may wait for the disk. A failing
+    test ends within seconds: the kit makes the conversation shorter by itself, event by event, so the phases are left
+    out in which Hypothesis does, which takes minutes and hundreds of megabytes. A profile that chooses phases keeps
+    them.
+    """
+    phases = settings().phases
+    if tuple(phases) == tuple(Phase):
+        changes = {"phases": [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)], **changes}
+    return settings(**{"deadline": None, "suppress_health_check": list(HealthCheck), **changes})
+
+
+ConversationMachine.TestCase.settings = conversation_settings()
+
+T = TypeVar("T")
+
+CONVERSATION = "conversation"
+"""The id of the conversation, as tools see it."""
+
+
+class ToolRuns:
+    """Answers effects by running these tools, where the effect is about a call of one of them. Close it in the end: a
+    call may still wait for a person, in an event loop that is kept for it.
+
+    There is no engine, but the tools run as in one: with the arguments that the model wrote or a person edited, in
+    their time, and whatever they do becomes one answer. What they know of the conversation is what a test's `History`
+    knows.
+    """
+
+    def __init__(self, tools: AnyTools) -> None:
+        listed = tools if isinstance(tools, Collection) else list(tools)
+        self._registry = registry_of(listed) if listed else None
+        self._runner: asyncio.Runner | None = None
+        self._suspended: SuspendedCalls | None = None
+
+    def replace(self, answer: Answer, history: History, at: datetime) -> Answer:
+        """The answer, or what the tool really does if the answer stands for that. The tool runs now, until it ends or
+        asks a person; a call that asks and waits goes on when it is resumed.
+
+        Call it where no event loop runs: it brings its own.
+        """
+        effect = history.in_flight.get(answer.effect_id)
+        stands_for_tool = isinstance(answer, ToolComplete | AskUserQuestionPending | ToolReconciled)
+        if not stands_for_tool or not isinstance(effect, ExecuteTool | ResumeTool | ReconcileTool):
+            return answer
+        if self._registry is None or self._registry.find(effect.call.name) is None:
+            return answer
+        return self._run(_perform(self._registry, effect, self._context_in(history), at))
+
+    def forget(self) -> None:
+        """Stop the calls that wait for a person, as if the process had died."""
+        if self._suspended:
+            self._run(self._suspended.close())
+        self._suspended = None
+
+    def close(self) -> None:
+        """Stop the calls that wait."""
+        self.forget()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        try:
+            return self._runner.run(work)
+        finally:
+            if not self._suspended:
+                self._runner.close()
+                self._runner = None
+
+    def _context_in(self, history: History) -> EffectContext:
+        from ..effects.context import EffectContext, SuspendedCalls
+
+        if self._suspended is None:
+            self._suspended = SuspendedCalls()
+        return EffectContext(
+            conversation_id=CONVERSATION,
+            seq=len(history.log),
+            turn=history.state.book.turn,
+            context=history.context,
+            history=_Said(history),
+            progress=lambda effect_id, kind, data: None,
+            receipts=_NoReceipts(),
+            suspended=self._suspended,
+        )
+
+
+async def _perform(
+    tools: ToolRegistry, effect: ExecuteTool | ResumeTool | ReconcileTool, context: EffectContext, at: datetime
+) -> Answer:
+    from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
+
+    clock = ManualClock(at)
+    if isinstance(effect, ReconcileTool):
+        return await ReconciliationPerformer(tools, clock)(effect, context)
+    if isinstance(effect, ResumeTool):
+        return await ResumptionPerformer(clock)(effect, context)
+    return await ToolPerformer(tools, clock)(effect, context)
+
+
+class _Said:
+    """What was said, as performers read it."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    async def call(self, call: RoundCall, up_to: int) -> ToolCall:
+        """Return the call with its arguments."""
+        return self._history.said.call(call.call_id)
+
+    async def transcript(self, up_to: int) -> Transcript:
+        """Return what was said."""
+        return self._history.said
+
+    async def words(self, said: Said) -> str:
+        """Return the text that `said` stands for."""
+        return self._history.said.words(said)
+
+    async def origin(self, said: Said) -> str:
+        """Return the agent that wrote this."""
+        return self._history.said.origin(said)
+
+
+class _NoReceipts:
+    """An outbox in which nothing is recorded: tools deliver nothing."""
+
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """Record nothing."""
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """Record nothing."""
+
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Record nothing."""
+
+
+def call_of(tool: AnyTool | Callable[..., Any] | str, /, **arguments: Any) -> ToolCall:
+    """The call of this tool with these arguments, as an engine records it when a model makes it. Arguments that do not
+    fit give a call with a `fault`. Raises ConfigurationError for a function that cannot be a tool.
+
+    A call is what the engine stores of it: checked by the tool, with the declarations of the tool. So a test that uses
+    these calls meets the approvals, the faults and the order of rounds that conversations will meet.
+    """
+    registry = registry_of([tool])
+    (known,) = tools_in(registry)
+    return _recorded(registry, known.name, json.dumps(arguments))
+
+
+def _recorded(registry: ToolRegistry, name: str, arguments: str) -> ToolCall:
+    from ..effects.model.port import ModelCall
+
+    (call,) = registry.resolve_calls(0, [ModelCall("", name, arguments)])
+    return call
+
+
+def calls_of(tools: AnyTools, *, most: int = 3) -> SearchStrategy[tuple[ToolCall, ...]]:
+    """Up to `most` calls of these tools, as one response of a model holds them. Most have arguments that fit, which are
+    made from the schemas of the tools; some have others."""
+    registry = registry_of(tools)
+    each = [_calls_of(registry, tool) for tool in tools_in(registry)]
+    return st.lists(st.one_of(each), max_size=most).map(tuple) if each else st.just(())
+
+
+def _calls_of(registry: ToolRegistry, tool: AnyTool) -> SearchStrategy[ToolCall]:
+    fitting = values_of(tool.parameters).map(json.dumps).filter(lambda text: _fits(tool, text))
+    unfit = st.sampled_from(["{}", "null", '{"unknown": 1}'])
+    texts = st.integers(0, 9).flatmap(lambda number: unfit if number == 9 else fitting)
+    return texts.map(lambda text: _recorded(registry, tool.name, text))
+
+
+def _fits(tool: AnyTool, text: str) -> bool:
+    from ..effects.tools.normalization import InvalidArguments
+
+    try:
+        tool.arguments.check(text)
+    except InvalidArguments:
+        return False
+    return True
+
+
+def registry_of(tools: AnyTools) -> ToolRegistry:
+    """These tools, as an engine holds them. Raises ConfigurationError."""
+    from ..effects.tools.registry import ToolRegistry
+
+    return ToolRegistry(tools)
+
+
+def tools_in(registry: ToolRegistry) -> list[AnyTool]:
+    """The tools of a registry, in the order in which they are offered."""
+    found = (registry.find(definition["function"]["name"]) for definition in registry.definitions())
+    return [tool for tool in found if tool is not None]

@@ -1,21 +1,17 @@
-"""Reports a failure as the conversation that led to it, written as a short program.
+"""Reports a failure as the shortest conversation that leads to it, written as a short program.
 
 Hypothesis runs a failing test many times, each time with a smaller example, and runs the smallest once more at the end.
 That one is made shorter still, event by event. A failure outside of Hypothesis is reported as it happened.
-
-Writes a conversation as a short Python program, so that a failure can be read, pasted into a test and run.
-
-A property test ends with the smallest conversation that it could find. Printed as values that is a page of fields; as a
-program it is one line for each event, and running it shows the failure again. Fields at their default are left out, and
-moments are given in seconds after the first event. Nothing else is shortened: a text that is cut might be the one that
-causes the failure, and a trace that was shrunk is small anyway.
-
-Makes a conversation that fails shorter, until nothing more can be left out of it.
 
 Hypothesis shrinks the choices from which a conversation was generated, one at a time. So what can be removed only in
 pairs stays, such as a message and its cancel. Here whole events are left out, several at once, and fields are set to
 their defaults. After each change the rest must still fail. A conversation that was recorded, and not generated, is made
 shorter in the same way.
+
+Printed as values such a conversation is a page of fields; as a program it is one line for each event, which can be
+read, pasted into a test and run. Fields at their default are left out, and moments are given in seconds after the first
+event. Nothing else is shortened: a text that is cut might be the one that causes the failure, and a trace that was
+shrunk is small anyway.
 """
 
 from __future__ import annotations
@@ -42,6 +38,9 @@ from .history import History, Observation, observe
 
 if TYPE_CHECKING:
     from .history import Law
+
+Known = Observation | Event
+"""What is known of an event: everything that was observed, or the event alone."""
 
 MAX_SHOWN = 20_000
 """The longest program, in characters, that a failure shows: about two hundred events, far more than a shrunk trace has,
@@ -76,18 +75,6 @@ def _is_smallest() -> bool:
     return bool(control.current_build_context().is_final)
 
 
-Known = Observation | Event
-"""What is known of an event: everything that was observed, or the event alone."""
-
-NEAR = timedelta(days=365)
-"""Moments farther than this from the first event are written out: in seconds they would be unreadable and inexact."""
-
-AT = """
-def at(seconds: float) -> datetime:
-    return {start} + timedelta(seconds=seconds)
-"""
-
-
 def as_program(trace: History | Iterable[Known], law: Law | None = None) -> str:
     """Return a test function in which these events happen again, one on each line, with its outcome as a comment.
 
@@ -103,60 +90,13 @@ def as_program(trace: History | Iterable[Known], law: Law | None = None) -> str:
     return "\n".join([*source.head(), *test])
 
 
-def became(each: Known) -> str:
-    """Return the outcome of an event in a word or two: the type of the state it led to, `ignored`, or the refusal. The
-    text is empty if the outcome is not known. `Pure.`"""
-    if isinstance(each, Event):
-        return ""
-    if isinstance(each.outcome, Refused):
-        return f"refused: {each.outcome.code}"
-    return "ignored" if each.step is None else each.after.type
+AT = """
+def at(seconds: float) -> datetime:
+    return {start} + timedelta(seconds=seconds)
+"""
 
-
-def event_of(each: Known) -> Event:
-    """Return the event. `Pure.`"""
-    return each.event if isinstance(each, Observation) else each
-
-
-def claim(law: Law) -> str:
-    """Return what a law says, on one line: the first paragraph of its docstring. `Pure.`"""
-    return " ".join((inspect.getdoc(law) or "").partition("\n\n")[0].split())
-
-
-def _line(source: _Source, each: Known) -> str:
-    comment = became(each)
-    return f"    history.take({source.of(event_of(each))}){comment and f'  # {comment}'}"
-
-
-def _name(law: Law | None) -> str:
-    if law is None:
-        return "trace"
-    return law.__name__ if law.__name__.isidentifier() else "law"
-
-
-def _docstring(law: Law | None) -> list[str]:
-    text = "" if law is None else claim(law)
-    return [f'    """{text}"""'] if text and '"' not in text and "\\" not in text else []
-
-
-def _check(source: _Source, law: Law | None) -> str:
-    source.needs(__name__.rpartition(".")[0], "History", "check_laws" if law is None else "check_newest")
-    if law is None:
-        return "    check_laws(history.observations)"
-    if _can_be_imported(law):
-        source.needs(_home_of(law), law.__name__)
-    return f"    check_newest(history, {_name(law)})"
-
-
-def _can_be_imported(law: Law) -> bool:
-    module = sys.modules.get(law.__module__)
-    return law.__module__ != "__main__" and getattr(module, law.__name__, None) is law
-
-
-def _home_of(law: Law) -> str:
-    """The module to import a law from: turnwise's own laws are exported by one."""
-    package = __package__ + ".laws"
-    return package if law.__module__.startswith(package) else law.__module__
+NEAR = timedelta(days=365)
+"""Moments farther than this from the first event are written out: in seconds they would be unreadable and inexact."""
 
 
 class _Source:
@@ -228,14 +168,60 @@ def _quoted(text: str) -> str:
     return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
 
 
-MAX_EVENTS = 50_000
-"""How many events are tried in search of a shorter trace: this takes some seconds."""
+def _line(source: _Source, each: Known) -> str:
+    comment = became(each)
+    return f"    history.take({source.of(event_of(each))}){comment and f'  # {comment}'}"
 
-ID_FIELDS = ("event_id", "message_id", "call_id")
-"""The fields of events that hold the id of a request or of a call."""
 
-WORDS = ("a", "b")
-"""Texts for where it does not matter what is said."""
+def _check(source: _Source, law: Law | None) -> str:
+    source.needs(__name__.rpartition(".")[0], "History", "check_laws" if law is None else "check_newest")
+    if law is None:
+        return "    check_laws(history.observations)"
+    if _can_be_imported(law):
+        source.needs(_home_of(law), law.__name__)
+    return f"    check_newest(history, {_name(law)})"
+
+
+def _can_be_imported(law: Law) -> bool:
+    module = sys.modules.get(law.__module__)
+    return law.__module__ != "__main__" and getattr(module, law.__name__, None) is law
+
+
+def _home_of(law: Law) -> str:
+    """The module to import a law from: turnwise's own laws are exported by one."""
+    package = __package__ + ".laws"
+    return package if law.__module__.startswith(package) else law.__module__
+
+
+def _name(law: Law | None) -> str:
+    if law is None:
+        return "trace"
+    return law.__name__ if law.__name__.isidentifier() else "law"
+
+
+def _docstring(law: Law | None) -> list[str]:
+    text = "" if law is None else claim(law)
+    return [f'    """{text}"""'] if text and '"' not in text and "\\" not in text else []
+
+
+def became(each: Known) -> str:
+    """Return the outcome of an event in a word or two: the type of the state it led to, `ignored`, or the refusal. The
+    text is empty if the outcome is not known. `Pure.`"""
+    if isinstance(each, Event):
+        return ""
+    if isinstance(each.outcome, Refused):
+        return f"refused: {each.outcome.code}"
+    return "ignored" if each.step is None else each.after.type
+
+
+def event_of(each: Known) -> Event:
+    """Return the event. `Pure.`"""
+    return each.event if isinstance(each, Observation) else each
+
+
+def claim(law: Law) -> str:
+    """Return what a law says, on one line: the first paragraph of its docstring. `Pure.`"""
+    return " ".join((inspect.getdoc(law) or "").partition("\n\n")[0].split())
 
 
 def shrink_trace(trace: Iterable[Known], law: Law) -> tuple[Known, ...]:
@@ -255,6 +241,10 @@ def shrink_trace(trace: Iterable[Known], law: Law) -> tuple[Known, ...]:
         smallest = found
         found = next(filter(None, map(search.somehow, _smaller(smallest))), None)
     return search.again(_tidy(smallest)) or smallest
+
+
+MAX_EVENTS = 50_000
+"""How many events are tried in search of a shorter trace: this takes some seconds."""
 
 
 class _Search:
@@ -281,9 +271,6 @@ class _Search:
             self._fault = self._fault or type(fault)
             return tuple(happened) if type(fault) is self._fault else None
         return None
-
-
-# --- happening again
 
 
 def _happen(trace: Iterable[Known], happened: list[Known], redirect: bool) -> History:
@@ -322,9 +309,6 @@ def _ids(effects: Iterable[Effect]) -> dict[tuple[type[Effect], str], int]:
     }
 
 
-# --- less
-
-
 def _smaller(trace: tuple[Known, ...]) -> Iterator[tuple[Known, ...]]:
     """The trace without several successive events, the longest omission first; then with one event made plainer."""
     size = len(trace) - 1
@@ -335,10 +319,6 @@ def _smaller(trace: tuple[Known, ...]) -> Iterator[tuple[Known, ...]]:
     for place, each in enumerate(trace):
         for plainer in _plainer(event_of(each)):
             yield (*trace[:place], _saying(each, plainer), *trace[place + 1 :])
-
-
-def _saying(each: Known, event: Event) -> Known:
-    return Observation(each.before, event, each.context, each.outcome) if isinstance(each, Observation) else event
 
 
 def _plainer(value: Any) -> Iterator[Any]:
@@ -361,6 +341,13 @@ def _plainer_value(value: Value) -> Iterator[Value]:
                 continue  # the plainer value is not valid
 
 
+ID_FIELDS = ("event_id", "message_id", "call_id")
+"""The fields of events that hold the id of a request or of a call."""
+
+WORDS = ("a", "b")
+"""Texts for where it does not matter what is said."""
+
+
 def _usual(name: str, field: FieldInfo, said: Any) -> tuple[Any, ...]:
     """The plain values of a field that come before its value. Names and ids are left as they are: they refer to
     something."""
@@ -372,7 +359,8 @@ def _usual(name: str, field: FieldInfo, said: Any) -> tuple[Any, ...]:
     return WORDS[: WORDS.index(said)] if said in WORDS else WORDS
 
 
-# --- short ids, round moments
+def _saying(each: Known, event: Event) -> Known:
+    return Observation(each.before, event, each.context, each.outcome) if isinstance(each, Observation) else event
 
 
 def _tidy(trace: tuple[Known, ...]) -> tuple[Known, ...]:

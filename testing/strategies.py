@@ -4,21 +4,6 @@ Each function returns a strategy. The small and ordinary values come first, sinc
 towards them; beside them stand those that break programs. What is generated is decided in `generation/`; only what
 concerns Hypothesis belongs here. The generators are written by hand: to derive the strategies from the types by
 `st.from_type` would cost eight times as much.
-
-Hypothesis as a source of chance: it makes the choices of a generator, and makes them smaller when a test fails.
-
-Strategies for events: any, or such as fit a state.
-
-Strategies for policies, and for the contexts in which states rest.
-
-Strategies for states and effects.
-
-A strategy for traces: generated conversations from their first event on.
-
-Values that fit a JSON schema, for the arguments of calls of real tools.
-
-It covers what tools use: types, bounds, enumerations, alternatives, references within the schema. What it does not know
-is left to the check of the tool, which filters the values.
 """
 
 from __future__ import annotations
@@ -85,23 +70,27 @@ __all__ = [
     "withdrawals_for",
 ]
 
+P = ParamSpec("P")
 
 T = TypeVar("T")
-P = ParamSpec("P")
+
+
+def strategy_of(generate: Callable[Concatenate[Chance, P], T]) -> Callable[P, SearchStrategy[T]]:
+    """A function that returns a Hypothesis strategy, made of a generator that makes its choices by `Chance`."""
+
+    @st.composite
+    def drawn(draw: st.DrawFn, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return generate(Drawn(draw), *args, **kwargs)
+
+    @wraps(generate)
+    def strategy(*args: P.args, **kwargs: P.kwargs) -> SearchStrategy[T]:
+        return drawn(*args, **kwargs)
+
+    return strategy
+
 
 PARTS = 100
 """Into how many parts a probability is divided."""
-
-
-@cache
-def texts() -> SearchStrategy[str]:
-    """Any text that can be written as UTF-8."""
-    return st.sampled_from(TRICKY_TEXTS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
-
-
-@cache
-def _drawn_numbers(count: int) -> SearchStrategy[int]:
-    return st.integers(0, count - 1)
 
 
 class Drawn(Chance):
@@ -123,32 +112,61 @@ class Drawn(Chance):
         return self.draw(texts())
 
 
-def strategy_of(generate: Callable[Concatenate[Chance, P], T]) -> Callable[P, SearchStrategy[T]]:
-    """A function that returns a Hypothesis strategy, made of a generator that makes its choices by `Chance`."""
-
-    @st.composite
-    def drawn(draw: st.DrawFn, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return generate(Drawn(draw), *args, **kwargs)
-
-    @wraps(generate)
-    def strategy(*args: P.args, **kwargs: P.kwargs) -> SearchStrategy[T]:
-        return drawn(*args, **kwargs)
-
-    return strategy
+@cache
+def _drawn_numbers(count: int) -> SearchStrategy[int]:
+    return st.integers(0, count - 1)
 
 
-E = TypeVar("E", bound=Event)
+@cache
+def texts() -> SearchStrategy[str]:
+    """Any text that can be written as UTF-8."""
+    return st.sampled_from(TRICKY_TEXTS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+
+
+@cache
+def policies(**rules: SearchStrategy[Any]) -> SearchStrategy[Policy]:
+    """Policies of every kind, with the rules given: 1 to 3 models, up to 4 tools at once, limits down to nothing."""
+    return _policies(rules)
+
+
+@st.composite
+def _policies(draw: st.DrawFn, rules: Mapping[str, SearchStrategy[Any]]) -> Policy:
+    return extremes.any_policy(Drawn(draw), **{name: draw(rule) for name, rule in rules.items()})
+
+
+@cache
+def tight_limits() -> SearchStrategy[Limits]:
+    """Limits that a conversation soon meets."""
+    return strategy_of(extremes.tight_limits)()
+
+
+contexts_for = strategy_of(context_for)
+
+
+@cache
+def states(*kinds: type[State]) -> SearchStrategy[State]:
+    """States of these types, or of any."""
+    return strategy_of(a_state)(*kinds)
 
 
 @strategy_of
-def _any_of(chance: Chance, kinds: tuple[type[Event], ...]) -> Event:
-    return changed(generated.any_event(chance, EXTREME, chance.pick(kinds)), at=chance.pick(INSTANTS))
+def effects(chance: Chance, *kinds: type[Effect]) -> Effect:
+    """Effects of these types, or of any, whatever the step that they are part of."""
+    return from_type(chance.pick(kinds or EFFECTS), chance)
+
+
+E = TypeVar("E", bound=Event)
 
 
 @cache
 def events_of(kind: type[E]) -> SearchStrategy[E]:
     """Events of one type, whatever the state that they meet."""
     return _any_of((kind,))  # type: ignore[return-value]
+
+
+@strategy_of
+def _any_of(chance: Chance, kinds: tuple[type[Event], ...]) -> Event:
+    return changed(generated.any_event(chance, EXTREME, chance.pick(kinds)), at=chance.pick(INSTANTS))
 
 
 @cache
@@ -235,38 +253,6 @@ def any_answers() -> SearchStrategy[Answers]:
     return strategy_of(any_answer_map)()
 
 
-@cache
-def policies(**rules: SearchStrategy[Any]) -> SearchStrategy[Policy]:
-    """Policies of every kind, with the rules given: 1 to 3 models, up to 4 tools at once, limits down to nothing."""
-    return _policies(rules)
-
-
-@st.composite
-def _policies(draw: st.DrawFn, rules: Mapping[str, SearchStrategy[Any]]) -> Policy:
-    return extremes.any_policy(Drawn(draw), **{name: draw(rule) for name, rule in rules.items()})
-
-
-@cache
-def tight_limits() -> SearchStrategy[Limits]:
-    """Limits that a conversation soon meets."""
-    return strategy_of(extremes.tight_limits)()
-
-
-contexts_for = strategy_of(context_for)
-
-
-@cache
-def states(*kinds: type[State]) -> SearchStrategy[State]:
-    """States of these types, or of any."""
-    return strategy_of(a_state)(*kinds)
-
-
-@strategy_of
-def effects(chance: Chance, *kinds: type[Effect]) -> Effect:
-    """Effects of these types, or of any, whatever the step that they are part of."""
-    return from_type(chance.pick(kinds or EFFECTS), chance)
-
-
 @st.composite
 def traces(
     draw: st.DrawFn, rules: SearchStrategy[Policy] | None = None, *, max_size: int = 30
@@ -289,25 +275,17 @@ def traces(
 Schema = Mapping[str, Any]
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-_NUMBERS = st.floats(-1e6, 1e6, allow_nan=False) | st.integers(-1_000, 1_000)
-_ANYTHING: SearchStrategy[Any] = st.none() | st.booleans() | st.integers(-1_000, 1_000) | _TEXTS
 
-_FORMATS: dict[str, SearchStrategy[str]] = {
-    "date": st.dates().map(str),
-    "date-time": st.datetimes(timezones=st.just(datetime.UTC)).map(lambda moment: moment.isoformat()),
-    "time": st.times().map(str),
-    "duration": st.integers(0, 10_000).map(lambda seconds: f"PT{seconds}S"),
-    "uuid": st.uuids().map(str),
-    "email": st.emails(),
-    "ipv4": st.ip_addresses(v=4).map(str),
-    "ipv6": st.ip_addresses(v=6).map(str),
-    "uri": st.just("https://example.com/"),
-}
-"""Texts of the formats that pydantic writes into schemas."""
+_ANYTHING: SearchStrategy[Any] = st.none() | st.booleans() | st.integers(-1_000, 1_000) | _TEXTS
 
 
 def values_of(schema: Schema | bool, root: Schema | None = None) -> SearchStrategy[Any]:
-    """Values that fit this schema, a part of `root`."""
+    """Values that fit this schema, a part of `root`.
+
+    They are for the arguments of calls of real tools, and cover what tools use: types, bounds, enumerations,
+    alternatives, references within the schema. What they do not know is left to the check of the tool, which filters
+    the values.
+    """
     root = schema if root is None and isinstance(schema, Mapping) else root or {}
     if isinstance(schema, bool) or not schema:
         return _ANYTHING
@@ -317,6 +295,15 @@ def values_of(schema: Schema | bool, root: Schema | None = None) -> SearchStrate
         return st.sampled_from([schema["const"]] if "const" in schema else schema["enum"])
     composed = next((keyword for keyword in ("anyOf", "oneOf", "allOf") if keyword in schema), None)
     return _of_type(schema, root) if composed is None else _composed(composed, schema, root)
+
+
+def _part(root: Schema, reference: str) -> Any:
+    """The part of the schema to which a pointer refers; anything for a reference of another kind."""
+    found: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        found = found.get(key, True) if isinstance(found, Mapping) else True
+    return found if reference.startswith("#/") else True
 
 
 def _composed(keyword: str, schema: Schema, root: Schema) -> SearchStrategy[Any]:
@@ -333,13 +320,18 @@ def _of_type(schema: Schema, root: Schema) -> SearchStrategy[Any]:
     return st.one_of([_KINDS[kind](schema, root) if kind in _KINDS else _ANYTHING for kind in kinds])
 
 
-def _part(root: Schema, reference: str) -> Any:
-    """The part of the schema to which a pointer refers; anything for a reference of another kind."""
-    found: Any = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(key, True) if isinstance(found, Mapping) else True
-    return found if reference.startswith("#/") else True
+_FORMATS: dict[str, SearchStrategy[str]] = {
+    "date": st.dates().map(str),
+    "date-time": st.datetimes(timezones=st.just(datetime.UTC)).map(lambda moment: moment.isoformat()),
+    "time": st.times().map(str),
+    "duration": st.integers(0, 10_000).map(lambda seconds: f"PT{seconds}S"),
+    "uuid": st.uuids().map(str),
+    "email": st.emails(),
+    "ipv4": st.ip_addresses(v=4).map(str),
+    "ipv6": st.ip_addresses(v=6).map(str),
+    "uri": st.just("https://example.com/"),
+}
+"""Texts of the formats that pydantic writes into schemas."""
 
 
 def _texts(schema: Schema, root: Schema) -> SearchStrategy[str]:
@@ -359,13 +351,6 @@ def _integers(schema: Schema, root: Schema) -> SearchStrategy[int]:
     return numbers.map(lambda number: int(number * step))
 
 
-def _numbers(schema: Schema, root: Schema) -> SearchStrategy[float]:
-    least, most = _bounds(schema)
-    if "multipleOf" in schema or (least is None and most is None):
-        return _integers(schema, root) if "multipleOf" in schema else _NUMBERS
-    return st.floats(least, most, allow_nan=False, allow_infinity=False)
-
-
 def _bounds(schema: Schema) -> tuple[float | None, float | None]:
     least = [schema[key] for key in ("minimum", "exclusiveMinimum") if _is_number(schema.get(key))]
     most = [schema[key] for key in ("maximum", "exclusiveMaximum") if _is_number(schema.get(key))]
@@ -374,6 +359,16 @@ def _bounds(schema: Schema) -> tuple[float | None, float | None]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_NUMBERS = st.floats(-1e6, 1e6, allow_nan=False) | st.integers(-1_000, 1_000)
+
+
+def _numbers(schema: Schema, root: Schema) -> SearchStrategy[float]:
+    least, most = _bounds(schema)
+    if "multipleOf" in schema or (least is None and most is None):
+        return _integers(schema, root) if "multipleOf" in schema else _NUMBERS
+    return st.floats(least, most, allow_nan=False, allow_infinity=False)
 
 
 def _arrays(schema: Schema, root: Schema) -> SearchStrategy[list[Any]]:

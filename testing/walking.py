@@ -9,19 +9,6 @@ take them again in every test run. Which events are generated is decided in `gen
 
     python -m turnwise.testing.walking tests/fixtures/walks.txt                 print what the kept walks cover
     python -m turnwise.testing.walking tests/fixtures/walks.txt --search 600    search for more for ten minutes
-
-The file of kept walks, which together take every pair of rows that was ever found.
-
-Each line is a walk: its seed, and its choices as one character each. A walk whose choices no longer fit, because the
-table or the generators have changed, ends where they stop fitting.
-
-Pairs of rows: one taken directly after the other.
-
-One walk: a conversation from its opening on, which follows from a seed and from choices.
-
-How a walk begins: its theme, its policy, and the generator of its events, all of which follow from its seed.
-
-The command that prints what the kept walks cover, and searches for more.
 """
 
 from __future__ import annotations
@@ -61,25 +48,45 @@ __all__ = [
     "write_walks",
 ]
 
+LENGTH = 60
+"""The most steps of a walk: enough for a few turns."""
 
-LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-Kept = tuple[int, tuple[int, ...]]
-"""A seed and the choices of its walk."""
-
-
-def read_walks(path: Path) -> list[Kept]:
-    """Return the walks of a file, in order; none if there is no such file."""
-    if not path.is_file():
-        return []
-    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
-    return [(int(seed), tuple(LETTERS.index(letter) for letter in choices)) for seed, choices in lines]
+LOOKED_AT = 16
+"""The most events among which one is chosen."""
 
 
-def write_walks(path: Path, walks: Iterable[Kept]) -> None:
-    """Write these walks to the file, in the place of what it held."""
-    lines = (f"{seed} {''.join(LETTERS[choice] for choice in choices)}\n" for seed, choices in walks)
-    path.write_text("".join(lines), encoding="ascii")
+def walk(seed: int, chooser: Chooser) -> Iterator[WalkStep]:
+    """Yield the steps of the walk of this seed. The same seed and choices give the same walk."""
+    chance, vocabulary = generator_of(seed)
+    opened = opening_of(seed)
+    state, context, at = begin(opened).state, Context().after(opened), NOON
+    last: TakenRow | None = None
+    for _ in range(LENGTH):
+        at += timedelta(seconds=1)
+        ways = list(_ways(candidates(chance, vocabulary, state, at)[:LOOKED_AT], state, context))
+        place = chooser.choose([(last, taken) for _, taken in ways]) if ways else None
+        if place is None:
+            return
+        event, taken = ways[place]
+        yield WalkStep(state, event, context, (last, taken))
+        state, context, last = transition(state, event, context).state, context.after(event), taken
+
+
+def _ways(events: Sequence[Event], state: State, context: Context) -> Iterator[tuple[Event, TakenRow]]:
+    for event in events:
+        entry = entry_for(state, event, context)
+        if isinstance(entry, Row):
+            yield event, TakenRow(type(state), place_of(type(state), entry))
+
+
+@dataclass(frozen=True)
+class WalkStep:
+    """One step of a walk: its input, and the row that it took directly after another."""
+
+    state: State
+    event: Event
+    context: Context
+    pair: Pair
 
 
 class TakenRow(NamedTuple):
@@ -103,6 +110,68 @@ class TakenRow(NamedTuple):
 
 Pair = tuple[TakenRow | None, TakenRow]
 """A row, and the one taken directly before it: None where a walk begins."""
+
+
+class Chooser(Protocol):
+    """Chooses how a walk continues."""
+
+    def choose(self, pairs: Sequence[Pair]) -> int | None:
+        """Return the place of the pair to take among those that are possible now; None ends the walk."""
+        ...
+
+
+CURIOUS = 0.8
+"""How often the pair that was seen least is taken, and not any pair."""
+
+
+@dataclass
+class CuriousChooser:
+    """Chooses the pair that was seen least, and records its choices."""
+
+    coverage: Coverage
+    chance: Random
+    choices: list[int] = field(default_factory=list)
+
+    def choose(self, pairs: Sequence[Pair]) -> int:
+        """Return a pair that was seen least, or now and then any pair."""
+        if self.chance.random() > CURIOUS:
+            place = self.chance.randrange(len(pairs))
+        else:
+            place = min(range(len(pairs)), key=lambda place: self.coverage.seen[pairs[place]])
+        self.choices.append(place)
+        return place
+
+
+@dataclass
+class RecordedChoices:
+    """Repeats recorded choices."""
+
+    choices: Sequence[int]
+    _next: int = 0
+
+    def choose(self, pairs: Sequence[Pair]) -> int | None:
+        """Return the next of the recorded choices."""
+        if self._next >= len(self.choices) or self.choices[self._next] >= len(pairs):
+            return None
+        self._next += 1
+        return self.choices[self._next - 1]
+
+
+@dataclass
+class Coverage:
+    """How often each pair was taken."""
+
+    seen: Counter[Pair] = field(default_factory=Counter)
+
+    def add(self, pair: Pair) -> bool:
+        """This pair was taken; says whether it was the first time."""
+        self.seen[pair] += 1
+        return self.seen[pair] == 1
+
+    def __str__(self) -> str:
+        taken = {row for _, row in self.seen}
+        every = sum(1 for _ in rows())
+        return f"{len(taken):,} of {every:,} rows, {len(self.seen):,} pairs of rows in sequence"
 
 
 _PLACES = {(source, id(entry)): place for source, entries in TABLE.items() for place, entry in enumerate(entries)}
@@ -139,108 +208,6 @@ def possible_pairs() -> frozenset[Pair]:
     )
 
 
-@dataclass
-class Coverage:
-    """How often each pair was taken."""
-
-    seen: Counter[Pair] = field(default_factory=Counter)
-
-    def add(self, pair: Pair) -> bool:
-        """This pair was taken; says whether it was the first time."""
-        self.seen[pair] += 1
-        return self.seen[pair] == 1
-
-    def __str__(self) -> str:
-        taken = {row for _, row in self.seen}
-        every = sum(1 for _ in rows())
-        return f"{len(taken):,} of {every:,} rows, {len(self.seen):,} pairs of rows in sequence"
-
-
-LENGTH = 60
-"""The most steps of a walk: enough for a few turns."""
-
-LOOKED_AT = 16
-"""The most events among which one is chosen."""
-
-CURIOUS = 0.8
-"""How often the pair that was seen least is taken, and not any pair."""
-
-
-class Chooser(Protocol):
-    """Chooses how a walk continues."""
-
-    def choose(self, pairs: Sequence[Pair]) -> int | None:
-        """Return the place of the pair to take among those that are possible now; None ends the walk."""
-        ...
-
-
-@dataclass
-class CuriousChooser:
-    """Chooses the pair that was seen least, and records its choices."""
-
-    coverage: Coverage
-    chance: Random
-    choices: list[int] = field(default_factory=list)
-
-    def choose(self, pairs: Sequence[Pair]) -> int:
-        """Return a pair that was seen least, or now and then any pair."""
-        if self.chance.random() > CURIOUS:
-            place = self.chance.randrange(len(pairs))
-        else:
-            place = min(range(len(pairs)), key=lambda place: self.coverage.seen[pairs[place]])
-        self.choices.append(place)
-        return place
-
-
-@dataclass
-class RecordedChoices:
-    """Repeats recorded choices."""
-
-    choices: Sequence[int]
-    _next: int = 0
-
-    def choose(self, pairs: Sequence[Pair]) -> int | None:
-        """Return the next of the recorded choices."""
-        if self._next >= len(self.choices) or self.choices[self._next] >= len(pairs):
-            return None
-        self._next += 1
-        return self.choices[self._next - 1]
-
-
-@dataclass(frozen=True)
-class WalkStep:
-    """One step of a walk: its input, and the row that it took directly after another."""
-
-    state: State
-    event: Event
-    context: Context
-    pair: Pair
-
-
-def walk(seed: int, chooser: Chooser) -> Iterator[WalkStep]:
-    """Yield the steps of the walk of this seed. The same seed and choices give the same walk."""
-    chance, vocabulary = generator_of(seed)
-    opened = opening_of(seed)
-    state, context, at = begin(opened).state, Context().after(opened), NOON
-    last: TakenRow | None = None
-    for _ in range(LENGTH):
-        at += timedelta(seconds=1)
-        ways = list(_ways(candidates(chance, vocabulary, state, at)[:LOOKED_AT], state, context))
-        place = chooser.choose([(last, taken) for _, taken in ways]) if ways else None
-        if place is None:
-            return
-        event, taken = ways[place]
-        yield WalkStep(state, event, context, (last, taken))
-        state, context, last = transition(state, event, context).state, context.after(event), taken
-
-
-def _ways(events: Sequence[Event], state: State, context: Context) -> Iterator[tuple[Event, TakenRow]]:
-    for event in events:
-        entry = entry_for(state, event, context)
-        if isinstance(entry, Row):
-            yield event, TakenRow(type(state), place_of(type(state), entry))
-
-
 @dataclass(frozen=True)
 class Theme:
     """What a walk is about, where rare things must coincide: the rules that it always has, its tools, and the revision
@@ -249,6 +216,31 @@ class Theme:
     rules: dict[str, Any]
     tools: tuple[str, ...]
     revision: int = CURRENT_REVISION
+
+
+Kept = tuple[int, tuple[int, ...]]
+"""A seed and the choices of its walk."""
+
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def read_walks(path: Path) -> list[Kept]:
+    """Return the walks of a file, in order; none if there is no such file.
+
+    The kept walks together take every pair of rows that was ever found. Each line is a walk: its seed, and its choices
+    as one character each. A walk whose choices no longer fit, because the table or the generators have changed, ends
+    where they stop fitting.
+    """
+    if not path.is_file():
+        return []
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return [(int(seed), tuple(LETTERS.index(letter) for letter in choices)) for seed, choices in lines]
+
+
+def write_walks(path: Path, walks: Iterable[Kept]) -> None:
+    """Write these walks to the file, in the place of what it held."""
+    lines = (f"{seed} {''.join(LETTERS[choice] for choice in choices)}\n" for seed, choices in walks)
+    path.write_text("".join(lines), encoding="ascii")
 
 
 _ASK_USER = SubAgentRules(depth=2, questions="ask_user")

@@ -3,12 +3,10 @@
 A generator that is written against `Chance` serves both. Hypothesis can shrink what it draws; a seed gives the same
 values in every process, and loads nothing.
 
-The smallest parts of generated values: texts, moments, durations, costs.
-
-Beside the ordinary ones stand the extremes that break programs: an empty text, quotes and line breaks, the last moment
-of the calendar, the largest amount of money that a float can hold.
-
-Values of any type, generated from what the type declares: for types that have no generator of their own.
+The smallest parts of generated values (texts, moments, durations, costs) stand here, too. Beside the ordinary ones
+stand the extremes that break programs: an empty text, quotes and line breaks, the last moment of the calendar, the
+largest amount of money that a float can hold. A value of a type that has no generator of its own is made from what the
+type declares.
 """
 
 from __future__ import annotations
@@ -96,6 +94,21 @@ class Chance(ABC):
         return order
 
 
+TRICKY_TEXTS = (
+    "a",
+    "b",
+    "",
+    " ",
+    "{0} {x} %s",
+    'say "yes"',
+    "one\ntwo\r\n\tthree",
+    "back\\slash",
+    "日本語 مرحبا 👩‍👩‍👧",
+    "\u2028\u0000",
+)
+"""Texts that break programs, the plain ones first."""
+
+
 class Seeded(Chance):
     """Choices that follow from a seed, the same in every process."""
 
@@ -115,53 +128,10 @@ class Seeded(Chance):
         return self.pick(TRICKY_TEXTS)
 
 
-AnyValue = TypeVar("AnyValue", bound=Value)
-
-NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-"""The moment around which most generated events happen."""
-
-TRICKY_TEXTS = (
-    "a",
-    "b",
-    "",
-    " ",
-    "{0} {x} %s",
-    'say "yes"',
-    "one\ntwo\r\n\tthree",
-    "back\\slash",
-    "日本語 مرحبا 👩‍👩‍👧",
-    "\u2028\u0000",
-)
-"""Texts that break programs, the plain ones first."""
-
-_NEAR = (0, 0, 0.000_001, 1, 1, 60, 3_600, -1, -86_400)
-
-INSTANTS = (
-    *(NOON + timedelta(seconds=seconds) for seconds in _NEAR),
-    datetime.min.replace(tzinfo=UTC),
-    datetime.max.replace(tzinfo=UTC),
-)
-"""Moments around `NOON`, some of them the same, and the ends of the calendar."""
-
-SECONDS = (1.0, 5.0, 600.0, 0.0, 0.25, 1e12, 1e308)
-"""Durations, from none to longer than the calendar."""
-
-USAGES = (
-    *(
-        Usage(input_tokens=sent, output_tokens=made, cost=cost)
-        for cost in (None, None, 0.0, 0.004, 2.5, 1e308)
-        for sent, made in ((0, 0), (1, 0), (40, 60), (4_000, 1))
-    ),
-    Usage(input_tokens=40, output_tokens=60, cached_tokens=40, reasoning_tokens=50),
-    Usage(cached_tokens=1),
-)
-"""What requests cost, from nothing to the largest float."""
-
-FAILURE_KINDS: tuple[FailureKind, ...] = (*sorted(TRANSIENT), *sorted(set(get_args(FailureKind)) - TRANSIENT))
-"""Why something fails: first what is transient."""
+Changed = TypeVar("Changed", bound=Value)
 
 
-def changed(value: AnyValue, **changes: object) -> AnyValue:
+def changed(value: Changed, **changes: object) -> Changed:
     """A copy of the value with these fields changed; nothing is validated. `Pure.`"""
     return value.model_copy(update=changes)
 
@@ -173,25 +143,6 @@ ATTEMPTS = 50
 
 OPTIONAL = 0.3
 """How often a field is given that has a default."""
-
-LEAVES: dict[Any, Callable[[Chance], Any]] = {
-    str: lambda chance: chance.text(),
-    int: lambda chance: chance.pick((1, 2, 0)),
-    float: lambda chance: chance.pick(SECONDS),
-    bool: lambda chance: chance.often(),
-    datetime: lambda chance: chance.pick(INSTANTS),
-    AwareDatetime: lambda chance: chance.pick(INSTANTS),
-    NoneType: lambda chance: None,
-    Any: lambda chance: "anything",
-    JsonValue: lambda chance: chance.pick(("anything", 1, None)),
-    Image: lambda chance: Image(url="https://example.com/menu.png"),
-    HistoryMessage: lambda chance: HistoryMessage(role="user", content=chance.text()),
-}
-"""Generators of types that are not made of others, and of those whose rules no random value would meet."""
-
-
-class CannotBeGenerated(TypeError):
-    """There is no way to generate a value of this type."""
 
 
 def from_type(kind: type[V], chance: Chance, **given: object) -> V:
@@ -235,3 +186,53 @@ def _collection(annotation: Any, origin: Any, inner: tuple[Any, ...], chance: Ch
     if origin is dict:
         return {_value(inner[0], chance): _value(inner[1], chance) for _ in range(chance.below(2))}
     raise CannotBeGenerated(f"there is no generator for the type {annotation}")
+
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+"""The moment around which most generated events happen."""
+
+_NEAR = (0, 0, 0.000_001, 1, 1, 60, 3_600, -1, -86_400)
+
+INSTANTS = (
+    *(NOON + timedelta(seconds=seconds) for seconds in _NEAR),
+    datetime.min.replace(tzinfo=UTC),
+    datetime.max.replace(tzinfo=UTC),
+)
+"""Moments around `NOON`, some of them the same, and the ends of the calendar."""
+
+SECONDS = (1.0, 5.0, 600.0, 0.0, 0.25, 1e12, 1e308)
+"""Durations, from none to longer than the calendar."""
+
+LEAVES: dict[Any, Callable[[Chance], Any]] = {
+    str: lambda chance: chance.text(),
+    int: lambda chance: chance.pick((1, 2, 0)),
+    float: lambda chance: chance.pick(SECONDS),
+    bool: lambda chance: chance.often(),
+    datetime: lambda chance: chance.pick(INSTANTS),
+    AwareDatetime: lambda chance: chance.pick(INSTANTS),
+    NoneType: lambda chance: None,
+    Any: lambda chance: "anything",
+    JsonValue: lambda chance: chance.pick(("anything", 1, None)),
+    Image: lambda chance: Image(url="https://example.com/menu.png"),
+    HistoryMessage: lambda chance: HistoryMessage(role="user", content=chance.text()),
+}
+"""Generators of types that are not made of others, and of those whose rules no random value would meet."""
+
+
+class CannotBeGenerated(TypeError):
+    """There is no way to generate a value of this type."""
+
+
+USAGES = (
+    *(
+        Usage(input_tokens=sent, output_tokens=made, cost=cost)
+        for cost in (None, None, 0.0, 0.004, 2.5, 1e308)
+        for sent, made in ((0, 0), (1, 0), (40, 60), (4_000, 1))
+    ),
+    Usage(input_tokens=40, output_tokens=60, cached_tokens=40, reasoning_tokens=50),
+    Usage(cached_tokens=1),
+)
+"""What requests cost, from nothing to the largest float."""
+
+FAILURE_KINDS: tuple[FailureKind, ...] = (*sorted(TRANSIENT), *sorted(set(get_args(FailureKind)) - TRANSIENT))
+"""Why something fails: first what is transient."""

@@ -1,20 +1,12 @@
 """Generated states, made directly and not by a conversation: no trace leads to most of them.
 
 Each is consistent in itself: the ids of effects differ and were given out before, what runs has no result yet, a claim
-is there where one is checked, and a busy state has something to wait for.
+is there where one is checked, and a busy state has something to wait for. Its parts are generated here as well: its
+turn, its round of calls, the questions that wait for a person.
 
-Generated questions of tools to people, and answers to them.
-
-Generated parts of states that concern rounds of calls: calls that run, wait, have ended or are in doubt.
-
-Generated parts of states that concern turns: the counters, a turn under way, its inbox, its ending.
-
-Generated calls of tools, and the results that come of them.
-
-The vocabulary of property tests: what is ordinary, and beside it what breaks programs.
-
-The plain values come first, since Hypothesis shrinks a counterexample towards them: one model, no limits, a text that
-says "a". Beside them stand a limit of one, no time at all, the last moment of the calendar, half a page of quotes.
+The values are those of property tests: what is ordinary, and beside it what breaks programs. The plain values come
+first, since Hypothesis shrinks a counterexample towards them: one model, no limits, a text that says "a". Beside them
+stand a limit of one, no time at all, the last moment of the calendar, half a page of quotes.
 """
 
 from __future__ import annotations
@@ -85,6 +77,49 @@ from ...states.values.value import CURRENT_REVISION, FIRST_REVISION, Value
 from .chance import FAILURE_KINDS, INSTANTS, SECONDS, TRICKY_TEXTS, USAGES, Chance, from_type
 from .vocabulary import PLAIN_CHANGES, TOOLS, Change, Response, Vocabulary, a_policy, one_of
 
+Fields = dict[str, Any]
+
+TIMER = 19
+"""The id of the effect that runs the timer of a generated state."""
+
+
+def a_state(chance: Chance, *kinds: type[State]) -> State:
+    """A state of one of these types, or of any.
+
+    The fields that `GENERATORS` does not give are generated from the type.
+    """
+    kind = chance.pick(kinds or STATES)
+    counters = book(chance)
+    fields: Fields = {"book": counters}
+    if issubclass(kind, InTurn):
+        fields |= {"turn": turn(chance, counters), "inbox": inbox(chance, counters), "resumes": chance.below(3)}
+        if "effect_id" in kind.model_fields:
+            fields["effect_id"] = 1 + chance.below(TIMER)
+    if kind in GENERATORS:
+        return kind(**fields | GENERATORS[kind](chance, counters))
+    return from_type(kind, chance, **fields)
+
+
+def round_of(chance: Chance, book: Book, *, running: int, doubtful: int = 0) -> Round:
+    """A round under way: at least so many calls run and are in doubt, some have ended, some wait."""
+    size = max(chance.pick((1, 2, 2, 3, 3, 5)), running + doubtful)
+    calls = numbered(EXTREME.tool(chance) for _ in range(size))
+    asked = tuple(RoundCall.of(call, 2 + chance.below(book.seq - 2)) for call in calls)
+    left = chance.shuffled(asked)
+    run = _take(chance, left, running, len(left) - doubtful) if running else []
+    doubt = _take(chance, left, doubtful, len(left)) if doubtful else []
+    settled = _take(chance, left, 0, len(left))
+    allowed = [call for call in left if call.approval and chance.often()]
+    return Round(
+        calls=asked,
+        running=tuple(_running(chance, call, number) for number, call in enumerate(run, start=1)),
+        settled=tuple(call.call_id for call in settled),
+        allowed=tuple(call.call_id for call in (*run, *doubt, *settled, *allowed) if call.approval),
+        doubtful=tuple(call.call_id for call in doubt),
+        claim=chance.pick((None, None, Heard(seq=3, index=1))),
+        failed=chance.often(),
+    )
+
 
 def question_set(chance: Chance) -> tuple[UserQuestion, ...]:
     """One to four questions that may be asked together. Some are open: they offer no answers."""
@@ -153,267 +188,30 @@ def any_answer_to(chance: Chance, question: UserQuestion) -> str | tuple[str, ..
             return labels[0]
 
 
-RECONCILING, CHILD = 7, 12
-"""Where the ids begin of effects that ask about a call, and of sub-agents; the tools that run come before them."""
+ROLES: tuple[Role, ...] = get_args(Role)
 
-FIRST = 0
-"""The effect as which a call was first started that has asked a person since."""
+STATUSES: tuple[EndedStatus, ...] = get_args(EndedStatus)
 
-
-def round_of(chance: Chance, book: Book, *, running: int, doubtful: int = 0) -> Round:
-    """A round under way: at least so many calls run and are in doubt, some have ended, some wait."""
-    size = max(chance.pick((1, 2, 2, 3, 3, 5)), running + doubtful)
-    calls = numbered(EXTREME.tool(chance) for _ in range(size))
-    asked = tuple(RoundCall.of(call, 2 + chance.below(book.seq - 2)) for call in calls)
-    left = chance.shuffled(asked)
-    run = _take(chance, left, running, len(left) - doubtful) if running else []
-    doubt = _take(chance, left, doubtful, len(left)) if doubtful else []
-    settled = _take(chance, left, 0, len(left))
-    allowed = [call for call in left if call.approval and chance.often()]
-    return Round(
-        calls=asked,
-        running=tuple(_running(chance, call, number) for number, call in enumerate(run, start=1)),
-        settled=tuple(call.call_id for call in settled),
-        allowed=tuple(call.call_id for call in (*run, *doubt, *settled, *allowed) if call.approval),
-        doubtful=tuple(call.call_id for call in doubt),
-        claim=chance.pick((None, None, Heard(seq=3, index=1))),
-        failed=chance.often(),
-    )
+PRESETS = (assistant(), reply_flow(), explicit_response(), talk(), foreground(), background(), sub_agent())
 
 
-def _take(chance: Chance, calls: list[RoundCall], least: int, most: int) -> list[RoundCall]:
-    """Take some of these calls away, from the front."""
-    count = chance.number(least, most)
-    taken = calls[:count]
-    del calls[:count]
-    return taken
+def any_policy(chance: Chance, **given: Any) -> Policy:
+    """A policy of any kind with the rules given; sometimes one of the presets."""
+    if chance.rarely():
+        return chance.pick(PRESETS).model_copy(update=given)
+    return a_policy(chance, CHANGES, (0.5, 0.2, 0.85), **given)
 
-
-def _running(chance: Chance, call: RoundCall, number: int) -> Running:
-    is_reconciled = call.crash == "reconcile" and chance.often()
-    has_asked = call.exclusive and chance.often()
-    return Running(
-        effect_id=number,
-        call_id=call.call_id,
-        reconciling=RECONCILING + number if is_reconciled else None,
-        started_as=FIRST if has_asked else None,
-        asked=has_asked,
-    )
-
-
-def with_children(chance: Chance, book: Book) -> tuple[Round, RoundCall]:
-    """A round whose sub-agents work, and the call that started them."""
-    idle = with_a_queue(round_of(chance, book, running=0))
-    call = chance.pick(idle.queued).model_copy(update={"exclusive": True, "acts": ("children",)})
-    begun = with_call(idle, call)
-    return begun.spawn(call.call_id, _children(chance, call)), call
-
-
-def with_a_queue(round_: Round) -> Round:
-    """This round, in which at least one call waits; none may run. `Pure.`"""
-    return round_ if round_.queued else round_.model_copy(update={"settled": ()})
-
-
-def with_call(round_: Round, call: RoundCall) -> Round:
-    """This round with the call in the place of the one of its id. `Pure.`"""
-    calls = tuple(call if one.call_id == call.call_id else one for one in round_.calls)
-    return round_.model_copy(update={"calls": calls})
-
-
-def with_a_waiting_call(round_: Round, call: RoundCall) -> Round:
-    """This round, in which the queued call has asked a person, and waits. `Pure.`"""
-    return with_call(round_, call.model_copy(update={"exclusive": True})).start(call, 1).suspend(call.call_id)
-
-
-def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:
-    """The sub-agents of this call: one to three, of which the first still works."""
-    statuses: list[EndedStatus | str] = ["", *(chance.pick(("", *STATUSES)) for _ in range(chance.below(3)))]
-    return tuple(
-        Child(
-            effect_id=CHILD + number,
-            call_id=call.call_id,
-            task=Heard(seq=call.seq + 1, index=number + 1),
-            status=status,
-            outcome=Heard(seq=call.seq + 2 + number) if status else None,
-            profile=chance.pick(("", "", "one")),
-            tools=chance.pick((None, None, ("look",))),
-            share=chance.pick((None, Share(requests=20), Share(requests=1, tokens=50, cost=0.5, seconds=9.0))),
-            due=chance.pick((None, None, *INSTANTS)),
-            seconds=chance.pick((None, 60.0)),
-        )
-        for number, status in enumerate(statuses)
-    )
-
-
-Fields = dict[str, Any]
-
-TIMER = 19
-"""The id of the effect that runs the timer of a generated state."""
-
-NEXT_EFFECT = 20
-"""The id that the next effect of a generated state gets."""
-
-_SEEN = tuple(fingerprint(call) for call in TOOLS)
-
-
-def book(chance: Chance) -> Book:
-    """The counters of a conversation that has had some turns."""
-    used = chance.pick((0, 1, 90, 100, 5_000))
-    return Book(
-        seq=5 + chance.below(40),
-        turn=1 + chance.below(9),
-        next_effect=NEXT_EFFECT,
-        window_used=used,
-        wake=chance.pick((None, *INSTANTS)),
-        profile=chance.pick(("", "", "one", "two", "unknown")),
-        owed=(Owed(said=Heard(seq=1), since=chance.pick(INSTANTS), origin="agent"),) if chance.rarely(4) else (),
-    )
-
-
-def timer(chance: Chance) -> Timer:
-    """A timer that runs."""
-    return Timer(effect_id=TIMER, due=chance.pick(INSTANTS))
-
-
-def inbox(chance: Chance, book: Book) -> tuple[Waiting, ...]:
-    """Messages that wait, most often none."""
-    size = chance.pick((0, 0, 0, 1, 2, 3))
-    return tuple(_waiting(chance, n, book.seq - size + 1 + n) for n in range(size))
-
-
-def _waiting(chance: Chance, number: int, seq: int) -> Waiting:
-    event_id = f"request-{number}"
-    match chance.below(7):
-        case 0 | 1:
-            return Waiting(event_id=event_id, seq=seq)
-        case 2:
-            return Waiting(event_id=event_id, seq=seq, steer=True)
-        case 3:
-            return Waiting(event_id=event_id, seq=seq, audience="user", origin="agent")
-        case 4:
-            return Waiting(event_id=event_id, seq=seq, audience="agent", silent=True, origin="agent")
-        case 5:
-            return Waiting(event_id=event_id, seq=seq, audience="agent", scheduled=True)
-        case _:
-            return Waiting(event_id=event_id, seq=seq, audience="user", silent=True)
-
-
-def turn(chance: Chance, book: Book) -> TurnRecord:
-    """A turn under way: what it has used up, what was tried in it, what was said."""
-    spent = chance.pick(USAGES)
-    return TurnRecord(
-        number=book.turn,
-        since=chance.pick(INSTANTS),
-        model=chance.pick((0, 0, 1, 2)),
-        requests=chance.pick((1, 2, 3, 8, 9, 50)),
-        tool_calls=chance.below(5),
-        spent=spent,
-        usage=spent + chance.pick(USAGES),
-        profile=chance.pick(("", "one", "two")),
-        memory=chance.pick((None, None, Heard(seq=2))),
-        **_attempts(chance),
-        **_said(chance),
-    )
-
-
-def _attempts(chance: Chance) -> Fields:
-    names = ("plain", "only_thought", "worked", "fell_back", "condensed", "asked_to_speak")
-    return {
-        **dict(zip(names, chance.flags(len(names)), strict=True)),
-        "nudge": chance.pick((None, Made(text="Go on"))),
-        "nudges": chance.below(3),
-        "empties": chance.below(3),
-        "plain_retries": chance.below(3),
-        "rejections": chance.below(3),
-        "rejection": chance.pick((None, Heard(seq=3))),
-        "earlier_calls": chance.pick(((), (_SEEN,), ((), _SEEN[:1]))),
-    }
-
-
-def _said(chance: Chance) -> Fields:
-    flags = chance.flags(7)
-    said = tuple(Spoken(said=Heard(seq=3, index=n + 1), place=(2, 0, n), now=now) for n, now in enumerate(flags[:2]))
-    delivered = tuple(Delivered(effect_id=1, said=one.said) for one in said if one.now)
-    return {
-        "said": said if flags[2] else (),
-        "deliveries": delivered if flags[2] else (),
-        "relay": (Heard(seq=1),) if flags[3] and flags[4] else (),
-        "overdue": (Heard(seq=1),) if flags[3] and flags[4] and flags[5] else (),
-        "internal": flags[5],
-        "speaks": flags[6],
-        "final": chance.pick((None, Heard(seq=4))),
-        "claim": chance.pick((None, None, Heard(seq=3, index=1))),
-    }
-
-
-def ending(chance: Chance, book: Book) -> TurnEnded:
-    """How a turn ended that is summarized."""
-    failure = Failure(kind=chance.pick(FAILURE_KINDS), sentence=chance.text()) if chance.rarely() else None
-    return TurnEnded(
-        turn=book.turn,
-        status="completed",
-        final_content=chance.pick((Heard(seq=4), Made(text="Done"), None)),
-        truncated=chance.often(),
-        failure=failure,
-        limit=chance.pick((None, None, "requests", "cost")),
-    )
-
-
-ACTS: tuple[ActKind, ...] = get_args(ActKind)
-
-
-def some_calls(chance: Chance, vocabulary: Vocabulary, prefix: str = "call") -> tuple[ToolCall, ...]:
-    """The calls of one response."""
-    return numbered((vocabulary.tool(chance) for _ in range(vocabulary.call_count(chance))), prefix)
-
-
-def numbered(calls: Iterable[ToolCall], prefix: str = "call") -> tuple[ToolCall, ...]:
-    """These calls with ids that differ: the prefix and a number. `Pure.`"""
-    return tuple(call.model_copy(update={"call_id": f"{prefix}-{number}"}) for number, call in enumerate(calls))
-
-
-def result_of(chance: Chance, vocabulary: Vocabulary, call: RoundCall | None = None) -> ToolResult:
-    """What a tool returns for this call, or for any: a result with the acts that it declares, or an error."""
-    if chance.probably(0.1):
-        return ToolResult(text=vocabulary.text(chance, "Error"), error=True)
-    kinds = vocabulary.acts(chance, ACTS if call is None else call.acts)
-    acts = tuple(_act(chance, vocabulary, kind, call) for kind in kinds if kind != "question")
-    return ToolResult(text=vocabulary.text(chance, "Done"), acts=acts)
-
-
-def _act(chance: Chance, vocabulary: Vocabulary, kind: ActKind, call: RoundCall | None) -> Act:
-    match kind:
-        case "speech":
-            text = vocabulary.speech(chance)
-            now = vocabulary.speaks_now(chance, call is not None and call.exclusive)
-            return Speech(text=text, when="now" if now else "turn_end")
-        case "work_complete":
-            return WorkComplete(summary=vocabulary.words(chance, "It is done."))
-        case "mail":
-            return vocabulary.mail(chance)
-        case "transfer":
-            return Transfer(profile=vocabulary.profile(chance))
-        case _:
-            return SubAgents(tasks=vocabulary.tasks(chance))
-
-
-T = TypeVar("T")
-V = TypeVar("V", bound=Value)
 
 MARKER = "TOOL"
 """The word of a tool protocol that policies reserve, and that generated models write."""
 
-ROLES: tuple[Role, ...] = get_args(Role)
-STATUSES: tuple[EndedStatus, ...] = get_args(EndedStatus)
-PRESETS = (assistant(), reply_flow(), explicit_response(), talk(), foreground(), background(), sub_agent())
+V = TypeVar("V", bound=Value)
 
 
 def _all(kind: type[V], **fields: Iterable[Any]) -> tuple[V, ...]:
     """A value for each combination of these fields."""
     return tuple(kind(**dict(zip(fields, values, strict=True))) for values in product(*fields.values()))
 
-
-# --- policies
 
 _QUESTIONS = _all(
     Questions,
@@ -423,16 +221,21 @@ _QUESTIONS = _all(
     partial=(False, True),
     deadline=(None, *SECONDS),
 )
+
 _RETRIES = _all(Retry, attempts=(1, 2, 3), base=(1.0, 0.0, 1e308), factor=(2.0, 1.0, 1e200), cap=(60.0, 0.0, 1e308))
+
 _SPEECH = _all(SpeechRules, keep=("last", "each"), empty=("error", "deliver"), never_fail=(False, True))
+
 _SUB_AGENTS = _all(
     SubAgentRules, depth=(1, 0, 2), number=(10, 1, 2), requests=(20, 1), questions=("refuse", "ask_user", "ask_user")
 )
+
 _TEXTS = (
     Texts(ending="", limit=" "),
     Texts(error="", full="", nudge="", fallback=""),
     Texts(cancelled="\u2028", not_run="{0}", child="", child_late="", denied=""),
 )
+
 _SINGLE_LIMITS: Mapping[str, tuple[Any, ...]] = {
     "requests": (2, 1, 3, 8),
     "tool_calls": (3, 2, 1, 0),
@@ -440,8 +243,8 @@ _SINGLE_LIMITS: Mapping[str, tuple[Any, ...]] = {
     "cost": (1.0, 0.01),
     "seconds": (60.0, 5.0, 1.0, 1e-9, 1e308),
 }
+
 _LAST: tuple[Literal["answer_now", "plain"], ...] = ("answer_now", "plain")
-_ONE_LIMIT = tuple(_all(Limits, **{kind: values, "last": _LAST}) for kind, values in _SINGLE_LIMITS.items())
 
 
 def tight_limits(chance: Chance) -> Limits:
@@ -451,6 +254,9 @@ def tight_limits(chance: Chance) -> Limits:
         return chance.pick(_ONE_LIMIT[kind % len(_ONE_LIMIT)])
     every = {name: chance.pick(values) for name, values in _SINGLE_LIMITS.items()}
     return Limits(last=chance.pick(_LAST), **every)
+
+
+_ONE_LIMIT = tuple(_all(Limits, **{kind: values, "last": _LAST}) for kind, values in _SINGLE_LIMITS.items())
 
 
 def models(chance: Chance, at_least: int = 1) -> tuple[ModelSpec, ...]:
@@ -505,15 +311,40 @@ CHANGES: tuple[Change, ...] = (
 )
 """Ordinary changes, and extreme ones."""
 
+_OPAQUE: tuple[tuple[dict[str, JsonValue], ...], ...] = ((), ({"signature": "x", "parts": [1, 2.5, None, {"a": "…"}]},))
 
-def any_policy(chance: Chance, **given: Any) -> Policy:
-    """A policy of any kind with the rules given; sometimes one of the presets."""
-    if chance.rarely():
-        return chance.pick(PRESETS).model_copy(update=given)
-    return a_policy(chance, CHANGES, (0.5, 0.2, 0.85), **given)
+_RESPONSES = tuple(
+    Response(content, thinking, finish_reason, 1.0, opaque)
+    for content, thinking, finish_reason, opaque in product(
+        ("Here you are", "", "", " \n", f"{MARKER} x", f"Yes.\n {MARKER} y", *TRICKY_TEXTS),
+        ("", "", "Hm", " "),
+        ("stop", "stop", "tool_calls", "", "length"),
+        _OPAQUE,
+    )
+)
+
+ACTS: tuple[ActKind, ...] = get_args(ActKind)
+
+_ODD_TOOLS = tuple(
+    ToolCall(
+        call_id="call",
+        name="odd",
+        raw_arguments="not JSON",
+        exclusive=alone,
+        acts=acts,
+        fault=fault,
+        crash=crash,
+        approval=crash in ("at_most_once", "reconcile"),
+        approval_by="operator" if crash == "reconcile" else "user",
+    )
+    for alone, acts, fault, crash in product(
+        (False, True), ((), ("question",), ACTS), (None, "", "There is no such tool"), get_args(CrashContract)
+    )
+)
 
 
-# --- what models, tools and people do
+def _tool(chance: Chance) -> ToolCall:
+    return chance.pick(_ODD_TOOLS) if chance.rarely(6) else chance.pick(_LIKELY_TOOLS)
 
 
 def _variant(name: str, **facts: Any) -> ToolCall:
@@ -532,36 +363,6 @@ _LIKELY_TOOLS = (
     *[_variant("finish", crash="pure")] * 3,
     *[_variant("spawn")] * 3,
 )
-_ODD_TOOLS = tuple(
-    ToolCall(
-        call_id="call",
-        name="odd",
-        raw_arguments="not JSON",
-        exclusive=alone,
-        acts=acts,
-        fault=fault,
-        crash=crash,
-        approval=crash in ("at_most_once", "reconcile"),
-        approval_by="operator" if crash == "reconcile" else "user",
-    )
-    for alone, acts, fault, crash in product(
-        (False, True), ((), ("question",), ACTS), (None, "", "There is no such tool"), get_args(CrashContract)
-    )
-)
-_OPAQUE: tuple[tuple[dict[str, JsonValue], ...], ...] = ((), ({"signature": "x", "parts": [1, 2.5, None, {"a": "…"}]},))
-_RESPONSES = tuple(
-    Response(content, thinking, finish_reason, 1.0, opaque)
-    for content, thinking, finish_reason, opaque in product(
-        ("Here you are", "", "", " \n", f"{MARKER} x", f"Yes.\n {MARKER} y", *TRICKY_TEXTS),
-        ("", "", "Hm", " "),
-        ("stop", "stop", "tool_calls", "", "length"),
-        _OPAQUE,
-    )
-)
-
-
-def _tool(chance: Chance) -> ToolCall:
-    return chance.pick(_ODD_TOOLS) if chance.rarely(6) else chance.pick(_LIKELY_TOOLS)
 
 
 def _acts(chance: Chance, declared: Sequence[ActKind]) -> Sequence[ActKind]:
@@ -590,6 +391,9 @@ def _task(chance: Chance) -> str | SubAgentTask:
         cost=chance.pick((None, 0.01, 1e308)),
         seconds=chance.pick((None, 1.0, 1e308)),
     )
+
+
+T = TypeVar("T")
 
 
 def _named(chance: Chance, names: Sequence[T], /) -> T | None:
@@ -659,30 +463,100 @@ EXTREME = Vocabulary(
 """Ordinary values beside those that break programs."""
 
 
-def a_state(chance: Chance, *kinds: type[State]) -> State:
-    """A state of one of these types, or of any.
-
-    The fields that `GENERATORS` does not give are generated from the type.
-    """
-    kind = chance.pick(kinds or STATES)
-    counters = book(chance)
-    fields: Fields = {"book": counters}
-    if issubclass(kind, InTurn):
-        fields |= {"turn": turn(chance, counters), "inbox": inbox(chance, counters), "resumes": chance.below(3)}
-        if "effect_id" in kind.model_fields:
-            fields["effect_id"] = 1 + chance.below(TIMER)
-    if kind in GENERATORS:
-        return kind(**fields | GENERATORS[kind](chance, counters))
-    return from_type(kind, chance, **fields)
+def _take(chance: Chance, calls: list[RoundCall], least: int, most: int) -> list[RoundCall]:
+    """Take some of these calls away, from the front."""
+    count = chance.number(least, most)
+    taken = calls[:count]
+    del calls[:count]
+    return taken
 
 
-def _asked(chance: Chance, counters: Book) -> Fields:
-    """A wait for a person that holds up a round in which nothing runs."""
+RECONCILING, CHILD = 7, 12
+"""Where the ids begin of effects that ask about a call, and of sub-agents; the tools that run come before them."""
+
+FIRST = 0
+"""The effect as which a call was first started that has asked a person since."""
+
+
+def _running(chance: Chance, call: RoundCall, number: int) -> Running:
+    is_reconciled = call.crash == "reconcile" and chance.often()
+    has_asked = call.exclusive and chance.often()
+    return Running(
+        effect_id=number,
+        call_id=call.call_id,
+        reconciling=RECONCILING + number if is_reconciled else None,
+        started_as=FIRST if has_asked else None,
+        asked=has_asked,
+    )
+
+
+def timer(chance: Chance) -> Timer:
+    """A timer that runs."""
+    return Timer(effect_id=TIMER, due=chance.pick(INSTANTS))
+
+
+def turn(chance: Chance, book: Book) -> TurnRecord:
+    """A turn under way: what it has used up, what was tried in it, what was said."""
+    spent = chance.pick(USAGES)
+    return TurnRecord(
+        number=book.turn,
+        since=chance.pick(INSTANTS),
+        model=chance.pick((0, 0, 1, 2)),
+        requests=chance.pick((1, 2, 3, 8, 9, 50)),
+        tool_calls=chance.below(5),
+        spent=spent,
+        usage=spent + chance.pick(USAGES),
+        profile=chance.pick(("", "one", "two")),
+        memory=chance.pick((None, None, Heard(seq=2))),
+        **_attempts(chance),
+        **_said(chance),
+    )
+
+
+_SEEN = tuple(fingerprint(call) for call in TOOLS)
+
+
+def _attempts(chance: Chance) -> Fields:
+    names = ("plain", "only_thought", "worked", "fell_back", "condensed", "asked_to_speak")
     return {
-        "round": with_a_queue(round_of(chance, counters, running=0)),
-        "since": chance.pick(INSTANTS),
-        "deadline": timer(chance) if chance.often() else None,
+        **dict(zip(names, chance.flags(len(names)), strict=True)),
+        "nudge": chance.pick((None, Made(text="Go on"))),
+        "nudges": chance.below(3),
+        "empties": chance.below(3),
+        "plain_retries": chance.below(3),
+        "rejections": chance.below(3),
+        "rejection": chance.pick((None, Heard(seq=3))),
+        "earlier_calls": chance.pick(((), (_SEEN,), ((), _SEEN[:1]))),
     }
+
+
+def _said(chance: Chance) -> Fields:
+    flags = chance.flags(7)
+    said = tuple(Spoken(said=Heard(seq=3, index=n + 1), place=(2, 0, n), now=now) for n, now in enumerate(flags[:2]))
+    delivered = tuple(Delivered(effect_id=1, said=one.said) for one in said if one.now)
+    return {
+        "said": said if flags[2] else (),
+        "deliveries": delivered if flags[2] else (),
+        "relay": (Heard(seq=1),) if flags[3] and flags[4] else (),
+        "overdue": (Heard(seq=1),) if flags[3] and flags[4] and flags[5] else (),
+        "internal": flags[5],
+        "speaks": flags[6],
+        "final": chance.pick((None, Heard(seq=4))),
+        "claim": chance.pick((None, None, Heard(seq=3, index=1))),
+    }
+
+
+def ending(chance: Chance, book: Book) -> TurnEnded:
+    """How a turn ended that is summarized."""
+    failure = Failure(kind=chance.pick(FAILURE_KINDS), sentence=chance.text()) if chance.rarely() else None
+    return TurnEnded(
+        turn=book.turn,
+        status="completed",
+        final_content=chance.pick((Heard(seq=4), Made(text="Done"), None)),
+        truncated=chance.often(),
+        failure=failure,
+        limit=chance.pick((None, None, "requests", "cost")),
+    )
 
 
 def _awaiting_user_response(chance: Chance, counters: Book) -> Fields:
@@ -694,6 +568,15 @@ def _awaiting_user_response(chance: Chance, counters: Book) -> Fields:
     else:
         open_round = fields["round"].settle(call.call_id)
     return {**fields, "round": open_round, "questions": question_set(chance), "call": call}
+
+
+def _asked(chance: Chance, counters: Book) -> Fields:
+    """A wait for a person that holds up a round in which nothing runs."""
+    return {
+        "round": with_a_queue(round_of(chance, counters, running=0)),
+        "since": chance.pick(INSTANTS),
+        "deadline": timer(chance) if chance.often() else None,
+    }
 
 
 def _awaiting_approval(chance: Chance, counters: Book) -> Fields:
@@ -804,3 +687,123 @@ def _next_tools(chance: Chance, turn: int) -> NextTools | None:
     """Tools that were changed before this turn, or in it."""
     from_turn = turn + chance.pick((1, 0))
     return NextTools(tools=EXTREME.tools(chance), from_turn=from_turn) if chance.rarely(3) else None
+
+
+NEXT_EFFECT = 20
+"""The id that the next effect of a generated state gets."""
+
+
+def book(chance: Chance) -> Book:
+    """The counters of a conversation that has had some turns."""
+    used = chance.pick((0, 1, 90, 100, 5_000))
+    return Book(
+        seq=5 + chance.below(40),
+        turn=1 + chance.below(9),
+        next_effect=NEXT_EFFECT,
+        window_used=used,
+        wake=chance.pick((None, *INSTANTS)),
+        profile=chance.pick(("", "", "one", "two", "unknown")),
+        owed=(Owed(said=Heard(seq=1), since=chance.pick(INSTANTS), origin="agent"),) if chance.rarely(4) else (),
+    )
+
+
+def inbox(chance: Chance, book: Book) -> tuple[Waiting, ...]:
+    """Messages that wait, most often none."""
+    size = chance.pick((0, 0, 0, 1, 2, 3))
+    return tuple(_waiting(chance, n, book.seq - size + 1 + n) for n in range(size))
+
+
+def _waiting(chance: Chance, number: int, seq: int) -> Waiting:
+    event_id = f"request-{number}"
+    match chance.below(7):
+        case 0 | 1:
+            return Waiting(event_id=event_id, seq=seq)
+        case 2:
+            return Waiting(event_id=event_id, seq=seq, steer=True)
+        case 3:
+            return Waiting(event_id=event_id, seq=seq, audience="user", origin="agent")
+        case 4:
+            return Waiting(event_id=event_id, seq=seq, audience="agent", silent=True, origin="agent")
+        case 5:
+            return Waiting(event_id=event_id, seq=seq, audience="agent", scheduled=True)
+        case _:
+            return Waiting(event_id=event_id, seq=seq, audience="user", silent=True)
+
+
+def with_children(chance: Chance, book: Book) -> tuple[Round, RoundCall]:
+    """A round whose sub-agents work, and the call that started them."""
+    idle = with_a_queue(round_of(chance, book, running=0))
+    call = chance.pick(idle.queued).model_copy(update={"exclusive": True, "acts": ("children",)})
+    begun = with_call(idle, call)
+    return begun.spawn(call.call_id, _children(chance, call)), call
+
+
+def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:
+    """The sub-agents of this call: one to three, of which the first still works."""
+    statuses: list[EndedStatus | str] = ["", *(chance.pick(("", *STATUSES)) for _ in range(chance.below(3)))]
+    return tuple(
+        Child(
+            effect_id=CHILD + number,
+            call_id=call.call_id,
+            task=Heard(seq=call.seq + 1, index=number + 1),
+            status=status,
+            outcome=Heard(seq=call.seq + 2 + number) if status else None,
+            profile=chance.pick(("", "", "one")),
+            tools=chance.pick((None, None, ("look",))),
+            share=chance.pick((None, Share(requests=20), Share(requests=1, tokens=50, cost=0.5, seconds=9.0))),
+            due=chance.pick((None, None, *INSTANTS)),
+            seconds=chance.pick((None, 60.0)),
+        )
+        for number, status in enumerate(statuses)
+    )
+
+
+def with_a_queue(round_: Round) -> Round:
+    """This round, in which at least one call waits; none may run. `Pure.`"""
+    return round_ if round_.queued else round_.model_copy(update={"settled": ()})
+
+
+def with_call(round_: Round, call: RoundCall) -> Round:
+    """This round with the call in the place of the one of its id. `Pure.`"""
+    calls = tuple(call if one.call_id == call.call_id else one for one in round_.calls)
+    return round_.model_copy(update={"calls": calls})
+
+
+def with_a_waiting_call(round_: Round, call: RoundCall) -> Round:
+    """This round, in which the queued call has asked a person, and waits. `Pure.`"""
+    return with_call(round_, call.model_copy(update={"exclusive": True})).start(call, 1).suspend(call.call_id)
+
+
+def some_calls(chance: Chance, vocabulary: Vocabulary, prefix: str = "call") -> tuple[ToolCall, ...]:
+    """The calls of one response."""
+    return numbered((vocabulary.tool(chance) for _ in range(vocabulary.call_count(chance))), prefix)
+
+
+def numbered(calls: Iterable[ToolCall], prefix: str = "call") -> tuple[ToolCall, ...]:
+    """These calls with ids that differ: the prefix and a number. `Pure.`"""
+    return tuple(call.model_copy(update={"call_id": f"{prefix}-{number}"}) for number, call in enumerate(calls))
+
+
+def result_of(chance: Chance, vocabulary: Vocabulary, call: RoundCall | None = None) -> ToolResult:
+    """What a tool returns for this call, or for any: a result with the acts that it declares, or an error."""
+    if chance.probably(0.1):
+        return ToolResult(text=vocabulary.text(chance, "Error"), error=True)
+    kinds = vocabulary.acts(chance, ACTS if call is None else call.acts)
+    acts = tuple(_act(chance, vocabulary, kind, call) for kind in kinds if kind != "question")
+    return ToolResult(text=vocabulary.text(chance, "Done"), acts=acts)
+
+
+def _act(chance: Chance, vocabulary: Vocabulary, kind: ActKind, call: RoundCall | None) -> Act:
+    match kind:
+        case "speech":
+            text = vocabulary.speech(chance)
+            now = vocabulary.speaks_now(chance, call is not None and call.exclusive)
+            return Speech(text=text, when="now" if now else "turn_end")
+        case "work_complete":
+            return WorkComplete(summary=vocabulary.words(chance, "It is done."))
+        case "mail":
+            return vocabulary.mail(chance)
+        case "transfer":
+            return Transfer(profile=vocabulary.profile(chance))
+        case _:
+            return SubAgents(tasks=vocabulary.tasks(chance))
