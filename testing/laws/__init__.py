@@ -3,10 +3,6 @@
 A law looks at a `History`, that is, at the newest event and everything that is known from outside by then, and raises
 `LawBroken` with a sentence. `check_laws` checks all of them along a trace. Law 15 is about the table of the machine,
 and is checked by the tests of the table.
-
-Laws of the events that change settings of a conversation: its tools, details, schedule and profile.
-
-Laws 12 and 14 for sub-agents: what they may use up, what becomes of them, and what they ask.
 """
 
 from __future__ import annotations
@@ -57,6 +53,70 @@ from .turns import (
     stays_closed,
     withholds_what_was_refused,
 )
+
+__all__ = [
+    "LAWS",
+    "Law",
+    "LawBroken",
+    "can_be_left",
+    "can_be_stopped",
+    "changes_nothing_unless_taken",
+    "changes_settings_alone",
+    "check_laws",
+    "check_newest",
+    "checks_what_is_delivered",
+    "delivers_no_blank_text",
+    "delivers_what_was_chosen",
+    "ends_each_turn_once",
+    "hands_on_answers_exactly",
+    "histories",
+    "is_deterministic",
+    "is_replayed_by_its_log",
+    "is_taken_or_refused",
+    "keeps_tools_of_turns",
+    "keeps_what_it_owes",
+    "keeps_within_limits",
+    "loses_no_message",
+    "loses_no_sub_agent",
+    "names_limits_truly",
+    "pairs_calls_with_results",
+    "passes_questions_of_sub_agents_on",
+    "runs_no_more_than_allowed",
+    "shares_limits_with_sub_agents",
+    "stays_closed",
+    "stays_with_its_profile",
+    "takes_answers_by_their_effect",
+    "unpaired",
+    "waits_for_something",
+    "wakes_by_its_schedule",
+    "withholds_what_was_refused",
+]
+
+
+def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
+    """Check the laws given, or all, at each step of a trace. The trace begins with the first event of a conversation.
+
+    Raises `LawBroken` at the first step at which a law does not hold, with a note that holds the trace as a program.
+    """
+    history = History()
+    for history in histories(trace):
+        check_newest(history, *laws)
+    if not laws:
+        check_newest(history, is_replayed_by_its_log)
+
+
+def check_newest(history: History, *laws: Law) -> None:
+    """Check the laws given, or all, at the newest step.
+
+    Raises `LawBroken`, with a note that holds the trace as a program. What a law of your own raises gets that note too.
+    """
+    for law in laws or LAWS:
+        try:
+            law(history)
+        except Exception as broken:
+            tell(broken, history.observations, law)
+            raise
+
 
 SETTINGS = (ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred)
 
@@ -113,9 +173,6 @@ def stays_with_its_profile(history: History) -> None:
             require(effect.profile == profile, "a model is asked under another profile than it was handed to", history)
 
 
-# --- 12: what they may use up
-
-
 def shares_limits_with_sub_agents(history: History) -> None:
     """Law 12: sub-agents together may use no more than their parent has left, each no more than the rules say, and no
     more of them are started in a turn, and no deeper, than the rules allow."""
@@ -136,9 +193,6 @@ def shares_limits_with_sub_agents(history: History) -> None:
     require(history.spending.children <= policy.sub_agents.number, "a turn starts too many sub-agents", history)
     depth = max(newest.context.depth, int(newest.context.role == "sub_agent"))
     require(depth < policy.sub_agents.depth, "sub-agents are nested too deep", history)
-
-
-# --- 14: what becomes of them
 
 
 def loses_no_sub_agent(history: History) -> None:
@@ -187,9 +241,6 @@ def _reads_back(history: History, said: Outcomes, call_id: str) -> bool:
     return agents == wanted and outcomes == [child.outcome for child in children]
 
 
-# --- 14: what they ask
-
-
 def passes_questions_of_sub_agents_on(history: History) -> None:
     """Law 14: a question of a sub-agent waits until a person answers or declines it, and the sub-agent gets that once;
     or until the sub-agent no longer asks. The user is asked only if there is one and the policy allows it."""
@@ -204,44 +255,6 @@ def passes_questions_of_sub_agents_on(history: History) -> None:
     may_ask = has_user and context.policy.sub_agents.questions == "ask_user"
     require(may_ask or state.question is None, "the user is asked although the policy does not allow it", history)
 
-
-__all__ = [
-    "LAWS",
-    "Law",
-    "LawBroken",
-    "can_be_left",
-    "can_be_stopped",
-    "changes_nothing_unless_taken",
-    "changes_settings_alone",
-    "check_laws",
-    "check_newest",
-    "checks_what_is_delivered",
-    "delivers_no_blank_text",
-    "delivers_what_was_chosen",
-    "ends_each_turn_once",
-    "hands_on_answers_exactly",
-    "histories",
-    "is_deterministic",
-    "is_replayed_by_its_log",
-    "is_taken_or_refused",
-    "keeps_tools_of_turns",
-    "keeps_what_it_owes",
-    "keeps_within_limits",
-    "loses_no_message",
-    "loses_no_sub_agent",
-    "names_limits_truly",
-    "pairs_calls_with_results",
-    "passes_questions_of_sub_agents_on",
-    "runs_no_more_than_allowed",
-    "shares_limits_with_sub_agents",
-    "stays_closed",
-    "stays_with_its_profile",
-    "takes_answers_by_their_effect",
-    "unpaired",
-    "waits_for_something",
-    "wakes_by_its_schedule",
-    "withholds_what_was_refused",
-]
 
 LAWS: tuple[Law, ...] = (
     is_taken_or_refused,
@@ -273,28 +286,3 @@ LAWS: tuple[Law, ...] = (
     withholds_what_was_refused,
 )
 """All laws: those that have a number in its order, then the others."""
-
-
-def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
-    """Check the laws given, or all, at each step of a trace. The trace begins with the first event of a conversation.
-
-    Raises `LawBroken` at the first step at which a law does not hold, with a note that holds the trace as a program.
-    """
-    history = History()
-    for history in histories(trace):
-        check_newest(history, *laws)
-    if not laws:
-        check_newest(history, is_replayed_by_its_log)
-
-
-def check_newest(history: History, *laws: Law) -> None:
-    """Check the laws given, or all, at the newest step.
-
-    Raises `LawBroken`, with a note that holds the trace as a program. What a law of your own raises gets that note too.
-    """
-    for law in laws or LAWS:
-        try:
-            law(history)
-        except Exception as broken:
-            tell(broken, history.observations, law)
-            raise

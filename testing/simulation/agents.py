@@ -1,16 +1,10 @@
-"""What carries out the effects of simulated agents: the engine's own performers, where agents are concerned.
+"""What a simulation of agents is made of: what carries out their effects, their models, their rules, their tree.
 
 Model requests, mail, sub-agents and the built-in tools for agents are carried out by the engine itself. The tools of
 the application, checks, summaries and the like are simulated, as in the simulation of one conversation.
 
-The models of simulated agents: what they say and call follows from the seed.
-
-They are asked by the engine as any model is. They use the tools for agents above all, call some that they were not
-offered, take their time, fail, and hang.
-
-What is generated in simulations of agents: their rules, their tools and their mail.
-
-The tree of agents, as stored: which conversations there are, and how they belong together.
+What models say and call follows from the seed. They are asked by the engine as any model is. They use the tools for
+agents above all, call some that they were not offered, take their time, fail, and hang.
 """
 
 from __future__ import annotations
@@ -49,6 +43,9 @@ if TYPE_CHECKING:
 
 BY_THE_ENGINE = (RequestLlm, ExecuteTool, SpawnSubAgent)
 """The awaited effects that the engine carries out itself; of tools those for agents only."""
+
+BUILT_IN = ("send_user_message", "send_agent_message", "spawn_agents", "transfer_to", "ask_user_question")
+"""The built-in tools that agents are given, and that are really carried out."""
 
 
 class AgentsWorld:
@@ -105,6 +102,15 @@ class AgentsWorld:
 MAILS = 16
 """How many messages models write to other agents in a simulation: without an end, no simulation would have one."""
 
+CHILDREN = 5
+"""How many sub-agents the models of a simulation ask for at most. Some are refused or never started, so that about
+three are started."""
+
+USAGE = Usage(input_tokens=8, output_tokens=2, cost=0.001)
+"""What a model request costs."""
+
+FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server_error", "timeout", "authentication", "context_window")
+
 WEIGHTS = {
     "send_user_message": 4,
     "send_agent_message": 4,
@@ -113,8 +119,6 @@ WEIGHTS = {
     "ask_user_question": 2,
 }
 """How often models use each of the built-in tools for agents, where they are offered."""
-
-FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server_error", "timeout", "authentication", "context_window")
 
 
 class SimulatedModels:
@@ -233,16 +237,6 @@ class SimulatedLlm:
         return USAGE
 
 
-BUILT_IN = ("send_user_message", "send_agent_message", "spawn_agents", "transfer_to", "ask_user_question")
-"""The built-in tools that agents are given, and that are really carried out."""
-
-USAGE = Usage(input_tokens=8, output_tokens=2, cost=0.001)
-"""What a model request costs."""
-
-CHILDREN = 5
-"""How many sub-agents the models of a simulation ask for at most. Some are refused or never started, so that about
-three are started."""
-
 _CHANGES: tuple[Change, ...] = (
     some_of({"profiles": (Profile(name="one"), Profile(name="two"))}),
     some_of({"text": "fallback"}),
@@ -337,46 +331,6 @@ def _tool(call: ToolCall) -> AnyTool:
     )
 
 
-@dataclass(frozen=True)
-class AgentLog:
-    """The log of one agent, as stored or as it was when the agent was deleted. Agents that were created under the id of
-    a deleted one have logs of their own. `began` and `ended` count the lines of the trace: the latter is None of an
-    agent that is stored."""
-
-    key: LogKey
-    rows: Sequence[Row]
-    began: int
-    ended: int | None
-
-    @property
-    def agent_id(self) -> str:
-        """The id of the agent."""
-        return self.key[0]
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the agent is stored, so it was not deleted."""
-        return self.ended is None
-
-    @property
-    def opened(self) -> Opened:
-        """The first event of the agent."""
-        event = self.rows[0].event
-        assert isinstance(event, Opened)
-        return event
-
-    def is_during(self, other: AgentLog) -> bool:
-        """Whether this agent was created while the other one was stored."""
-        return other.began < self.began and (other.ended is None or self.began < other.ended)
-
-    def transcript(self) -> Transcript:
-        """What was said in the conversation of the agent."""
-        transcript = Transcript()
-        for row in self.rows:
-            transcript.add(row.entry)
-        return transcript
-
-
 class Tree:
     """The conversations on a disk. All of them belong to the tree, except those of the other `stranger`."""
 
@@ -435,3 +389,43 @@ class Tree:
     def is_reachable(self, agent_id: str, other_id: str) -> bool:
         """Whether both belong to the tree. `Pure.`"""
         return self.stranger not in (agent_id, other_id)
+
+
+@dataclass(frozen=True)
+class AgentLog:
+    """The log of one agent, as stored or as it was when the agent was deleted. Agents that were created under the id of
+    a deleted one have logs of their own. `began` and `ended` count the lines of the trace: the latter is None of an
+    agent that is stored."""
+
+    key: LogKey
+    rows: Sequence[Row]
+    began: int
+    ended: int | None
+
+    @property
+    def agent_id(self) -> str:
+        """The id of the agent."""
+        return self.key[0]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the agent is stored, so it was not deleted."""
+        return self.ended is None
+
+    @property
+    def opened(self) -> Opened:
+        """The first event of the agent."""
+        event = self.rows[0].event
+        assert isinstance(event, Opened)
+        return event
+
+    def is_during(self, other: AgentLog) -> bool:
+        """Whether this agent was created while the other one was stored."""
+        return other.began < self.began and (other.ended is None or self.began < other.ended)
+
+    def transcript(self) -> Transcript:
+        """What was said in the conversation of the agent."""
+        transcript = Transcript()
+        for row in self.rows:
+            transcript.add(row.entry)
+        return transcript

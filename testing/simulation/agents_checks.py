@@ -1,16 +1,7 @@
 """What must hold of a tree of agents when a simulation is over: one function for each invariant.
 
-What must hold of each conversation by itself does not belong here: see `simulation.checks`.
-
-What must hold of what a tree of agents spends.
-
-What must hold of sub-agents and of those who wait for them.
-
-What must hold of the messages between agents.
-
-How a simulation of agents has ended: what is stored of all of them.
-
-What must hold of scheduled wake-ups.
+The functions look at what the tree spends, at sub-agents and those who wait for them, at the messages between agents,
+and at scheduled wake-ups. What must hold of each conversation by itself does not belong here: see `simulation.checks`.
 """
 
 from __future__ import annotations
@@ -46,14 +37,10 @@ from .agents import USAGE, AgentLog, Tree
 from .memory_storage import Delivered, LogKey, Row
 from .users import CallRecorder
 
+__all__ = ["TREE_CHECKS", "TreeCheck", "TreeEnding"]
+
 HUMAN_INPUT = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested)
 """The events from which the limits of a turn count anew."""
-
-ROUNDING = 1e-9
-"""The most by which sums of costs may differ."""
-
-Below = Mapping[tuple[LogKey, int], Sequence[AgentLog]]
-"""The sub-agents that each turn of each agent asked for."""
 
 
 def budgets_are_kept(ending: TreeEnding) -> Iterator[str]:
@@ -70,6 +57,59 @@ def budgets_are_kept(ending: TreeEnding) -> Iterator[str]:
             spent = _total([*_own_usage(rows), *(one for each in children for one in _own_usage(each.rows))])
             times = 1 + sum(isinstance(row.event, HUMAN_INPUT) for row in rows)
             yield from _faults_of_budgets(f"the turn {turn} of {agent_id}", spent, limits, times, 1 + len(children))
+
+
+def _turns(rows: Sequence[Row]) -> Iterator[tuple[int, Limits, Sequence[Row]]]:
+    """The turns of a log, each with its limits and with the steps behind the one that began it."""
+    context, turns = Context().after(rows[0].event), dict[int, tuple[Limits, list[Row]]]()
+    changed: set[int] = set()
+    for before, row in pairwise(rows):
+        context = context.after(row.event)
+        turn = before.state.book.turn
+        if isinstance(row.event, PolicyChanged):
+            changed |= {turn, row.state.book.turn}
+        turns.setdefault(row.state.book.turn, (context.policy.limits, []))
+        if turn in turns:
+            turns[turn][1].append(row)
+    yield from ((turn, limits, steps) for turn, (limits, steps) in turns.items() if turn and turn not in changed)
+
+
+Below = Mapping[tuple[LogKey, int], Sequence[AgentLog]]
+"""The sub-agents that each turn of each agent asked for."""
+
+
+def _all_below(below: Below, agent: LogKey, turn: int | None) -> Iterator[AgentLog]:
+    """The sub-agents of a turn, or of all turns, and those below them."""
+    for (parent, number), children in below.items():
+        if parent == agent and turn in (None, number):
+            for child in children:
+                yield child
+                yield from _all_below(below, child.key, None)
+
+
+def _own_usage(rows: Iterable[Row]) -> Iterator[Usage]:
+    """What these steps have cost, without what sub-agents report."""
+    for row in rows:
+        cost = getattr(row.event, "usage", None)
+        if isinstance(cost, Usage) and not isinstance(row.event, SubAgentFinished):
+            yield cost
+
+
+def _total(usages: Iterable[Usage]) -> Usage:
+    return sum(usages, start=Usage())
+
+
+ROUNDING = 1e-9
+"""The most by which sums of costs may differ."""
+
+
+def _faults_of_budgets(name: str, spent: Usage, limits: Limits, times: int, agents: int) -> Iterator[str]:
+    """What is spent beyond limits that counted anew so many `times`, by so many agents."""
+    cost, request = spent.cost or 0.0, USAGE.cost or 0.0
+    if limits.tokens is not None and spent.tokens > times * (limits.tokens + agents * USAGE.tokens):
+        yield f"{name} spent {spent.tokens} tokens of {limits.tokens}, with {agents} agents"
+    if limits.cost is not None and cost > times * (limits.cost + agents * request) + ROUNDING:
+        yield f"{name} spent {cost} of {limits.cost}, with {agents} agents"
 
 
 def shares_are_kept(ending: TreeEnding) -> Iterator[str]:
@@ -97,85 +137,6 @@ def _policy(rows: Iterable[Row]) -> Policy:
     for row in rows:
         context = context.after(row.event)
     return context.policy
-
-
-def _faults_of_budgets(name: str, spent: Usage, limits: Limits, times: int, agents: int) -> Iterator[str]:
-    """What is spent beyond limits that counted anew so many `times`, by so many agents."""
-    cost, request = spent.cost or 0.0, USAGE.cost or 0.0
-    if limits.tokens is not None and spent.tokens > times * (limits.tokens + agents * USAGE.tokens):
-        yield f"{name} spent {spent.tokens} tokens of {limits.tokens}, with {agents} agents"
-    if limits.cost is not None and cost > times * (limits.cost + agents * request) + ROUNDING:
-        yield f"{name} spent {cost} of {limits.cost}, with {agents} agents"
-
-
-def _turns(rows: Sequence[Row]) -> Iterator[tuple[int, Limits, Sequence[Row]]]:
-    """The turns of a log, each with its limits and with the steps behind the one that began it."""
-    context, turns = Context().after(rows[0].event), dict[int, tuple[Limits, list[Row]]]()
-    changed: set[int] = set()
-    for before, row in pairwise(rows):
-        context = context.after(row.event)
-        turn = before.state.book.turn
-        if isinstance(row.event, PolicyChanged):
-            changed |= {turn, row.state.book.turn}
-        turns.setdefault(row.state.book.turn, (context.policy.limits, []))
-        if turn in turns:
-            turns[turn][1].append(row)
-    yield from ((turn, limits, steps) for turn, (limits, steps) in turns.items() if turn and turn not in changed)
-
-
-def _all_below(below: Below, agent: LogKey, turn: int | None) -> Iterator[AgentLog]:
-    """The sub-agents of a turn, or of all turns, and those below them."""
-    for (parent, number), children in below.items():
-        if parent == agent and turn in (None, number):
-            for child in children:
-                yield child
-                yield from _all_below(below, child.key, None)
-
-
-def _own_usage(rows: Iterable[Row]) -> Iterator[Usage]:
-    """What these steps have cost, without what sub-agents report."""
-    for row in rows:
-        cost = getattr(row.event, "usage", None)
-        if isinstance(cost, Usage) and not isinstance(row.event, SubAgentFinished):
-            yield cost
-
-
-def _total(usages: Iterable[Usage]) -> Usage:
-    return sum(usages, start=Usage())
-
-
-@dataclass(frozen=True)
-class Spawned:
-    """A sub-agent that was asked for: by whom, by which effect of which step, and what its parent was answered."""
-
-    parent: AgentLog
-    row: Row
-    effect: SpawnSubAgent
-    answers: Sequence[Answer]
-
-    @property
-    def child_id(self) -> str:
-        """The id of the sub-agent."""
-        from ...effects.context import key_of
-
-        return key_of(self.parent.agent_id, self.effect.effect_id, self.row.chain)
-
-    def children(self, tree: Tree) -> Sequence[AgentLog]:
-        """The logs of the sub-agent: several if it was deleted while its parent waited, and started anew."""
-        return [log for log in tree.logs_of(self.child_id) if log.is_during(self.parent)]
-
-
-def all_spawned(tree: Tree) -> Iterator[Spawned]:
-    """The sub-agents that were asked for, each once, however often it was asked for again."""
-    for parent in tree.all_logs():
-        asked: dict[int, tuple[Row, SpawnSubAgent]] = {}
-        for row in parent.rows:
-            for effect in row.effects:
-                if isinstance(effect, SpawnSubAgent):
-                    asked.setdefault(effect.effect_id, (row, effect))
-        answers = [row.event for row in parent.rows if isinstance(row.event, Answer)]
-        for effect_id, (row, effect) in asked.items():
-            yield Spawned(parent, row, effect, [one for one in answers if one.effect_id == effect_id])
 
 
 def no_sub_agent_is_orphaned(ending: TreeEnding) -> Iterator[str]:
@@ -256,6 +217,44 @@ def _differences(result: str, children: Sequence[Spawned]) -> Iterator[Spawned]:
                 yield spawned
 
 
+def mail_arrives_once(ending: TreeEnding) -> Iterator[str]:
+    """Every message that was sent is in the log of its target once, as it was sent; or its target is closed or gone,
+    and its sender was told, unless it is closed or gone, too."""
+    for sent, arrivals in _all_arrivals(ending.tree):
+        if len({arrival.log for arrival in arrivals}) < len(arrivals):
+            yield f"{sent.name} arrived {len(arrivals)} times"
+        for arrival in arrivals:
+            yield from _faults_of_arrival(ending, sent, arrival.message)
+        if not arrivals:
+            yield from _faults_of_absence(ending, sent)
+
+
+def _all_arrivals(tree: Tree) -> Iterator[tuple[_Sent, Sequence[_Arrival]]]:
+    """Each message that was sent, and where it arrived. Senders with the same id may have sent several under one key:
+    one that is another sender's is not taken for the arrival of this one."""
+    by_key: dict[str, list[_Sent]] = {}
+    for sent in _all_sent(tree):
+        by_key.setdefault(sent.key, []).append(sent)
+    for sent in (each for same in by_key.values() for each in same):
+        others = {each.content for each in by_key[sent.key] if each.sender.key != sent.sender.key} - {sent.content}
+        yield sent, [arrival for arrival in _arrivals(tree, sent) if arrival.content not in others]
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """A message in the log of its target."""
+
+    log: LogKey
+    seq: int
+    message: AgentMessage
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What the target has received."""
+        message = self.message
+        return message.origin, message.text, message.audience, message.silent
+
+
 @dataclass(frozen=True)
 class _Sent:
     """A message that an agent sent. Sender and target may have been deleted and started anew, each with a log of its
@@ -299,31 +298,20 @@ class _Sent:
         return f"the message {self.key} to {self.effect.target}"
 
 
-@dataclass(frozen=True)
-class _Arrival:
-    """A message in the log of its target."""
-
-    log: LogKey
-    seq: int
-    message: AgentMessage
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """What the target has received."""
-        message = self.message
-        return message.origin, message.text, message.audience, message.silent
+def _all_sent(tree: Tree) -> Iterator[_Sent]:
+    for log in tree.all_logs():
+        effects = [(one, row.chain) for row in log.rows for one in row.effects if isinstance(one, SendToAgent)]
+        transcript = log.transcript() if effects else None
+        for effect, chain in effects:
+            assert transcript is not None
+            yield _Sent(log, effect, transcript.words(effect.said), chain)
 
 
-def mail_arrives_once(ending: TreeEnding) -> Iterator[str]:
-    """Every message that was sent is in the log of its target once, as it was sent; or its target is closed or gone,
-    and its sender was told, unless it is closed or gone, too."""
-    for sent, arrivals in _all_arrivals(ending.tree):
-        if len({arrival.log for arrival in arrivals}) < len(arrivals):
-            yield f"{sent.name} arrived {len(arrivals)} times"
-        for arrival in arrivals:
-            yield from _faults_of_arrival(ending, sent, arrival.message)
-        if not arrivals:
-            yield from _faults_of_absence(ending, sent)
+def _arrivals(tree: Tree, sent: _Sent) -> Iterator[_Arrival]:
+    for log in tree.logs_of(sent.effect.target):
+        for row in log.rows:
+            if isinstance(row.event, AgentMessage) and row.event.event_id in sent.ids:
+                yield _Arrival(log.key, row.seq, row.event)
 
 
 def _faults_of_arrival(ending: TreeEnding, sent: _Sent, message: AgentMessage) -> Iterator[str]:
@@ -396,33 +384,6 @@ def _unread(tree: Tree) -> Iterator[tuple[str, str, str]]:
                 yield waiting.origin, log.agent_id, f"{key_of(log.agent_id, waiting.seq, row.chain)}/returned"
 
 
-def _all_sent(tree: Tree) -> Iterator[_Sent]:
-    for log in tree.all_logs():
-        effects = [(one, row.chain) for row in log.rows for one in row.effects if isinstance(one, SendToAgent)]
-        transcript = log.transcript() if effects else None
-        for effect, chain in effects:
-            assert transcript is not None
-            yield _Sent(log, effect, transcript.words(effect.said), chain)
-
-
-def _all_arrivals(tree: Tree) -> Iterator[tuple[_Sent, Sequence[_Arrival]]]:
-    """Each message that was sent, and where it arrived. Senders with the same id may have sent several under one key:
-    one that is another sender's is not taken for the arrival of this one."""
-    by_key: dict[str, list[_Sent]] = {}
-    for sent in _all_sent(tree):
-        by_key.setdefault(sent.key, []).append(sent)
-    for sent in (each for same in by_key.values() for each in same):
-        others = {each.content for each in by_key[sent.key] if each.sender.key != sent.sender.key} - {sent.content}
-        yield sent, [arrival for arrival in _arrivals(tree, sent) if arrival.content not in others]
-
-
-def _arrivals(tree: Tree, sent: _Sent) -> Iterator[_Arrival]:
-    for log in tree.logs_of(sent.effect.target):
-        for row in log.rows:
-            if isinstance(row.event, AgentMessage) and row.event.event_id in sent.ids:
-                yield _Arrival(log.key, row.seq, row.event)
-
-
 @dataclass(frozen=True)
 class TreeEnding:
     """How a simulation of agents has ended.
@@ -443,10 +404,6 @@ TreeCheck: TypeAlias = Callable[[TreeEnding], Iterator[str]]
 """Yields a sentence for each place where an invariant of the tree does not hold."""
 
 
-OF_ENGINE = "wake-"
-"""How the ids of the wake-ups begin that an engine requests. Users request some, too, at any time."""
-
-
 def wake_ups_fire_once(ending: TreeEnding) -> Iterator[str]:
     """Each wake-up that fires was the next one, is due, and names the first moment of the schedule that is still to
     come: however many were missed, they fire once. Nothing else moves the next wake-up but a change of the schedule."""
@@ -459,19 +416,17 @@ def wake_ups_fire_once(ending: TreeEnding) -> Iterator[str]:
             if isinstance(row.event, WakeUp):
                 name = f"the wake-up of {agent_id} that was due at {row.event.due}"
                 yield from (
-                    f"{name} {fault}" for fault in _faults_of_wake_ups(row.event, before, schedule, ending.was_set_back)
+                    f"{name} {fault}" for fault in _faults_of_wake_up(row.event, before, schedule, ending.was_set_back)
                 )
             elif _is_moved(before, row):
                 yield f"{agent_id} is to wake up at {row.state.book.wake} after {row.event.type}"
 
 
-def _is_moved(before: Row, row: Row) -> bool:
-    """Whether the next wake-up is another one after a step that has nothing to do with it."""
-    ends = isinstance(row.state, Closed) and row.state.book.wake is None
-    return row.state.book.wake != before.state.book.wake and not ends and not isinstance(row.event, ScheduleChanged)
+OF_ENGINE = "wake-"
+"""How the ids of the wake-ups begin that an engine requests. Users request some, too, at any time."""
 
 
-def _faults_of_wake_ups(event: WakeUp, before: Row, schedule: Schedule | None, was_set_back: bool) -> Iterator[str]:
+def _faults_of_wake_up(event: WakeUp, before: Row, schedule: Schedule | None, was_set_back: bool) -> Iterator[str]:
     """What is wrong with a wake-up by this schedule, behind this step. Between the look at the clock and the request
     the clock may have been set back."""
     if schedule is None or event.due != before.state.book.wake:
@@ -495,6 +450,12 @@ def _is_next(event: WakeUp, schedule: Schedule) -> bool:
     return not (event.next_wake - event.due) % every and event.next_wake - every <= event.at
 
 
+def _is_moved(before: Row, row: Row) -> bool:
+    """Whether the next wake-up is another one after a step that has nothing to do with it."""
+    ends = isinstance(row.state, Closed) and row.state.book.wake is None
+    return row.state.book.wake != before.state.book.wake and not ends and not isinstance(row.event, ScheduleChanged)
+
+
 TREE_CHECKS: tuple[TreeCheck, ...] = (
     mail_arrives_once,
     mail_keeps_its_order,
@@ -508,4 +469,36 @@ TREE_CHECKS: tuple[TreeCheck, ...] = (
 )
 """All of them."""
 
-__all__ = ["TREE_CHECKS", "TreeCheck", "TreeEnding"]
+
+@dataclass(frozen=True)
+class Spawned:
+    """A sub-agent that was asked for: by whom, by which effect of which step, and what its parent was answered."""
+
+    parent: AgentLog
+    row: Row
+    effect: SpawnSubAgent
+    answers: Sequence[Answer]
+
+    @property
+    def child_id(self) -> str:
+        """The id of the sub-agent."""
+        from ...effects.context import key_of
+
+        return key_of(self.parent.agent_id, self.effect.effect_id, self.row.chain)
+
+    def children(self, tree: Tree) -> Sequence[AgentLog]:
+        """The logs of the sub-agent: several if it was deleted while its parent waited, and started anew."""
+        return [log for log in tree.logs_of(self.child_id) if log.is_during(self.parent)]
+
+
+def all_spawned(tree: Tree) -> Iterator[Spawned]:
+    """The sub-agents that were asked for, each once, however often it was asked for again."""
+    for parent in tree.all_logs():
+        asked: dict[int, tuple[Row, SpawnSubAgent]] = {}
+        for row in parent.rows:
+            for effect in row.effects:
+                if isinstance(effect, SpawnSubAgent):
+                    asked.setdefault(effect.effect_id, (row, effect))
+        answers = [row.event for row in parent.rows if isinstance(row.event, Answer)]
+        for effect_id, (row, effect) in asked.items():
+            yield Spawned(parent, row, effect, [one for one in answers if one.effect_id == effect_id])

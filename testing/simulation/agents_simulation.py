@@ -1,6 +1,7 @@
 """One simulation of a tree of agents, from their first steps to rest.
 
-What users do to agents, besides what they do to any conversation.
+Users do to agents what they do to any conversation, and more: they move their wake-ups, and disturb what models have
+started.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from .memory_storage import Process
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
 from .users import ACTIONS, Action, CallRecorder, Handle, SimulatedUser, end_wait, forge, use, waits_for_person
 from .world import OpenEngine, PerformedEffects, World, simulated_models
+
+AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action is not forge}
+"""What users do at any time. Nobody forges answers: of a forged outcome of a sub-agent nothing could be said."""
 
 OWNER = "Ada"
 
@@ -215,17 +219,6 @@ class AgentsSimulation:
         )
 
 
-def simulate_agents(
-    seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
-) -> Report:
-    """Run the simulation of the agents of this seed. Raises `SimulationFailed`; see `AgentsSimulation`."""
-    return AgentsSimulation(seed, engines=engines, file=file, open_engine=open_engine).run()
-
-
-AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action is not forge}
-"""What users do at any time. Nobody forges answers: of a forged outcome of a sub-agent nothing could be said."""
-
-
 async def reschedule(user: SimulatedUser, handle: Handle) -> None:
     """Let an agent wake up at other moments, or no longer."""
     schedule = some_schedule(user.chance)
@@ -234,6 +227,13 @@ async def reschedule(user: SimulatedUser, handle: Handle) -> None:
 
 BACKGROUND_ACTIONS: dict[Action, int] = {**AGENT_ACTIONS, reschedule: 3}
 """What users do at any time to an agent in the background."""
+
+
+def simulate_agents(
+    seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
+) -> Report:
+    """Run the simulation of the agents of this seed. Raises `SimulationFailed`; see `AgentsSimulation`."""
+    return AgentsSimulation(seed, engines=engines, file=file, open_engine=open_engine).run()
 
 
 async def unschedule(host: EngineHost, agent_id: str) -> None:

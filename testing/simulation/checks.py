@@ -1,16 +1,7 @@
 """What must hold when a simulation is over: one function for each invariant, which yields a sentence for each breach.
 
-How a simulation comes to its end does not belong here.
-
-What must hold of what callers are told.
-
-What must hold of what is said to people.
-
-How a simulation has ended: what is stored, and what everybody saw.
-
-What must hold of the log of a simulated conversation, and of the effects that it asks for.
-
-What must hold of what watchers are shown.
+The functions compare what is stored with what everybody saw: what callers are told, what is said to people, what
+watchers are shown, and which effects the log asked for. How a simulation comes to its end does not belong here.
 """
 
 from __future__ import annotations
@@ -39,9 +30,7 @@ if TYPE_CHECKING:
     from ...engine.turns import Turn
     from ...engine.updates import Update
 
-ENDED = get_args(EndedStatus)
-STORED_AND_REFUSED = ("withdrawn", "failed", "closed")
-"""Why a caller who waits for the turn of a message is refused although the message was taken."""
+__all__ = ["CHECKS", "Check", "Ending"]
 
 
 def who_dispatched_is_told_the_truth(ending: Ending) -> Iterator[str]:
@@ -64,16 +53,23 @@ def who_dispatched_is_told_the_truth(ending: Ending) -> Iterator[str]:
             yield f"{call.who}, {call.what}: {id_} led to step {call.step.state.book.seq}, which is another one"
 
 
-def _not_taken(call: Call) -> bool:
-    return isinstance(call.result, Refused) and call.result.code not in STORED_AND_REFUSED
-
-
 def _ignored(call: Call) -> bool:
     return call.step is not None and call.step.ignored
 
 
+STORED_AND_REFUSED = ("withdrawn", "failed", "closed")
+"""Why a caller who waits for the turn of a message is refused although the message was taken."""
+
+
+def _not_taken(call: Call) -> bool:
+    return isinstance(call.result, Refused) and call.result.code not in STORED_AND_REFUSED
+
+
 def _is_stored(event: Event, step: Step, rows: Sequence[Row]) -> bool:
     return any((row.event, row.state) == (event, step.state) for row in rows if row.seq == step.state.book.seq)
+
+
+ENDED = get_args(EndedStatus)
 
 
 def who_called_is_told_the_truth(ending: Ending) -> Iterator[str]:
@@ -178,13 +174,6 @@ Check: TypeAlias = Callable[[Ending], Iterator[str]]
 """Yields a sentence for each place where an invariant does not hold."""
 
 
-SINGLE_STEP_LAWS = (laws.is_taken_or_refused, laws.is_deterministic, laws.can_be_stopped, laws.can_be_left)
-"""Laws about a single step, which cost several times what all others do. Property tests hold generated states to them;
-here the store and the replay hold each step to the first two, and users who want it to end to the others."""
-
-LAWS = tuple(law for law in laws.LAWS if law not in SINGLE_STEP_LAWS)
-
-
 def the_log_is_whole(ending: Ending) -> Iterator[str]:
     """It has no gap, no request twice, and no effect with two answers."""
     if [row.seq for row in ending.rows] != list(range(1, len(ending.rows) + 1)):
@@ -192,6 +181,13 @@ def the_log_is_whole(ending: Ending) -> Iterator[str]:
     for name, times in Counter(identity(row.event) for row in ending.rows).items():
         if times > 1 and name is not None:
             yield f"{name} is in the log {times} times"
+
+
+SINGLE_STEP_LAWS = (laws.is_taken_or_refused, laws.is_deterministic, laws.can_be_stopped, laws.can_be_left)
+"""Laws about a single step, which cost several times what all others do. Property tests hold generated states to them;
+here the store and the replay hold each step to the first two, and users who want it to end to the others."""
+
+LAWS = tuple(law for law in laws.LAWS if law not in SINGLE_STEP_LAWS)
 
 
 def the_log_replays(ending: Ending) -> Iterator[str]:
@@ -236,9 +232,6 @@ def the_conversation_is_at_rest(ending: Ending) -> Iterator[str]:
     """Nothing is open."""
     if not ending.is_cut_short:
         yield from open_work(ending.state)
-
-
-WAITS = tuple(kind.model_fields["type"].default for kind in (AwaitingUserResponse, AwaitingApproval, InDoubt))
 
 
 def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
@@ -330,6 +323,9 @@ def _of_turn(stored: Iterable[Update], message_id: str) -> Iterator[Update]:
             return
 
 
+WAITS = tuple(kind.model_fields["type"].default for kind in (AwaitingUserResponse, AwaitingApproval, InDoubt))
+
+
 def _waits_for_person(shown: dict[str, Any]) -> bool:
     """Whether this state, as it is shown, waits for a person, also one who is to answer a sub-agent."""
     return shown["type"] in WAITS or bool(shown["data"].get("questions"))
@@ -351,5 +347,3 @@ CHECKS: tuple[Check, ...] = (
     deliveries_arrive_in_order,
 )
 """All of them."""
-
-__all__ = ["CHECKS", "Check", "Ending"]

@@ -1,18 +1,13 @@
-"""The clock of a simulation: it follows the virtual time of its event loop, and may be set.
+"""The environment of a simulation: an event loop without real time, its clocks, its randomness, and a trace.
 
-An event loop without real time: when nothing is left to do, the clock jumps to whatever comes next.
+When nothing is left to do, the clock of the event loop jumps to whatever comes next. An hour's wait costs nothing, and
+nothing depends on how fast the machine is. Wherever nothing fixes the order of what happens, it is random: callbacks
+that one task schedules keep their order, as asyncio promises; those of different tasks, and timers that are due at one
+moment, run in any order. Every choice follows from the seed.
 
-An hour's wait costs nothing, and nothing depends on how fast the machine is. Wherever nothing fixes the order of what
-happens, it is random: callbacks that one task schedules keep their order, as asyncio promises; those of different
-tasks, and timers that are due at one moment, run in any order.
-
-The randomness of a simulation: every choice follows from its seed.
-
-What happens in a simulation, line by line, and the faults that were found.
-
-Captures what is logged and warned about during a simulation: by turnwise, by asyncio, by Python itself.
-
-A bug often shows there first, as a task whose exception nobody retrieved or a coroutine that nobody awaited.
+What happens stands in the trace, line by line, with the faults that were found. What is logged and warned about by
+turnwise, by asyncio and by Python itself goes there, too: a bug often shows there first, as a task whose exception
+nobody retrieved or a coroutine that nobody awaited.
 """
 
 from __future__ import annotations
@@ -31,68 +26,12 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from ..generation.chance import NOON, Seeded
 
-
-class VirtualClock:
-    """A `Clock` in virtual time. Like the system's clock it measures waits by a monotonic clock that nobody sets."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._offset = 0.0
-        self.was_set_back = False
-
-    def now(self) -> datetime:
-        """This moment, in UTC."""
-        return NOON + timedelta(seconds=self._loop.time() + self._offset)
-
-    def monotonic(self) -> float:
-        """Seconds by the monotonic clock."""
-        return self._loop.time()
-
-    def set_by(self, seconds: float) -> None:
-        """Set the clock forward or back by so many seconds, while the monotonic clock goes on."""
-        self._offset += seconds
-        self.was_set_back |= seconds < 0
-
-    async def sleep_until(self, due: datetime) -> None:
-        """Return when `due` is reached, at once if it lies in the past."""
-        await asyncio.sleep(max(0.0, (due - self.now()).total_seconds()))
-
-
-class HostClock:
-    """The clock of one host, ahead of the clock of the simulation by as many microseconds as its `number`.
-
-    Timers of several hosts that are due at one moment fire in different microseconds, as in reality. Otherwise hosts
-    would make events that are equal in every field, and an engine could take the event of another one for its own.
-    """
-
-    def __init__(self, clock: VirtualClock, number: int) -> None:
-        self._clock = clock
-        self._ahead = timedelta(microseconds=number)
-
-    def now(self) -> datetime:
-        """This moment, in UTC."""
-        return self._clock.now() + self._ahead
-
-    def monotonic(self) -> float:
-        """Seconds by the monotonic clock."""
-        return self._clock.monotonic()
-
-    async def sleep_until(self, due: datetime) -> None:
-        """Return when the clock of the simulation has reached `due`, at once if it lies in the past."""
-        await self._clock.sleep_until(due)
-
-
 T = TypeVar("T")
-Arguments = TypeVarTuple("Arguments")
-
 
 MAX_CALLS = 1_000_000
 """How many callbacks one run may take: a thousand times as many as a long conversation."""
 
-
-class Hangs(Exception):
-    """Nothing will happen any more, or the same happens for ever, or the time given is over. The message says which
-    tasks wait, and where."""
+Arguments = TypeVarTuple("Arguments")
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -209,6 +148,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return "; ".join(f"{place_of(task)} waits" for task in self.unfinished()) or "nobody waits"
 
 
+class Hangs(Exception):
+    """Nothing will happen any more, or the same happens for ever, or the time given is over. The message says which
+    tasks wait, and where."""
+
+
 def place_of(task: asyncio.Task[Any]) -> str:
     """The name of a task, and where in the code it is."""
     coroutine: Any = task.get_coro()
@@ -217,6 +161,56 @@ def place_of(task: asyncio.Task[Any]) -> str:
         coroutine = inner
     frame = getattr(coroutine, "cr_frame", None)
     return f"{name} at {frame.f_code.co_qualname}:{frame.f_lineno}" if frame is not None else name
+
+
+class VirtualClock:
+    """A `Clock` in virtual time. Like the system's clock it measures waits by a monotonic clock that nobody sets."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._offset = 0.0
+        self.was_set_back = False
+
+    def now(self) -> datetime:
+        """This moment, in UTC."""
+        return NOON + timedelta(seconds=self._loop.time() + self._offset)
+
+    def monotonic(self) -> float:
+        """Seconds by the monotonic clock."""
+        return self._loop.time()
+
+    def set_by(self, seconds: float) -> None:
+        """Set the clock forward or back by so many seconds, while the monotonic clock goes on."""
+        self._offset += seconds
+        self.was_set_back |= seconds < 0
+
+    async def sleep_until(self, due: datetime) -> None:
+        """Return when `due` is reached, at once if it lies in the past."""
+        await asyncio.sleep(max(0.0, (due - self.now()).total_seconds()))
+
+
+class HostClock:
+    """The clock of one host, ahead of the clock of the simulation by as many microseconds as its `number`.
+
+    Timers of several hosts that are due at one moment fire in different microseconds, as in reality. Otherwise hosts
+    would make events that are equal in every field, and an engine could take the event of another one for its own.
+    """
+
+    def __init__(self, clock: VirtualClock, number: int) -> None:
+        self._clock = clock
+        self._ahead = timedelta(microseconds=number)
+
+    def now(self) -> datetime:
+        """This moment, in UTC."""
+        return self._clock.now() + self._ahead
+
+    def monotonic(self) -> float:
+        """Seconds by the monotonic clock."""
+        return self._clock.monotonic()
+
+    async def sleep_until(self, due: datetime) -> None:
+        """Return when the clock of the simulation has reached `due`, at once if it lies in the past."""
+        await self._clock.sleep_until(due)
 
 
 class RandomSource(Seeded):
@@ -257,20 +251,6 @@ class EventTrace:
         self.faults.append(sentence)
 
 
-class _TraceHandler(logging.Handler):
-    """Adds what turnwise logs to the trace. An unexpected error in the mailbox is a fault."""
-
-    def __init__(self, trace: EventTrace) -> None:
-        super().__init__(logging.WARNING)
-        self._trace = trace
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Add a record."""
-        self._trace.record("log", record.getMessage())
-        if record.name == "turnwise.mailbox" and record.exc_info:
-            self._trace.report_fault(f"{record.getMessage()} {record.exc_info[1]!r}")
-
-
 @contextmanager
 def captured_logs(trace: EventTrace, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """While this holds, logs and warnings go into the trace and nowhere else."""
@@ -291,3 +271,17 @@ def captured_logs(trace: EventTrace, loop: asyncio.AbstractEventLoop) -> Iterato
         logger.propagate = propagated
     for warning in warned:
         trace.report_fault(str(warning.message))
+
+
+class _TraceHandler(logging.Handler):
+    """Adds what turnwise logs to the trace. An unexpected error in the mailbox is a fault."""
+
+    def __init__(self, trace: EventTrace) -> None:
+        super().__init__(logging.WARNING)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add a record."""
+        self._trace.record("log", record.getMessage())
+        if record.name == "turnwise.mailbox" and record.exc_info:
+            self._trace.report_fault(f"{record.getMessage()} {record.exc_info[1]!r}")

@@ -1,19 +1,9 @@
-"""Other conversations in the same database, so that a writer has several steps to store at once.
-
-They take nothing but new policies, and are written without an engine. Two writers may share a conversation: the one
-that is behind reads it again.
-
-turnwise's own store over a real SQLite file, in virtual time.
+"""turnwise's own store over a real SQLite file, in virtual time.
 
 Everything that turnwise does to store something happens here, too: the writer with its batches, the log, the outbox,
-the codec, the SQL. Only the threads are tasks, and statements fail. After each piece of work the file is read; what
-stands in it is what counts in the simulation, and it is compared with what the store reports.
-
-A connection to a real database whose statements fail at random, and are no longer done once its process has died.
-
-The threads of a store without threads: a task of the virtual event loop takes the place of each.
-
-It takes its time before it does anything, so that more is handed in meanwhile and stored together, as with a real disk.
+the codec, the SQL. Only the threads are tasks, and statements fail at random, and are no longer done once their process
+has died. After each piece of work the file is read; what stands in it is what counts in the simulation, and it is
+compared with what the store reports.
 """
 
 from __future__ import annotations
@@ -55,85 +45,7 @@ if TYPE_CHECKING:
     from .memory_storage import Storage
     from .runs import EngineHost
 
-
-class OtherConversation:
-    """A writer of the conversation `conversation_id`."""
-
-    def __init__(self, name: str, conversation_id: str, chance: RandomSource, clock: VirtualClock, disk: Disk) -> None:
-        self.name = name
-        self.conversation_id = conversation_id
-        self._chance = chance
-        self._clock = clock
-        self._disk = disk
-        self._count = 0
-        self._appended: str | None = None
-        """The id of the step that was appended last in this attempt, None before the first."""
-        self._process: Process
-        self._log: Log | None = None
-        self._state: State
-
-    async def create(self, process: Process) -> None:
-        """Create the conversation."""
-        opened = Opened(event_id=f"{self.conversation_id} opened", at=self._clock.now(), policy=Policy())
-        await process.store.create(self.conversation_id, opened, begin(opened))
-
-    async def write(self, host: EngineHost, attempts: int) -> None:
-        """Try so often to store some steps, through the newest process of the host."""
-        for _ in range(attempts):
-            await asyncio.sleep(self._chance.pick((0.0, self._chance.seconds())))
-            try:
-                await self._store_steps(host.process, self._chance.number(1, 3))
-            except StoreError:
-                self._log = None
-                self._check_refusal()
-
-    async def _store_steps(self, process: Process, steps: int) -> None:
-        """Go on from where the conversation stands, as far as that is known."""
-        self._appended = None
-        log = await self._read(process)
-        for _ in range(steps):
-            self._count += 1
-            event = PolicyChanged(event_id=f"{self.name}-{self._count}", at=self._clock.now(), policy=Policy())
-            step = transition(self._state, event, Context())
-            self._appended = event.event_id
-            await log.append(event, step)
-            self._state = step.state
-
-    async def _read(self, process: Process) -> Log:
-        if self._log is None or self._process is not process:
-            self._process = process
-            loaded = await process.store.load(self.conversation_id)
-            self._log, self._state = loaded.log, loaded.state
-        return self._log
-
-    def _check_refusal(self) -> None:
-        """What is reported as not stored is not stored; what a dead process reports does not count."""
-        rows = self._disk.rows[self.conversation_id]
-        stored = {row.event.event_id for row in rows if isinstance(row.event, Request)}
-        if self._appended in stored and not self._process.is_dead:
-            self._disk.trace.report_fault(f"{self._appended} is reported as not stored, and is stored")
-
-
 _STEPS = f"SELECT {', '.join(EventRow._fields)} FROM events WHERE conversation = ? AND seq > ? ORDER BY seq"
-
-
-class FileProcess:
-    """A process that has the file open: a `Process`."""
-
-    def __init__(self, name: str, store: Store, statements: Statements) -> None:
-        self.name = name
-        self.store = store
-        self._statements = statements
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether the process has died."""
-        return self._statements.is_dead
-
-    def die_after(self, statements: int) -> None:
-        """Have the process die after so many more statements that write, in the middle of a transaction or not."""
-        left = self._statements.left
-        self._statements.left = statements if left is None else min(left, statements)
 
 
 class FileStorage:
@@ -262,6 +174,18 @@ class FileStorage:
             yield "another state than the one that was seen to be stored"
 
 
+if TYPE_CHECKING:
+    _STORAGE: type[Storage] = FileStorage
+
+
+@cache
+def _empty_database() -> bytes:
+    """A database with all its tables and nothing in them."""
+    with closing(connect(Address.of(":memory:"), "rw", 0)) as memory, configured(memory, "rw") as connection:
+        migrate(connection, None)
+        return memory.serialize()
+
+
 class _ObservedWriter(Writer):
     """A writer that calls `before` and `after` around what it commits inline, as its thread does around the rest."""
 
@@ -319,16 +243,23 @@ class _CheckedDatabase(Database):
         self._storage.check_stored(step.position.head.key, step.encoded, step.outgoing)
 
 
-@cache
-def _empty_database() -> bytes:
-    """A database with all its tables and nothing in them."""
-    with closing(connect(Address.of(":memory:"), "rw", 0)) as memory, configured(memory, "rw") as connection:
-        migrate(connection, None)
-        return memory.serialize()
+class FileProcess:
+    """A process that has the file open: a `Process`."""
 
+    def __init__(self, name: str, store: Store, statements: Statements) -> None:
+        self.name = name
+        self.store = store
+        self._statements = statements
 
-if TYPE_CHECKING:
-    _STORAGE: type[Storage] = FileStorage
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has died."""
+        return self._statements.is_dead
+
+    def die_after(self, statements: int) -> None:
+        """Have the process die after so many more statements that write, in the middle of a transaction or not."""
+        left = self._statements.left
+        self._statements.left = statements if left is None else min(left, statements)
 
 
 T = TypeVar("T")
@@ -437,7 +368,11 @@ class VirtualQueue:
 def served_by_task(
     chance: RandomSource, before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
 ) -> Start:
-    """Return what starts a task that serves a worker. `before` and `after` are called around each piece of work."""
+    """Return what starts a task that serves a worker. `before` and `after` are called around each piece of work.
+
+    The task takes the place of a thread of a store. It takes its time before it does anything, so that more is handed
+    in meanwhile and stored together, as with a real disk.
+    """
 
     def start(worker: Worker) -> Callable[[], None]:
         queue: Any = VirtualQueue()
@@ -463,3 +398,66 @@ async def _serve(
         ended = worker.handle_next()
         worker.report()
         after()
+
+
+class OtherConversation:
+    """A writer of the conversation `conversation_id`.
+
+    It stands in the same database, so that a writer has several steps to store at once. It takes nothing but new
+    policies, and is written without an engine. Two writers may share a conversation: the one that is behind reads it
+    again.
+    """
+
+    def __init__(self, name: str, conversation_id: str, chance: RandomSource, clock: VirtualClock, disk: Disk) -> None:
+        self.name = name
+        self.conversation_id = conversation_id
+        self._chance = chance
+        self._clock = clock
+        self._disk = disk
+        self._count = 0
+        self._appended: str | None = None
+        """The id of the step that was appended last in this attempt, None before the first."""
+        self._process: Process
+        self._log: Log | None = None
+        self._state: State
+
+    async def create(self, process: Process) -> None:
+        """Create the conversation."""
+        opened = Opened(event_id=f"{self.conversation_id} opened", at=self._clock.now(), policy=Policy())
+        await process.store.create(self.conversation_id, opened, begin(opened))
+
+    async def write(self, host: EngineHost, attempts: int) -> None:
+        """Try so often to store some steps, through the newest process of the host."""
+        for _ in range(attempts):
+            await asyncio.sleep(self._chance.pick((0.0, self._chance.seconds())))
+            try:
+                await self._store_steps(host.process, self._chance.number(1, 3))
+            except StoreError:
+                self._log = None
+                self._check_refusal()
+
+    async def _store_steps(self, process: Process, steps: int) -> None:
+        """Go on from where the conversation stands, as far as that is known."""
+        self._appended = None
+        log = await self._read(process)
+        for _ in range(steps):
+            self._count += 1
+            event = PolicyChanged(event_id=f"{self.name}-{self._count}", at=self._clock.now(), policy=Policy())
+            step = transition(self._state, event, Context())
+            self._appended = event.event_id
+            await log.append(event, step)
+            self._state = step.state
+
+    async def _read(self, process: Process) -> Log:
+        if self._log is None or self._process is not process:
+            self._process = process
+            loaded = await process.store.load(self.conversation_id)
+            self._log, self._state = loaded.log, loaded.state
+        return self._log
+
+    def _check_refusal(self) -> None:
+        """What is reported as not stored is not stored; what a dead process reports does not count."""
+        rows = self._disk.rows[self.conversation_id]
+        stored = {row.event.event_id for row in rows if isinstance(row.event, Request)}
+        if self._appended in stored and not self._process.is_dead:
+            self._disk.trace.report_fault(f"{self._appended} is reported as not stored, and is stored")

@@ -1,23 +1,11 @@
-"""What outlives the engines of a simulation, and the processes in which they have it open.
+"""What outlives the engines of a simulation: a store in memory, which takes its time and fails at bad moments.
 
-A store in memory, which takes its time and fails at bad moments.
-
-It does what a real one promises: a step is stored whole or not at all, and only if it follows the newest one. Several
-processes may have it open at once. What an engine must never try is reported as a fault at once, whatever would come of
-it later.
-
-What is stored in a simulation: each step as JSON, and as it is read from there.
-
-The log of one conversation in memory, as one process has it open.
-
-What an engine must never try is reported as a fault at once, whatever would come of it later.
-
-The outbox of a store in memory: what is still to be handed over, and the receipts that are not stored yet.
+It does what a real one promises: a step is stored whole or not at all, and only if it follows the newest one. Each step
+is stored as JSON, and read from there. Several processes may have the store open at once. What an engine must never try
+is reported as a fault at once, whatever would come of it later.
 
 As in a real store, a receipt is stored with the next step of its process, or when the store is closed. A process that
 dies before has handed something over that is still in the outbox.
-
-Lists of the conversations that a store in memory holds.
 """
 
 from __future__ import annotations
@@ -51,29 +39,6 @@ Delivered: TypeAlias = tuple[str, str, int]
 """A delivery: its conversation, the name of its channel, and its effect."""
 
 
-class Process(Protocol):
-    """A process that has the store open. Once it is dead it stores nothing, and nobody hears what it says."""
-
-    @property
-    def name(self) -> str:
-        """What tells it apart from all others of the simulation."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """The store, as this process has it open."""
-        ...
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether the process has died."""
-        ...
-
-    def die_after(self, statements: int) -> None:
-        """Have the process die once it has done so many more statements that write."""
-        ...
-
-
 class Storage(Protocol):
     """What is stored, through all processes that have it open."""
 
@@ -98,6 +63,74 @@ class Storage(Protocol):
         """Remove what is stored."""
         ...
 
+
+class Process(Protocol):
+    """A process that has the store open. Once it is dead it stores nothing, and nobody hears what it says."""
+
+    @property
+    def name(self) -> str:
+        """What tells it apart from all others of the simulation."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The store, as this process has it open."""
+        ...
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has died."""
+        ...
+
+    def die_after(self, statements: int) -> None:
+        """Have the process die once it has done so many more statements that write."""
+        ...
+
+
+class MemoryStorage:
+    """A `Storage` in memory."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.waiting = MemoryOutbox()
+        self._disk = disk
+        self._processes: dict[str, MemoryStore] = {}
+
+    @property
+    def settled(self) -> set[Delivered]:
+        """What was taken out of the outbox."""
+        return self.waiting.settled
+
+    async def open(self, name: str) -> Process:
+        """A new process of this name, with its store."""
+        process = self._processes[name] = MemoryStore(self._disk, name, self)
+        return process
+
+    def is_abandoned(self, conversation_id: str) -> bool:
+        """Whether something is in flight, in the outbox, or waits for a person, that a process has begun which is
+        closed or dead."""
+        rows = self._disk.rows[conversation_id]
+        begun = {one.effect_id: row.writer for row in rows for one in row.effects if isinstance(one, AwaitedEffect)}
+        state: AnyState = rows[-1].state
+        waiting = state.round.running if isinstance(state, AwaitingUserResponse) else ()
+        under_way = (*state.in_flight(), *(call.effect_id for call in waiting))
+        writers = {begun[effect_id] for effect_id in under_way} | self.waiting.writers_of(conversation_id)
+        processes = [self._processes[name] for name in writers]
+        return any(process.is_dead or not process.is_open for process in processes)
+
+    def outbox(self) -> tuple[Delivered, ...]:
+        """What is still to be handed over."""
+        return tuple(self.waiting.entries)
+
+    def faults(self) -> tuple[str, ...]:
+        """Nothing: there is no file that could be wrong."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing: there is nothing to remove."""
+
+
+if TYPE_CHECKING:
+    _STORAGE: type[Storage] = MemoryStorage
 
 LATEST_RECEIPTS = (0.1, 1.0, 10.0)
 """Seconds after which a receipt is stored at the latest."""
@@ -284,224 +317,6 @@ class MemoryStore:
         self.is_open = False
 
 
-class MemoryStorage:
-    """A `Storage` in memory."""
-
-    def __init__(self, disk: Disk) -> None:
-        self.waiting = MemoryOutbox()
-        self._disk = disk
-        self._processes: dict[str, MemoryStore] = {}
-
-    @property
-    def settled(self) -> set[Delivered]:
-        """What was taken out of the outbox."""
-        return self.waiting.settled
-
-    async def open(self, name: str) -> Process:
-        """A new process of this name, with its store."""
-        process = self._processes[name] = MemoryStore(self._disk, name, self)
-        return process
-
-    def is_abandoned(self, conversation_id: str) -> bool:
-        """Whether something is in flight, in the outbox, or waits for a person, that a process has begun which is
-        closed or dead."""
-        rows = self._disk.rows[conversation_id]
-        begun = {one.effect_id: row.writer for row in rows for one in row.effects if isinstance(one, AwaitedEffect)}
-        state: AnyState = rows[-1].state
-        waiting = state.round.running if isinstance(state, AwaitingUserResponse) else ()
-        under_way = (*state.in_flight(), *(call.effect_id for call in waiting))
-        writers = {begun[effect_id] for effect_id in under_way} | self.waiting.writers_of(conversation_id)
-        processes = [self._processes[name] for name in writers]
-        return any(process.is_dead or not process.is_open for process in processes)
-
-    def outbox(self) -> tuple[Delivered, ...]:
-        """What is still to be handed over."""
-        return tuple(self.waiting.entries)
-
-    def faults(self) -> tuple[str, ...]:
-        """Nothing: there is no file that could be wrong."""
-        return ()
-
-    def close(self) -> None:
-        """Nothing: there is nothing to remove."""
-
-
-if TYPE_CHECKING:
-    _STORAGE: type[Storage] = MemoryStorage
-
-
-LogKey: TypeAlias = tuple[str, int]
-"""The key of a conversation: its id, and how many conversations with this id were deleted before it was created."""
-
-_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
-_EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
-_STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A step as it is stored: JSON, and what is read from it. `writer` is the name of the process that stored it, and
-    `chain` the link of the step."""
-
-    seq: int
-    text: str
-    event: AnyEvent
-    effects: tuple[Effect, ...]
-    ended: TurnEnded | None
-    state: AnyState
-    writer: str = ""
-    chain: bytes = b""
-
-    @classmethod
-    def of(cls, event: Event, step: Step, writer: str) -> Row:
-        """Write a step as JSON and read it back. Raises ValueError if that cannot be done."""
-        ended = "" if step.ended is None else step.ended.to_json()
-        effects = _array(step.effects)
-        written, state = event.to_json(), step.state.to_json()
-        return cls(
-            seq=step.state.book.seq,
-            text="\n".join((written, effects, ended, state)),
-            event=_EVENT.validate_json(written),
-            effects=_EFFECTS.validate_json(effects),
-            ended=TurnEnded.model_validate_json(ended) if ended else None,
-            state=_STATE.validate_json(state),
-            writer=writer,
-        )
-
-    @classmethod
-    def read(cls, entry: StoredEntry, state: str, writer: str) -> Row:
-        """A step as a database holds it, with the state after it as JSON."""
-        ended = "" if entry.ended is None else entry.ended.to_json()
-        text = "\n".join((entry.event.to_json(), _array(entry.effects), ended, state))
-        read = _STATE.validate_json(state)
-        return cls(entry.seq, text, entry.event, entry.effects, entry.ended, read, writer, entry.chain)
-
-    @property
-    def entry(self) -> StoredEntry:
-        """The step as an entry of the log; it has no digests but its link."""
-        from ...persistence.records import StoredEntry
-
-        return StoredEntry(
-            self.seq,
-            self.event,
-            self.effects,
-            self.ended,
-            self.state.book.turn,
-            digest=b"",
-            chain=self.chain,
-            content=b"",
-        )
-
-
-def identity(event: Event) -> str | int | None:
-    """What the log may hold once only: the id of a request, or of the effect that is answered. `Pure.`"""
-    return event.event_id if isinstance(event, Request) else event.effect_id if isinstance(event, Answer) else None
-
-
-@dataclass
-class Disk:
-    """The steps of all conversations. `failing` is the probability that a step cannot be stored."""
-
-    chance: RandomSource
-    trace: EventTrace
-    failing: float = 0.0
-    rows: dict[str, list[Row]] = field(default_factory=dict)
-    deleted: dict[str, list[list[Row]]] = field(default_factory=dict)
-    """The logs of the conversations that were deleted, by the id that they had, in the order of their deletion. A
-    conversation may be created under the id of a deleted one."""
-    began: dict[LogKey, int] = field(default_factory=dict)
-    """For each conversation the number of lines in the trace when it was created."""
-    ended: dict[LogKey, int] = field(default_factory=dict)
-    """For each conversation that was deleted the number of lines in the trace when it was."""
-    moved: dict[str, int] = field(default_factory=dict)
-    """For each conversation the number of its newest step among all steps."""
-    identities: dict[str, set[str | int | None]] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    """What conversations are called in the trace, where there are several; sub-agents after the one above them."""
-    followers: list[Callable[[str, Row], None]] = field(default_factory=list)
-    """Who is told of each step, with its conversation, once it is stored."""
-
-    def add(self, conversation_id: str, event: Event, step: Step, writer: str) -> Row:
-        """Store a step. Raises ValueError if it cannot be written as JSON and read back."""
-        row = self._linked(conversation_id, Row.of(event, step, writer))
-        if (row.event, row.effects, row.ended, row.state) != (event, step.effects, step.ended, step.state):
-            self.trace.report_fault(f"step {row.seq}, {event.type}, is not read as it was written: {row.text[:300]}")
-        self.keep(conversation_id, row)
-        return row
-
-    def _linked(self, conversation_id: str, row: Row) -> Row:
-        """The row with its link, which depends on all rows before it."""
-        from ...persistence.codec import GENESIS, digest, link
-
-        rows = self.rows.get(conversation_id)
-        return replace(row, chain=link(rows[-1].chain if rows else GENESIS, digest(row.text)))
-
-    def keep(self, conversation_id: str, row: Row) -> None:
-        """Keep a step that is stored."""
-        self.rows.setdefault(conversation_id, []).append(row)
-        self.began.setdefault(self.key_of(conversation_id), len(self.trace.lines))
-        self.moved[conversation_id] = len(self.trace.lines)
-        self.identities.setdefault(conversation_id, set()).add(identity(row.event))
-        effects = " ".join(_short(effect) for effect in row.effects)
-        stored = f"{row.seq}: {row.event.type} -> {row.state.type}   {effects}"
-        self.trace.record("store", f"{row.writer} {self.name(conversation_id)}{stored}")
-        for follower in self.followers:
-            follower(conversation_id, row)
-
-    def name(self, conversation_id: str) -> str:
-        """What a conversation is called in the trace, with a space behind it; empty if it has no name there."""
-        root, slash, rest = conversation_id.partition("/")
-        return f"{self.names[root]}{slash}{rest} " if root in self.names else ""
-
-    def delete(self, conversation_id: str) -> None:
-        """Delete a conversation."""
-        self.ended[self.key_of(conversation_id)] = len(self.trace.lines)
-        self.deleted.setdefault(conversation_id, []).append(self.rows.pop(conversation_id))
-        self.identities.pop(conversation_id, None)
-        self.trace.record("store", f"{self.name(conversation_id)}is deleted")
-
-    def logs_of(self, conversation_id: str) -> list[list[Row]]:
-        """The logs of all conversations that have had this id: those that were deleted, then the stored one."""
-        stored = self.rows.get(conversation_id)
-        return [*self.deleted.get(conversation_id, ()), *(() if stored is None else (stored,))]
-
-    def key_of(self, conversation_id: str) -> LogKey:
-        """The key of the conversation that is stored under this id, or that was deleted last."""
-        return conversation_id, max(0, len(self.logs_of(conversation_id)) - 1)
-
-    def steps_of(self, conversation_id: str) -> Sequence[Row]:
-        """The steps of the conversation that is stored under this id, or that was deleted last; none if there never was
-        one."""
-        logs = self.logs_of(conversation_id)
-        return logs[-1] if logs else ()
-
-    def head(self, conversation_id: str) -> AnyState:
-        """The state that the conversation rests in, as stored, or in which it was deleted."""
-        return self.steps_of(conversation_id)[-1].state
-
-    @property
-    def steps(self) -> int:
-        """How many steps are stored."""
-        return sum(map(len, self.rows.values()))
-
-    def text(self) -> str:
-        """Everything that is stored, for comparison."""
-        return "\n".join(row.text for rows in self.rows.values() for row in rows)
-
-
-def _array(effects: tuple[Effect, ...]) -> str:
-    return f"[{','.join(effect.to_json() for effect in effects)}]"
-
-
-def _short(effect: Effect) -> str:
-    effect_id = getattr(effect, "effect_id", None)
-    return effect.type if effect_id is None else f"{effect.type}:{effect_id}"
-
-
-MISREPORTED = 0.2
-"""How many of the failed attempts to store an answer have stored it all the same."""
-
-
 class StoreOfProcess(Protocol):
     """The store in memory, as one process has it open."""
 
@@ -529,6 +344,10 @@ class StoreOfProcess(Protocol):
     def add(self, conversation_id: str, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> Row:
         """Store a step, with what it hands over, and the receipts so far."""
         ...
+
+
+MISREPORTED = 0.2
+"""How many of the failed attempts to store an answer have stored it all the same."""
 
 
 class MemoryLog:
@@ -645,44 +464,175 @@ class MemoryLog:
         self._store.begin((self._id, target, effect_id), begun)
 
 
-async def disk_time(chance: RandomSource) -> None:
-    """The time that a disk takes: often none, not even another task's turn."""
-    if chance.probably(0.5):
-        await asyncio.sleep(chance.pick((0.0, 0.0, 0.001, 0.02, 1.0)))
+LogKey: TypeAlias = tuple[str, int]
+"""The key of a conversation: its id, and how many conversations with this id were deleted before it was created."""
 
 
-def failed() -> StorageFailed:
-    """The error of a disk that takes nothing."""
-    from ...persistence.errors import StorageFailed
+@dataclass
+class Disk:
+    """The steps of all conversations. `failing` is the probability that a step cannot be stored."""
 
-    return StorageFailed("The disk is full.")
+    chance: RandomSource
+    trace: EventTrace
+    failing: float = 0.0
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    deleted: dict[str, list[list[Row]]] = field(default_factory=dict)
+    """The logs of the conversations that were deleted, by the id that they had, in the order of their deletion. A
+    conversation may be created under the id of a deleted one."""
+    began: dict[LogKey, int] = field(default_factory=dict)
+    """For each conversation the number of lines in the trace when it was created."""
+    ended: dict[LogKey, int] = field(default_factory=dict)
+    """For each conversation that was deleted the number of lines in the trace when it was."""
+    moved: dict[str, int] = field(default_factory=dict)
+    """For each conversation the number of its newest step among all steps."""
+    identities: dict[str, set[str | int | None]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """What conversations are called in the trace, where there are several; sub-agents after the one above them."""
+    followers: list[Callable[[str, Row], None]] = field(default_factory=list)
+    """Who is told of each step, with its conversation, once it is stored."""
+
+    def add(self, conversation_id: str, event: Event, step: Step, writer: str) -> Row:
+        """Store a step. Raises ValueError if it cannot be written as JSON and read back."""
+        row = self._linked(conversation_id, Row.of(event, step, writer))
+        if (row.event, row.effects, row.ended, row.state) != (event, step.effects, step.ended, step.state):
+            self.trace.report_fault(f"step {row.seq}, {event.type}, is not read as it was written: {row.text[:300]}")
+        self.keep(conversation_id, row)
+        return row
+
+    def _linked(self, conversation_id: str, row: Row) -> Row:
+        """The row with its link, which depends on all rows before it."""
+        from ...persistence.codec import GENESIS, digest, link
+
+        rows = self.rows.get(conversation_id)
+        return replace(row, chain=link(rows[-1].chain if rows else GENESIS, digest(row.text)))
+
+    def keep(self, conversation_id: str, row: Row) -> None:
+        """Keep a step that is stored."""
+        self.rows.setdefault(conversation_id, []).append(row)
+        self.began.setdefault(self.key_of(conversation_id), len(self.trace.lines))
+        self.moved[conversation_id] = len(self.trace.lines)
+        self.identities.setdefault(conversation_id, set()).add(identity(row.event))
+        effects = " ".join(_short(effect) for effect in row.effects)
+        stored = f"{row.seq}: {row.event.type} -> {row.state.type}   {effects}"
+        self.trace.record("store", f"{row.writer} {self.name(conversation_id)}{stored}")
+        for follower in self.followers:
+            follower(conversation_id, row)
+
+    def name(self, conversation_id: str) -> str:
+        """What a conversation is called in the trace, with a space behind it; empty if it has no name there."""
+        root, slash, rest = conversation_id.partition("/")
+        return f"{self.names[root]}{slash}{rest} " if root in self.names else ""
+
+    def delete(self, conversation_id: str) -> None:
+        """Delete a conversation."""
+        self.ended[self.key_of(conversation_id)] = len(self.trace.lines)
+        self.deleted.setdefault(conversation_id, []).append(self.rows.pop(conversation_id))
+        self.identities.pop(conversation_id, None)
+        self.trace.record("store", f"{self.name(conversation_id)}is deleted")
+
+    def logs_of(self, conversation_id: str) -> list[list[Row]]:
+        """The logs of all conversations that have had this id: those that were deleted, then the stored one."""
+        stored = self.rows.get(conversation_id)
+        return [*self.deleted.get(conversation_id, ()), *(() if stored is None else (stored,))]
+
+    def key_of(self, conversation_id: str) -> LogKey:
+        """The key of the conversation that is stored under this id, or that was deleted last."""
+        return conversation_id, max(0, len(self.logs_of(conversation_id)) - 1)
+
+    def steps_of(self, conversation_id: str) -> Sequence[Row]:
+        """The steps of the conversation that is stored under this id, or that was deleted last; none if there never was
+        one."""
+        logs = self.logs_of(conversation_id)
+        return logs[-1] if logs else ()
+
+    def head(self, conversation_id: str) -> AnyState:
+        """The state that the conversation rests in, as stored, or in which it was deleted."""
+        return self.steps_of(conversation_id)[-1].state
+
+    @property
+    def steps(self) -> int:
+        """How many steps are stored."""
+        return sum(map(len, self.rows.values()))
+
+    def text(self) -> str:
+        """Everything that is stored, for comparison."""
+        return "\n".join(row.text for rows in self.rows.values() for row in rows)
 
 
-def conflict() -> StoreConflict:
-    """The error of a step that another one has overtaken."""
-    from ...persistence.errors import StoreConflict
+def _short(effect: Effect) -> str:
+    effect_id = getattr(effect, "effect_id", None)
+    return effect.type if effect_id is None else f"{effect.type}:{effect_id}"
 
-    return StoreConflict("The step does not follow the newest step of its conversation.")
+
+_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+_EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
+
+_STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
 
 @dataclass(frozen=True)
-class OutboxEntry:
-    """What is to reach one target: the step that stored it, the process that did, and the attempts so far."""
+class Row:
+    """A step as it is stored: JSON, and what is read from it. `writer` is the name of the process that stored it, and
+    `chain` the link of the step."""
 
     seq: int
-    writer: str
-    attempts: int = 0
-    next_attempt: datetime | None = None
-    begun: int = 0
+    text: str
+    event: AnyEvent
+    effects: tuple[Effect, ...]
+    ended: TurnEnded | None
+    state: AnyState
+    writer: str = ""
+    chain: bytes = b""
+
+    @classmethod
+    def of(cls, event: Event, step: Step, writer: str) -> Row:
+        """Write a step as JSON and read it back. Raises ValueError if that cannot be done."""
+        ended = "" if step.ended is None else step.ended.to_json()
+        effects = _array(step.effects)
+        written, state = event.to_json(), step.state.to_json()
+        return cls(
+            seq=step.state.book.seq,
+            text="\n".join((written, effects, ended, state)),
+            event=_EVENT.validate_json(written),
+            effects=_EFFECTS.validate_json(effects),
+            ended=TurnEnded.model_validate_json(ended) if ended else None,
+            state=_STATE.validate_json(state),
+            writer=writer,
+        )
+
+    @classmethod
+    def read(cls, entry: StoredEntry, state: str, writer: str) -> Row:
+        """A step as a database holds it, with the state after it as JSON."""
+        ended = "" if entry.ended is None else entry.ended.to_json()
+        text = "\n".join((entry.event.to_json(), _array(entry.effects), ended, state))
+        read = _STATE.validate_json(state)
+        return cls(entry.seq, text, entry.event, entry.effects, entry.ended, read, writer, entry.chain)
+
+    @property
+    def entry(self) -> StoredEntry:
+        """The step as an entry of the log; it has no digests but its link."""
+        from ...persistence.records import StoredEntry
+
+        return StoredEntry(
+            self.seq,
+            self.event,
+            self.effects,
+            self.ended,
+            self.state.book.turn,
+            digest=b"",
+            chain=self.chain,
+            content=b"",
+        )
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """What became of an attempt: it has arrived, or the next attempt is due at `next_attempt`."""
+def _array(effects: tuple[Effect, ...]) -> str:
+    return f"[{','.join(effect.to_json() for effect in effects)}]"
 
-    delivered: Delivered
-    attempts: int = 0
-    next_attempt: datetime | None = None
+
+def identity(event: Event) -> str | int | None:
+    """What the log may hold once only: the id of a request, or of the effect that is answered. `Pure.`"""
+    return event.event_id if isinstance(event, Request) else event.effect_id if isinstance(event, Answer) else None
 
 
 class MemoryOutbox:
@@ -739,6 +689,46 @@ class MemoryOutbox:
         return tuple(sorted(found, key=lambda one: (one.conversation_id, one.target, one.seq, one.effect_id)))
 
 
+@dataclass(frozen=True)
+class OutboxEntry:
+    """What is to reach one target: the step that stored it, the process that did, and the attempts so far."""
+
+    seq: int
+    writer: str
+    attempts: int = 0
+    next_attempt: datetime | None = None
+    begun: int = 0
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of an attempt: it has arrived, or the next attempt is due at `next_attempt`."""
+
+    delivered: Delivered
+    attempts: int = 0
+    next_attempt: datetime | None = None
+
+
+async def disk_time(chance: RandomSource) -> None:
+    """The time that a disk takes: often none, not even another task's turn."""
+    if chance.probably(0.5):
+        await asyncio.sleep(chance.pick((0.0, 0.0, 0.001, 0.02, 1.0)))
+
+
+def failed() -> StorageFailed:
+    """The error of a disk that takes nothing."""
+    from ...persistence.errors import StorageFailed
+
+    return StorageFailed("The disk is full.")
+
+
+def conflict() -> StoreConflict:
+    """The error of a step that another one has overtaken."""
+    from ...persistence.errors import StoreConflict
+
+    return StoreConflict("The step does not follow the newest step of its conversation.")
+
+
 def summaries(
     disk: Disk, *, metadata: Mapping[str, Any] | None, limit: int | None, before: str | None, **selected: Any
 ) -> tuple[Summary, ...]:
@@ -771,12 +761,6 @@ def _beginning(disk: Disk, newest: Sequence[str], before: str) -> int:
     return newer + (of_moment.index(place.conversation_id) + 1 if place.conversation_id in of_moment else 0)
 
 
-def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:
-    """What `Store.scheduled` returns. `Pure.`"""
-    scheduled = ((id_, rows[-1].state.book.wake) for id_, rows in disk.rows.items())
-    return tuple(sorted(((id_, due) for id_, due in scheduled if due is not None), key=lambda each: each[1])[:limit])
-
-
 def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
     from ...persistence.summaries import Details, summary_in_state
 
@@ -784,3 +768,9 @@ def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Detail
     for row in rows:
         details = details.after(row.event)
     return summary_in_state(conversation_id, rows[-1].state, rows[-1].event.at, details), details
+
+
+def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:
+    """What `Store.scheduled` returns. `Pure.`"""
+    scheduled = ((id_, rows[-1].state.book.wake) for id_, rows in disk.rows.items())
+    return tuple(sorted(((id_, due) for id_, due in scheduled if due is not None), key=lambda each: each[1])[:limit])

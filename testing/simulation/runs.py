@@ -1,14 +1,11 @@
-"""What goes wrong around the engines of a simulation: clocks are set, processes die, disks fail.
-
-A host of the simulated conversation: it opens an engine, closes it, and opens the next one.
-
-Everything goes in by the public doors of `Engine.open`. A process that dies goes on as a zombie until its engine is
-closed: its store fails every call, its channels deliver nothing, and what it tells its callers does not count.
-
-What every simulation runs in: virtual time, one source of randomness, a store, and a trace of what happens.
+"""What every simulation runs in: virtual time, one source of randomness, a store, a trace, and engines in trouble.
 
 What happens is for the simulation to say. Here it is run to its end, in a process whose ids follow from the seed, and
 everything that went wrong is reported.
+
+A host opens an engine, closes it, and opens the next one. Everything goes in by the public doors of `Engine.open`. A
+process that dies goes on as a zombie until its engine is closed: its store fails every call, its channels deliver
+nothing, and what it tells its callers does not count. Clocks are set, processes die, disks fail.
 """
 
 from __future__ import annotations
@@ -32,28 +29,137 @@ if TYPE_CHECKING:
     from ...engine.conversation import Conversation
     from ...engine.engine import Engine
 
+PATIENCE = 10_000.0
+"""Virtual seconds within which everything comes to rest once everybody wants it to: more than the longest wait of a
+tool or a timer, and the hour by which a clock is set back during it."""
 
-async def make_trouble(
-    run: VirtualRun, hosts: Sequence[EngineHost], open_engine: Callable[[EngineHost], Awaitable[None]], times: int
-) -> None:
-    """So many times, set the clock, close an engine or let its process die and open the next, or let the disk fail."""
-    chance = run.chance
-    for _ in range(times):
-        await asyncio.sleep(2 * chance.seconds())
-        match chance.below(5):
-            case 0:
-                run.clock.set_by(chance.pick((3_600.0, -3_600.0, 0.5)))
-            case 1 | 2:
-                await _restart(run, chance.pick(hosts), open_engine)
-            case _:
-                run.disk.failing = chance.pick((0.0, 0.1, 0.5))
+BOUND = 100 * PATIENCE
+"""Virtual seconds that a simulation may take in all."""
+
+ATTEMPTS = 10
+"""How often a task is told to stop."""
 
 
-async def _restart(run: VirtualRun, host: EngineHost, open_engine: Callable[[EngineHost], Awaitable[None]]) -> None:
-    """Close an engine, or let its process die, whatever it is doing; then open the next."""
-    await host.close(by_crash=run.chance.probably(0.5))
-    await asyncio.sleep(run.chance.seconds())
-    await open_engine(host)
+class VirtualRun:
+    """Everything that a simulation takes place in. `options` are those of the command line that repeat it.
+
+    With `file` the store is turnwise's own over a SQLite file in a temporary folder, otherwise it is in memory.
+    """
+
+    def __init__(self, seed: int, options: str = "", *, file: bool = False) -> None:
+        self.seed = seed
+        self.chance = self.source("simulation")
+        self.loop = VirtualLoop(self.source("loop"), disorder=self.chance.pick((0.0, 0.1, 1.0, 1.0)))
+        self.trace = EventTrace(self.loop)
+        self.clock = VirtualClock(self.loop)
+        self.disk = Disk(self.source("disk"), self.trace)
+        self.storage = self._file_storage() if file else MemoryStorage(self.disk)
+        self._options = options
+
+    def source(self, name: str) -> RandomSource:
+        """The source of randomness of this name."""
+        return RandomSource(f"{self.seed} {name}")
+
+    def _file_storage(self) -> Storage:
+        from .file_storage import FileStorage
+
+        return FileStorage(self.disk, self.clock)
+
+    def run(self, live: Callable[[], Coroutine[Any, Any, None]]) -> Report:
+        """Let this happen. Raises `SimulationFailed`.
+
+        Raises RuntimeError where an event loop is running: a simulation brings its own.
+        """
+        if _is_in_event_loop():
+            raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
+        with (
+            _no_garbage_collection(),
+            patch("uuid.uuid4", self.source("ids").uuid),
+            captured_logs(self.trace, self.loop),
+        ):
+            cause = self._happen(live)
+            for fault in self.storage.faults():
+                self.trace.report_fault(fault)
+            self._clean_up()
+            self.storage.close()
+        if self.trace.faults:
+            raise SimulationFailed(self.seed, self.trace.faults[0], tuple(self.trace.lines), self._options) from cause
+        return Report(self.seed, self.disk.steps, self.disk.text(), tuple(self.trace.lines))
+
+    def _happen(self, live: Callable[[], Coroutine[Any, Any, None]]) -> Exception | None:
+        """Let it happen. Returns what broke it off."""
+        try:
+            self.loop.run(live(), bound=BOUND)
+        except Hangs as hangs:
+            self.trace.report_fault(str(hangs))
+        except Exception as error:
+            self.trace.report_fault(f"it broke off: {error!r}")
+            return error
+        return None
+
+    def report_unfinished_tasks(self) -> None:
+        """When all engines are closed, no task is left but the one that calls this."""
+        left = [task for task in self.loop.unfinished() if task is not asyncio.current_task()]
+        if left:
+            self.trace.report_fault(f"the engines are closed, and there is left: {'; '.join(map(place_of, left))}")
+
+    def _clean_up(self) -> None:
+        """After a failure tasks may be left, and some of them may not want to stop."""
+        for _ in range(ATTEMPTS):
+            for task in self.loop.unfinished():
+                task.cancel()
+            if self.loop.unfinished():
+                with suppress(Hangs):
+                    self.loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
+        self.loop.close()
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """While this holds, Python frees only what nothing refers to. When it collects the rest depends on what else the
+    process does, and so would which conversations are still in memory."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+SHOWN_LINES = 12
+"""How many lines of a trace stand in a failure's message."""
+
+
+class SimulationFailed(AssertionError):
+    """An invariant did not hold in a simulation. The message says which, and how to see it again; `trace` is everything
+    that happened, line by line."""
+
+    def __init__(self, seed: int, fault: str, trace: tuple[str, ...], options: str = "") -> None:
+        found = next(place for place, line in enumerate(trace) if line.endswith(fault)) + 1
+        before = "\n".join(trace[max(0, found - SHOWN_LINES) : found])
+        again = f"python -m turnwise.testing.simulation --seed {seed}{options}"
+        super().__init__(f"Seed {seed}: {fault}\n{before}\nThe whole trace: {again}")
+        self.seed = seed
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a simulation: how many steps were stored, all of them as text, and what happened, line by line."""
+
+    seed: int
+    steps: int
+    log: str
+    trace: tuple[str, ...]
 
 
 class EngineHost:
@@ -174,133 +280,24 @@ class EngineHost:
                     self._is_behind.set()
 
 
-PATIENCE = 10_000.0
-"""Virtual seconds within which everything comes to rest once everybody wants it to: more than the longest wait of a
-tool or a timer, and the hour by which a clock is set back during it."""
-
-SHOWN_LINES = 12
-"""How many lines of a trace stand in a failure's message."""
-
-ATTEMPTS = 10
-"""How often a task is told to stop."""
-
-BOUND = 100 * PATIENCE
-"""Virtual seconds that a simulation may take in all."""
-
-
-class SimulationFailed(AssertionError):
-    """An invariant did not hold in a simulation. The message says which, and how to see it again; `trace` is everything
-    that happened, line by line."""
-
-    def __init__(self, seed: int, fault: str, trace: tuple[str, ...], options: str = "") -> None:
-        found = next(place for place, line in enumerate(trace) if line.endswith(fault)) + 1
-        before = "\n".join(trace[max(0, found - SHOWN_LINES) : found])
-        again = f"python -m turnwise.testing.simulation --seed {seed}{options}"
-        super().__init__(f"Seed {seed}: {fault}\n{before}\nThe whole trace: {again}")
-        self.seed = seed
-        self.trace = trace
+async def make_trouble(
+    run: VirtualRun, hosts: Sequence[EngineHost], open_engine: Callable[[EngineHost], Awaitable[None]], times: int
+) -> None:
+    """So many times, set the clock, close an engine or let its process die and open the next, or let the disk fail."""
+    chance = run.chance
+    for _ in range(times):
+        await asyncio.sleep(2 * chance.seconds())
+        match chance.below(5):
+            case 0:
+                run.clock.set_by(chance.pick((3_600.0, -3_600.0, 0.5)))
+            case 1 | 2:
+                await _restart(run, chance.pick(hosts), open_engine)
+            case _:
+                run.disk.failing = chance.pick((0.0, 0.1, 0.5))
 
 
-@dataclass(frozen=True)
-class Report:
-    """What came of a simulation: how many steps were stored, all of them as text, and what happened, line by line."""
-
-    seed: int
-    steps: int
-    log: str
-    trace: tuple[str, ...]
-
-
-class VirtualRun:
-    """Everything that a simulation takes place in. `options` are those of the command line that repeat it.
-
-    With `file` the store is turnwise's own over a SQLite file in a temporary folder, otherwise it is in memory.
-    """
-
-    def __init__(self, seed: int, options: str = "", *, file: bool = False) -> None:
-        self.seed = seed
-        self.chance = self.source("simulation")
-        self.loop = VirtualLoop(self.source("loop"), disorder=self.chance.pick((0.0, 0.1, 1.0, 1.0)))
-        self.trace = EventTrace(self.loop)
-        self.clock = VirtualClock(self.loop)
-        self.disk = Disk(self.source("disk"), self.trace)
-        self.storage = self._file_storage() if file else MemoryStorage(self.disk)
-        self._options = options
-
-    def source(self, name: str) -> RandomSource:
-        """The source of randomness of this name."""
-        return RandomSource(f"{self.seed} {name}")
-
-    def _file_storage(self) -> Storage:
-        from .file_storage import FileStorage
-
-        return FileStorage(self.disk, self.clock)
-
-    def run(self, live: Callable[[], Coroutine[Any, Any, None]]) -> Report:
-        """Let this happen. Raises `SimulationFailed`.
-
-        Raises RuntimeError where an event loop is running: a simulation brings its own.
-        """
-        if _is_in_event_loop():
-            raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
-        with (
-            _no_garbage_collection(),
-            patch("uuid.uuid4", self.source("ids").uuid),
-            captured_logs(self.trace, self.loop),
-        ):
-            cause = self._happen(live)
-            for fault in self.storage.faults():
-                self.trace.report_fault(fault)
-            self._clean_up()
-            self.storage.close()
-        if self.trace.faults:
-            raise SimulationFailed(self.seed, self.trace.faults[0], tuple(self.trace.lines), self._options) from cause
-        return Report(self.seed, self.disk.steps, self.disk.text(), tuple(self.trace.lines))
-
-    def _happen(self, live: Callable[[], Coroutine[Any, Any, None]]) -> Exception | None:
-        """Let it happen. Returns what broke it off."""
-        try:
-            self.loop.run(live(), bound=BOUND)
-        except Hangs as hangs:
-            self.trace.report_fault(str(hangs))
-        except Exception as error:
-            self.trace.report_fault(f"it broke off: {error!r}")
-            return error
-        return None
-
-    def report_unfinished_tasks(self) -> None:
-        """When all engines are closed, no task is left but the one that calls this."""
-        left = [task for task in self.loop.unfinished() if task is not asyncio.current_task()]
-        if left:
-            self.trace.report_fault(f"the engines are closed, and there is left: {'; '.join(map(place_of, left))}")
-
-    def _clean_up(self) -> None:
-        """After a failure tasks may be left, and some of them may not want to stop."""
-        for _ in range(ATTEMPTS):
-            for task in self.loop.unfinished():
-                task.cancel()
-            if self.loop.unfinished():
-                with suppress(Hangs):
-                    self.loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
-        self.loop.close()
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """While this holds, Python frees only what nothing refers to. When it collects the rest depends on what else the
-    process does, and so would which conversations are still in memory."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+async def _restart(run: VirtualRun, host: EngineHost, open_engine: Callable[[EngineHost], Awaitable[None]]) -> None:
+    """Close an engine, or let its process die, whatever it is doing; then open the next."""
+    await host.close(by_crash=run.chance.probably(0.5))
+    await asyncio.sleep(run.chance.seconds())
+    await open_engine(host)

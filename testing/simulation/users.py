@@ -1,17 +1,11 @@
-"""How a user behaves: one action after the other, or several at once, at good moments and at bad ones.
+"""The users of a simulated conversation: what they do, in good faith and in bad, and what they are told and shown.
 
-A user of the simulated conversation.
+Each has a handle of its own, which may lie behind what happens. A user takes one action after the other, or several at
+once, at good moments and at bad ones. Whatever a user does runs beside the rest: a user who sends something may do
+something else before the reply is there, or never wait for it at all.
 
-Each has a handle of its own, which may lie behind what happens. Whatever a user does runs beside the rest: a user who
-sends something may do something else before the reply is there, or never wait for it at all.
-
-Records what users call and what they are told.
-
-Records what a watcher of the simulated conversation is shown.
-
-What users do to a conversation, in good faith and in bad.
-
-`ACTIONS` says what users do at any time, and how often; `RESPONSES` what they do about a state that waits for a person.
+`ACTIONS` says what users do at any time, and how often; `RESPONSES` what they do about a state that waits for a
+person.
 """
 
 from __future__ import annotations
@@ -59,14 +53,6 @@ from .world import SIMULATED
 if TYPE_CHECKING:
     from ...engine.conversation import Conversation
     from ...engine.updates import Update
-
-
-@dataclass(frozen=True)
-class Handle:
-    """A handle on the conversation, and the process in which it works."""
-
-    conversation: Conversation
-    process: Process
 
 
 class SimulatedUser:
@@ -181,35 +167,16 @@ class SimulatedUser:
         return self._handle
 
 
+@dataclass(frozen=True)
+class Handle:
+    """A handle on the conversation, and the process in which it works."""
+
+    conversation: Conversation
+    process: Process
+
+
 Outcome = Literal["waits", "returned", "refused", "cancelled", "closed", "broken"]
 """How a call ended: `cancelled` by its caller; `closed` because its engine was, or because its process had died."""
-
-
-@dataclass(eq=False)
-class Call:
-    """A call of a user, and what came back. `event` is what was handed over, if the user made the event; `request_id`
-    is the id under which the user asked for something."""
-
-    who: str
-    what: str
-    process: Process
-    event: Event | None = None
-    request_id: str = ""
-    outcome: Outcome = "waits"
-    result: Any = None
-
-    @property
-    def step(self) -> Step | None:
-        """The step that was returned."""
-        return self.result if isinstance(self.result, Step) else None
-
-
-class Asked(NamedTuple):
-    """A request as a user made it: `ask` makes it under an id, by any handle."""
-
-    request_id: str
-    what: str
-    ask: Callable[[Conversation, str], Coroutine[Any, Any, Any]]
 
 
 @dataclass
@@ -271,6 +238,33 @@ def _short(result: object) -> str:
 
 
 @dataclass(eq=False)
+class Call:
+    """A call of a user, and what came back. `event` is what was handed over, if the user made the event; `request_id`
+    is the id under which the user asked for something."""
+
+    who: str
+    what: str
+    process: Process
+    event: Event | None = None
+    request_id: str = ""
+    outcome: Outcome = "waits"
+    result: Any = None
+
+    @property
+    def step(self) -> Step | None:
+        """The step that was returned."""
+        return self.result if isinstance(self.result, Step) else None
+
+
+class Asked(NamedTuple):
+    """A request as a user made it: `ask` makes it under an id, by any handle."""
+
+    request_id: str
+    what: str
+    ask: Callable[[Conversation, str], Coroutine[Any, Any, Any]]
+
+
+@dataclass(eq=False)
 class WatchRecord:
     """The updates that were shown after the update `after`, or from the beginning of a watch."""
 
@@ -305,27 +299,11 @@ Action: TypeAlias = Callable[[SimulatedUser, Handle], Awaitable[None]]
 """Something that a user does with a handle on the conversation."""
 
 
-def waits_for_person(state: State) -> bool:
-    """Whether only a person, or a deadline, moves this state on, or what a sub-agent asks. `Pure.`"""
-    return isinstance(state, Busy) and (not state.works or state.open_question is not None)
-
-
-# --- sending
-
-
 async def send(user: SimulatedUser, handle: Handle) -> None:
     """Send a new message."""
     message_id = user.new_id()
     user.messages.append(message_id)
     await _send(user, handle, message_id, f"{message_id} says hello")
-
-
-async def send_again(user: SimulatedUser, handle: Handle) -> None:
-    """Send a message once more under its id, sometimes with another text."""
-    if user.messages:
-        message_id = user.chance.pick(user.messages)
-        text = user.chance.pick(("hello", "hello", "more"))
-        await _send(user, handle, message_id, f"{message_id} says {text}")
 
 
 async def _send(user: SimulatedUser, handle: Handle, message_id: str, text: str) -> None:
@@ -344,31 +322,18 @@ async def _collect(updates: AsyncIterator[Update]) -> list[Update]:
     return [update async for update in updates]
 
 
+async def send_again(user: SimulatedUser, handle: Handle) -> None:
+    """Send a message once more under its id, sometimes with another text."""
+    if user.messages:
+        message_id = user.chance.pick(user.messages)
+        text = user.chance.pick(("hello", "hello", "more"))
+        await _send(user, handle, message_id, f"{message_id} says {text}")
+
+
 async def withdraw(user: SimulatedUser, handle: Handle) -> None:
     """Withdraw a message that may or may not wait."""
     message_id = user.chance.pick([*user.messages, "unknown"])
     await user.ask(handle, f"withdraw {message_id}", lambda it, id_: it.withdraw(message_id, request_id=id_))
-
-
-# --- responding
-
-
-async def respond(user: SimulatedUser, handle: Handle) -> None:
-    """Do what the conversation waits for, if it waits for a person."""
-    state = handle.conversation.state
-    if waits_for_person(state):
-        await RESPONSES.get(type(state), cancel)(user, handle)
-
-
-async def answer_question(user: SimulatedUser, handle: Handle) -> None:
-    """Answer what is asked; sometimes give a wrong answer first."""
-    if user.chance.probably(0.2):
-        await answer_wrongly(user, handle)
-    asked = handle.conversation.state.open_question
-    if asked is not None:
-        answers = {question.question: any_answer_to(user.chance, question) for question in asked.questions}
-        call_id = user.chance.pick((None, asked.call_id))
-        await user.ask(handle, "answer", lambda it, id_: it.answer(answers, call_id=call_id, request_id=id_))
 
 
 async def answer_wrongly(user: SimulatedUser, handle: Handle) -> None:
@@ -376,26 +341,6 @@ async def answer_wrongly(user: SimulatedUser, handle: Handle) -> None:
     wrong: tuple[dict[str, Any], ...] = ({}, {"When?": ""}, {"When?": ["6:30 PM", "8:15 PM"]}, {"Who?": "me"})
     answers = user.chance.pick(wrong)
     await user.ask(handle, "answer wrongly", lambda it, id_: it.answer(answers, request_id=id_))
-
-
-async def approve(user: SimulatedUser, handle: Handle) -> None:
-    """Allow the call that waits, or do not; sometimes with other arguments."""
-    state = handle.conversation.state
-    if isinstance(state, AwaitingApproval):
-        call_id, allowed = state.call.call_id, user.chance.probably(0.7)
-        arguments = user.chance.pick((None, None, {"path": "b"}))
-        await user.ask(
-            handle, "approve", lambda it, id_: it.approve(call_id, allowed, "as you like", arguments, request_id=id_)
-        )
-
-
-async def resolve(user: SimulatedUser, handle: Handle) -> None:
-    """Say what became of a call that a crash interrupted."""
-    state = handle.conversation.state
-    if isinstance(state, InDoubt):
-        verdicts: tuple[Resolution, ...] = ("ran", "did_not_run", "again")
-        call_id, verdict = state.call.call_id, user.chance.pick(verdicts)
-        await user.ask(handle, f"resolve {verdict}", lambda it, id_: it.resolve(call_id, verdict, request_id=id_))
 
 
 async def decline(user: SimulatedUser, handle: Handle) -> None:
@@ -409,9 +354,6 @@ async def cancel(user: SimulatedUser, handle: Handle) -> None:
     """Cancel the turn."""
     turn = user.chance.pick((None, user.stored.book.turn))
     await user.ask(handle, "cancel", lambda it, id_: it.cancel(turn, request_id=id_))
-
-
-# --- changing the conversation
 
 
 async def retry(user: SimulatedUser, handle: Handle) -> None:
@@ -436,18 +378,10 @@ async def change_title(user: SimulatedUser, handle: Handle) -> None:
     await user.ask(handle, "set_title", lambda it, id_: it.set_title(title, request_id=id_))
 
 
-async def close(user: SimulatedUser, handle: Handle) -> None:
-    """Close the conversation for good."""
-    await user.ask(handle, "close", lambda it, id_: it.close(request_id=id_))
-
-
 async def ask_again(user: SimulatedUser, handle: Handle) -> None:
     """Make an earlier request once more under its id, also one of another user."""
     if user.recorder.asked:
         await user.ask_again(handle, user.chance.pick(user.recorder.asked))
-
-
-# --- events of one's own making
 
 
 async def request_anything(user: SimulatedUser, handle: Handle) -> None:
@@ -507,9 +441,6 @@ def _forged(user: SimulatedUser) -> Answer:
     return generated_answer(chance, user.vocabulary, chance.pick(kinds), effect_id, at, call_of(state, effect_id))
 
 
-# --- looking
-
-
 async def wait(user: SimulatedUser, handle: Handle) -> None:
     """Wait for the turn under way."""
     await user.call(handle, "wait", handle.conversation.wait())
@@ -541,17 +472,6 @@ ACTIONS: dict[Action, int] = {
 }
 """What users do at any time, with its weight; closing is apart, since nothing happens after it."""
 
-CLOSING = 0.005
-"""How often a user closes the conversation for good."""
-
-RESPONSES: dict[type[State], Action] = {
-    AwaitingUserResponse: answer_question,
-    AwaitingSubAgents: answer_question,
-    AwaitingApproval: approve,
-    InDoubt: resolve,
-}
-"""What users do about a state that waits for them; they cancel any other."""
-
 
 async def use(user: SimulatedUser, actions: int, menu: Mapping[Action, int] = ACTIONS) -> None:
     """Take so many actions. Those of the `menu` are possible at any time."""
@@ -564,10 +484,17 @@ async def use(user: SimulatedUser, actions: int, menu: Mapping[Action, int] = AC
             task.cancel()
 
 
-async def end_wait(user: SimulatedUser) -> None:
-    """Do what the conversation waits for a person to do, or cancel it."""
-    response = RESPONSES.get(type(user.stored), cancel)
-    await act(user, response if user.chance.probably(0.8) else cancel)
+def _choose(user: SimulatedUser, menu: Mapping[Action, int]) -> Action:
+    """What moves the conversation on, or else what users may do at any time."""
+    state = user.stored
+    if user.chance.probably(0.6):
+        if waits_for_person(state):
+            return respond
+        if isinstance(state, Failed) and user.chance.probably(0.5):
+            return retry
+        if isinstance(state, Idle | Failed):
+            return send
+    return close if user.chance.probably(CLOSING) else user.chance.weighted(menu)
 
 
 async def act(user: SimulatedUser, action: Action) -> None:
@@ -588,14 +515,68 @@ async def act(user: SimulatedUser, action: Action) -> None:
     await action(user, handle)
 
 
-def _choose(user: SimulatedUser, menu: Mapping[Action, int]) -> Action:
-    """What moves the conversation on, or else what users may do at any time."""
-    state = user.stored
-    if user.chance.probably(0.6):
-        if waits_for_person(state):
-            return respond
-        if isinstance(state, Failed) and user.chance.probably(0.5):
-            return retry
-        if isinstance(state, Idle | Failed):
-            return send
-    return close if user.chance.probably(CLOSING) else user.chance.weighted(menu)
+async def end_wait(user: SimulatedUser) -> None:
+    """Do what the conversation waits for a person to do, or cancel it."""
+    response = RESPONSES.get(type(user.stored), cancel)
+    await act(user, response if user.chance.probably(0.8) else cancel)
+
+
+CLOSING = 0.005
+"""How often a user closes the conversation for good."""
+
+
+async def answer_question(user: SimulatedUser, handle: Handle) -> None:
+    """Answer what is asked; sometimes give a wrong answer first."""
+    if user.chance.probably(0.2):
+        await answer_wrongly(user, handle)
+    asked = handle.conversation.state.open_question
+    if asked is not None:
+        answers = {question.question: any_answer_to(user.chance, question) for question in asked.questions}
+        call_id = user.chance.pick((None, asked.call_id))
+        await user.ask(handle, "answer", lambda it, id_: it.answer(answers, call_id=call_id, request_id=id_))
+
+
+async def approve(user: SimulatedUser, handle: Handle) -> None:
+    """Allow the call that waits, or do not; sometimes with other arguments."""
+    state = handle.conversation.state
+    if isinstance(state, AwaitingApproval):
+        call_id, allowed = state.call.call_id, user.chance.probably(0.7)
+        arguments = user.chance.pick((None, None, {"path": "b"}))
+        await user.ask(
+            handle, "approve", lambda it, id_: it.approve(call_id, allowed, "as you like", arguments, request_id=id_)
+        )
+
+
+async def resolve(user: SimulatedUser, handle: Handle) -> None:
+    """Say what became of a call that a crash interrupted."""
+    state = handle.conversation.state
+    if isinstance(state, InDoubt):
+        verdicts: tuple[Resolution, ...] = ("ran", "did_not_run", "again")
+        call_id, verdict = state.call.call_id, user.chance.pick(verdicts)
+        await user.ask(handle, f"resolve {verdict}", lambda it, id_: it.resolve(call_id, verdict, request_id=id_))
+
+
+RESPONSES: dict[type[State], Action] = {
+    AwaitingUserResponse: answer_question,
+    AwaitingSubAgents: answer_question,
+    AwaitingApproval: approve,
+    InDoubt: resolve,
+}
+"""What users do about a state that waits for them; they cancel any other."""
+
+
+def waits_for_person(state: State) -> bool:
+    """Whether only a person, or a deadline, moves this state on, or what a sub-agent asks. `Pure.`"""
+    return isinstance(state, Busy) and (not state.works or state.open_question is not None)
+
+
+async def respond(user: SimulatedUser, handle: Handle) -> None:
+    """Do what the conversation waits for, if it waits for a person."""
+    state = handle.conversation.state
+    if waits_for_person(state):
+        await RESPONSES.get(type(state), cancel)(user, handle)
+
+
+async def close(user: SimulatedUser, handle: Handle) -> None:
+    """Close the conversation for good."""
+    await user.ask(handle, "close", lambda it, id_: it.close(request_id=id_))

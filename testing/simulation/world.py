@@ -1,19 +1,11 @@
-"""The channels of a simulation: they fail, hang, and report a failure for what has arrived.
+"""What stands around the engines of a simulation: performers, channels and models, which work in good ways and in bad.
 
-Records which effects the processes of a simulation carry out, and checks that they may.
+The performers carry out what a conversation asks for, also in the place of models. They take their time, answer at the
+same moment as others, fail, return what is no answer, and do not always stop when they are told to. The channels fail,
+hang, and report a failure for what has arrived. What they are given is generated: plain values, texts in several
+scripts, and waits that end in virtual time.
 
 An effect must be stored before it begins, by the very process that begins it, and no process begins it twice.
-
-The model of a simulation in which performers answer in the place of models.
-
-What is generated in simulations: plain values, texts in several scripts, and waits that end in virtual time.
-
-The performers of a simulation, which carry out what a conversation asks for, in good ways and in bad ones.
-
-They take their time, answer at the same moment as others, fail, return what is no answer, and do not always stop when
-they are told to.
-
-A simulated call that has asked a person: a task that waits, and is left over unless it is stopped or resumed.
 """
 
 from __future__ import annotations
@@ -68,144 +60,33 @@ if TYPE_CHECKING:
     from ...effects.model.port import ModelAnswer, ModelRequest, Token
     from ...engine.engine import Engine
 
+_OPTIONS = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
 
-class SimulatedChannel:
-    """A channel, the same for all processes of a simulation. Once it is `calm` it works.
+_WHEN = UserQuestion(question="When?", header="Time", options=_OPTIONS)
 
-    `settled` returns what was taken out of the outbox for good: none of it may be delivered again.
-    """
+_WHAT = UserQuestion(question="What {x}, 何?", options=_OPTIONS, multi_select=True)
 
-    def __init__(
-        self, name: str, chance: RandomSource, trace: EventTrace, settled: Callable[[], Collection[Delivered]]
-    ) -> None:
-        self.name = name
-        self.calm = False
-        self.arrived: list[tuple[str, Delivered]] = []
-        """What has reached people, in order, with the name of the process that delivered it."""
-        self._chance = chance
-        self._failing = chance.pick((0.1, 0.3, 0.9))
-        self._trace = trace
-        self._settled = settled
-
-    def of(self, process: Process) -> ChannelOfProcess:
-        """This channel, as a process uses it."""
-        return ChannelOfProcess(self, process)
-
-    async def deliver(self, process: Process, delivery: Delivery) -> None:
-        """Hand a delivery over, or not, or both."""
-        from ...effects.context import effect_of_key
-
-        conversation_id, effect_id = effect_of_key(delivery.key)
-        delivered = (conversation_id, self.name, effect_id)
-        if delivered in self._settled() and not process.is_dead:
-            self._trace.report_fault(f"{effect_id} is delivered to {self.name} again, and its receipt is stored")
-        if not self.calm:
-            await self._work()
-            if self._chance.probably(self._failing):
-                raise ConnectionError("the channel is down")
-        if process.is_dead:
-            raise ConnectionError("the process is dead")
-        self.arrived.append((process.name, delivered))
-        self._trace.record(self.name, f"has {effect_id}")
-        if not self.calm and self._chance.probably(0.1):
-            raise ConnectionError("the connection broke after the last word")
-
-    async def _work(self) -> None:
-        """Take a while, or hang, and then perhaps not even stop when told to."""
-        if not self._chance.probably(0.05):
-            await asyncio.sleep(self._chance.seconds())
-            return
-        try:
-            await asyncio.sleep(10_000)
-        except asyncio.CancelledError:
-            if self._chance.probably(0.3):
-                await asyncio.sleep(3)
-            raise
+_DELETIONS = tuple(
+    ToolCall(call_id="delete", name=f"delete_{crash}", exclusive=True, acts=("question",), crash=crash)
+    for crash in get_args(CrashContract)
+)
+"""Calls of tools that ask before they act, with each crash contract."""
 
 
-class ChannelOfProcess:
-    """A `Channel` in one process."""
-
-    def __init__(self, channel: SimulatedChannel, process: Process) -> None:
-        self.name = channel.name
-        self._channel = channel
-        self._process = process
-
-    async def deliver(self, delivery: Delivery) -> None:
-        """Hand a delivery over, or not, or both."""
-        await self._channel.deliver(self._process, delivery)
-
-
-Key: TypeAlias = tuple[str, LogKey, int]
-"""An effect that a process carries out: the name of the process, the conversation, and the id of the effect."""
-
-
-class PerformedEffects:
-    """The effects that were begun by all processes, and those that are being carried out."""
-
-    def __init__(self, disk: Disk, trace: EventTrace) -> None:
-        self.trace = trace
-        self.begun: set[Key] = set()
-        self.times_begun: Counter[tuple[LogKey, int]] = Counter()
-        """How often each effect was begun, by its conversation and id."""
-        self.busy: dict[Key, Effect] = {}
-        """The effects that are being carried out."""
-        self._disk = disk
-
-    async def record(
-        self, process: Process, effect: AwaitedEffect, context: EffectContext, carrying_out: Awaitable[Any]
-    ) -> Any:
-        """Carry out an effect in this process, and record when it begins and how it ends."""
-        key = self._begin(process, effect, context)
-        where = self._disk.name(context.conversation_id)
-        try:
-            given = await carrying_out
-            told = given.type if isinstance(given, Answer) else repr(given)
-            self.trace.record("world", f"{where}answers {effect.type}:{effect.effect_id} with {told}")
-            return given
-        except BaseException as error:
-            self.trace.record("world", f"{where}leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
-            raise
-        finally:
-            self.busy.pop(key, None)
-
-    def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
-        key = (process.name, self._disk.key_of(context.conversation_id), effect.effect_id)
-        if not process.is_dead:
-            name = f"{process.name} {self._disk.name(context.conversation_id)}"
-            self.trace.record("world", f"{name}begins {effect.type}:{effect.effect_id}")
-            self._check(process, key, effect)
-            self.begun.add(key)
-            self.times_begun[key[1:]] += 1
-        self.busy[key] = effect
-        return key
-
-    def _check(self, process: Process, key: Key, effect: AwaitedEffect) -> None:
-        rows = self._disk.steps_of(key[1][0])
-        if key in self.begun:
-            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
-        if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
-            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
-        if isinstance(effect, RequestLlm):
-            awaited = rows[-1].state.awaited()
-            others = [other for (name, where, _), other in self.busy.items() if (name, where) == key[:2]]
-            if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
-                self.trace.report_fault(f"two model requests are in flight, one of them {effect.effect_id}")
-
-
-class UnusedLlm:
-    """A model that is never asked: the performers of the simulation answer in its place."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        self.name = spec.name
-        self.window = spec.window
-
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Raises AssertionError."""
-        raise AssertionError("a model was asked in a simulation")
+def _text(chance: Chance, plain: str) -> str:
+    return chance.pick((plain, plain, "日本語 مرحبا 👩‍👩‍👧", 'He said "yes",\n{0} %s \\', " "))
 
 
 T = TypeVar("T")
+
+
+def _named(chance: Chance, names: Sequence[T], /) -> T | None:
+    return chance.pick((None, None, *names))
+
+
+def _acts(chance: Chance, declared: Sequence[ActKind]) -> Sequence[ActKind]:
+    return [kind for kind in declared if chance.probably(0.9)]
+
 
 _CHANGES: tuple[Change, ...] = (
     *PLAIN_CHANGES,
@@ -220,43 +101,10 @@ _CHANGES: tuple[Change, ...] = (
     some_of({}, {"relay": "prompt_only"}),
 )
 
-_OPTIONS = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
-_WHEN = UserQuestion(question="When?", header="Time", options=_OPTIONS)
-_WHAT = UserQuestion(question="What {x}, 何?", options=_OPTIONS, multi_select=True)
-
-
-_DELETIONS = tuple(
-    ToolCall(call_id="delete", name=f"delete_{crash}", exclusive=True, acts=("question",), crash=crash)
-    for crash in get_args(CrashContract)
-)
-"""Calls of tools that ask before they act, with each crash contract."""
-
-
-def _text(chance: Chance, plain: str) -> str:
-    return chance.pick((plain, plain, "日本語 مرحبا 👩‍👩‍👧", 'He said "yes",\n{0} %s \\', " "))
-
-
-def _named(chance: Chance, names: Sequence[T], /) -> T | None:
-    return chance.pick((None, None, *names))
-
-
-def _acts(chance: Chance, declared: Sequence[ActKind]) -> Sequence[ActKind]:
-    return [kind for kind in declared if chance.probably(0.9)]
-
 
 def simulated_policy(chance: Chance) -> Policy:
     """The policy of a simulated conversation, which leaves the models to the engine."""
     return a_policy(chance, _CHANGES, (0.0, 0.1, 0.35)).replace(models=Policy().models)
-
-
-MODEL_NAMES = ("first", "second")
-"""The models of a simulation. A process may ask the first one alone by default."""
-
-
-def simulated_models(chance: Chance) -> tuple[ModelSpec, ...]:
-    """One model, or two; some take in no more than a few messages."""
-    window = chance.pick((None, None, 400))
-    return tuple(ModelSpec(name=name, window=window) for name in MODEL_NAMES[: chance.number(1, 2)])
 
 
 SIMULATED = replace(
@@ -286,10 +134,6 @@ SIMULATED = replace(
 )
 """What performers answer and users want."""
 
-CALM = replace(SIMULATED, response=always(Response("That is all.")), acts=lambda chance, declared: ())
-"""What performers answer once everything is to come to its end."""
-
-
 OpenEngine: TypeAlias = "Callable[..., Engine]"
 """Opens an engine: `Engine.open`, or a function that changes what is given to it."""
 
@@ -299,20 +143,6 @@ _BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
     (AskUserQuestionPending, {"at": "now", "questions": ()}),
 )
 """Answers that no log can hold: a type, and what is wrong with it."""
-
-
-class _Interrupted(KeyboardInterrupt):
-    """What a library raises for an interruption of its own. Ctrl-C itself would end the simulation."""
-
-
-class OpensEngines(Protocol):
-    """Opens the engines of a simulation, with models and with what carries out effects."""
-
-    def open_engine(
-        self, process: Process, open_engine: OpenEngine, models: Sequence[ModelSpec], **options: Any
-    ) -> Engine:
-        """Open an engine in this process, by this function, with these models and options."""
-        ...
 
 
 class World:
@@ -462,6 +292,24 @@ class World:
                 return self._answer(effect, kind).model_copy(update=broken)
 
 
+CALM = replace(SIMULATED, response=always(Response("That is all.")), acts=lambda chance, declared: ())
+"""What performers answer once everything is to come to its end."""
+
+
+class _Interrupted(KeyboardInterrupt):
+    """What a library raises for an interruption of its own. Ctrl-C itself would end the simulation."""
+
+
+class OpensEngines(Protocol):
+    """Opens the engines of a simulation, with models and with what carries out effects."""
+
+    def open_engine(
+        self, process: Process, open_engine: OpenEngine, models: Sequence[ModelSpec], **options: Any
+    ) -> Engine:
+        """Open an engine in this process, by this function, with these models and options."""
+        ...
+
+
 class WaitingCall:
     """A call that waits. It takes so many seconds to stop."""
 
@@ -479,3 +327,149 @@ class WaitingCall:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
+
+
+Key: TypeAlias = tuple[str, LogKey, int]
+"""An effect that a process carries out: the name of the process, the conversation, and the id of the effect."""
+
+
+class PerformedEffects:
+    """The effects that were begun by all processes, and those that are being carried out."""
+
+    def __init__(self, disk: Disk, trace: EventTrace) -> None:
+        self.trace = trace
+        self.begun: set[Key] = set()
+        self.times_begun: Counter[tuple[LogKey, int]] = Counter()
+        """How often each effect was begun, by its conversation and id."""
+        self.busy: dict[Key, Effect] = {}
+        """The effects that are being carried out."""
+        self._disk = disk
+
+    async def record(
+        self, process: Process, effect: AwaitedEffect, context: EffectContext, carrying_out: Awaitable[Any]
+    ) -> Any:
+        """Carry out an effect in this process, and record when it begins and how it ends."""
+        key = self._begin(process, effect, context)
+        where = self._disk.name(context.conversation_id)
+        try:
+            given = await carrying_out
+            told = given.type if isinstance(given, Answer) else repr(given)
+            self.trace.record("world", f"{where}answers {effect.type}:{effect.effect_id} with {told}")
+            return given
+        except BaseException as error:
+            self.trace.record("world", f"{where}leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
+            raise
+        finally:
+            self.busy.pop(key, None)
+
+    def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
+        key = (process.name, self._disk.key_of(context.conversation_id), effect.effect_id)
+        if not process.is_dead:
+            name = f"{process.name} {self._disk.name(context.conversation_id)}"
+            self.trace.record("world", f"{name}begins {effect.type}:{effect.effect_id}")
+            self._check(process, key, effect)
+            self.begun.add(key)
+            self.times_begun[key[1:]] += 1
+        self.busy[key] = effect
+        return key
+
+    def _check(self, process: Process, key: Key, effect: AwaitedEffect) -> None:
+        rows = self._disk.steps_of(key[1][0])
+        if key in self.begun:
+            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
+        if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
+            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
+        if isinstance(effect, RequestLlm):
+            awaited = rows[-1].state.awaited()
+            others = [other for (name, where, _), other in self.busy.items() if (name, where) == key[:2]]
+            if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
+                self.trace.report_fault(f"two model requests are in flight, one of them {effect.effect_id}")
+
+
+class SimulatedChannel:
+    """A channel, the same for all processes of a simulation. Once it is `calm` it works.
+
+    `settled` returns what was taken out of the outbox for good: none of it may be delivered again.
+    """
+
+    def __init__(
+        self, name: str, chance: RandomSource, trace: EventTrace, settled: Callable[[], Collection[Delivered]]
+    ) -> None:
+        self.name = name
+        self.calm = False
+        self.arrived: list[tuple[str, Delivered]] = []
+        """What has reached people, in order, with the name of the process that delivered it."""
+        self._chance = chance
+        self._failing = chance.pick((0.1, 0.3, 0.9))
+        self._trace = trace
+        self._settled = settled
+
+    def of(self, process: Process) -> ChannelOfProcess:
+        """This channel, as a process uses it."""
+        return ChannelOfProcess(self, process)
+
+    async def deliver(self, process: Process, delivery: Delivery) -> None:
+        """Hand a delivery over, or not, or both."""
+        from ...effects.context import effect_of_key
+
+        conversation_id, effect_id = effect_of_key(delivery.key)
+        delivered = (conversation_id, self.name, effect_id)
+        if delivered in self._settled() and not process.is_dead:
+            self._trace.report_fault(f"{effect_id} is delivered to {self.name} again, and its receipt is stored")
+        if not self.calm:
+            await self._work()
+            if self._chance.probably(self._failing):
+                raise ConnectionError("the channel is down")
+        if process.is_dead:
+            raise ConnectionError("the process is dead")
+        self.arrived.append((process.name, delivered))
+        self._trace.record(self.name, f"has {effect_id}")
+        if not self.calm and self._chance.probably(0.1):
+            raise ConnectionError("the connection broke after the last word")
+
+    async def _work(self) -> None:
+        """Take a while, or hang, and then perhaps not even stop when told to."""
+        if not self._chance.probably(0.05):
+            await asyncio.sleep(self._chance.seconds())
+            return
+        try:
+            await asyncio.sleep(10_000)
+        except asyncio.CancelledError:
+            if self._chance.probably(0.3):
+                await asyncio.sleep(3)
+            raise
+
+
+class ChannelOfProcess:
+    """A `Channel` in one process."""
+
+    def __init__(self, channel: SimulatedChannel, process: Process) -> None:
+        self.name = channel.name
+        self._channel = channel
+        self._process = process
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Hand a delivery over, or not, or both."""
+        await self._channel.deliver(self._process, delivery)
+
+
+class UnusedLlm:
+    """A model that is never asked: the performers of the simulation answer in its place."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.name = spec.name
+        self.window = spec.window
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Raises AssertionError."""
+        raise AssertionError("a model was asked in a simulation")
+
+
+MODEL_NAMES = ("first", "second")
+"""The models of a simulation. A process may ask the first one alone by default."""
+
+
+def simulated_models(chance: Chance) -> tuple[ModelSpec, ...]:
+    """One model, or two; some take in no more than a few messages."""
+    window = chance.pick((None, None, 400))
+    return tuple(ModelSpec(name=name, window=window) for name in MODEL_NAMES[: chance.number(1, 2)])

@@ -1,8 +1,7 @@
-"""Many conversations: lists in pages, and what waits for an engine.
+"""Many conversations: lists in pages, what they show and select, and what waits for an engine.
 
-Agents among conversations: whom they belong to, and when they wake up by themselves.
-
-What lists show of conversations besides their heads: owner, title and metadata, which follow from the log.
+Of agents they show whom they belong to, and when they wake up by themselves; of every conversation its owner, title and
+metadata, which follow from the log.
 """
 
 from __future__ import annotations
@@ -25,15 +24,6 @@ from .story import NOON, OpenedStore, Story, deliveries_of, on_a_store
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-
-
-def failing(hours: int) -> Story:
-    """Return a conversation in which a timer runs: the model is asked again later."""
-    story = Story(at=NOON + timedelta(hours=hours)).say()
-    failed = EffectFailed(
-        effect_id=min(pending(story.state)), at=story.newest[0].at, kind="rate_limit", sentence="The model is busy."
-    )
-    return story.take(failed)
 
 
 class ListContract(OpenedStore):
@@ -201,13 +191,16 @@ async def _pages(store: Store, size: int, state: str | None) -> list[str]:
     return found
 
 
+def failing(hours: int) -> Story:
+    """Return a conversation in which a timer runs: the model is asked again later."""
+    story = Story(at=NOON + timedelta(hours=hours)).say()
+    failed = EffectFailed(
+        effect_id=min(pending(story.state)), at=story.newest[0].at, kind="rate_limit", sentence="The model is busy."
+    )
+    return story.take(failed)
+
+
 SCHEDULE = Schedule(every=3600.0, task="Look for new tables.")
-
-
-def waking(minutes: int | None, **opened_with: Any) -> Story:
-    """Return a background agent that wakes up so many minutes after noon, or whose schedule is over."""
-    wake = None if minutes is None else NOON + timedelta(minutes=minutes)
-    return Story(role="background", schedule=SCHEDULE, next_wake=wake, **opened_with)
 
 
 class AgentContract(OpenedStore):
@@ -357,6 +350,12 @@ async def _ids(store: Store, **selection: Any) -> set[str]:
     return {one.id for one in await store.list(**selection)}
 
 
+def waking(minutes: int | None, **opened_with: Any) -> Story:
+    """Return a background agent that wakes up so many minutes after noon, or whose schedule is over."""
+    wake = None if minutes is None else NOON + timedelta(minutes=minutes)
+    return Story(role="background", schedule=SCHEDULE, next_wake=wake, **opened_with)
+
+
 IMAGE = Image(url="https://example.com/table.png")
 
 VALUES: dict[str, Any] = {
@@ -377,11 +376,6 @@ VALUES: dict[str, Any] = {
     "foreign": "寿司\u0000\u2028🍣",
 }
 """Values that are all different as JSON."""
-
-
-def _given(*messages: dict[str, Any]) -> tuple[HistoryMessage, ...]:
-    """Return a given history of these messages."""
-    return tuple(map(HistoryMessage.model_validate, messages))
 
 
 class DetailsContract(OpenedStore):
@@ -587,3 +581,8 @@ class DetailsContract(OpenedStore):
 
 async def _titles(store: Store) -> dict[str, str]:
     return {one.id: one.title for one in await store.list()}
+
+
+def _given(*messages: dict[str, Any]) -> tuple[HistoryMessage, ...]:
+    """Return a given history of these messages."""
+    return tuple(map(HistoryMessage.model_validate, messages))

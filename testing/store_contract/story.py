@@ -1,9 +1,4 @@
-"""A conversation that tests store step by step.
-
-How the tests open the store under test.
-
-How the tests of texts that are found again store dialogues, and search them.
-"""
+"""What the tests of a store share: how it is opened, a conversation to store step by step, and dialogues to search."""
 
 from __future__ import annotations
 
@@ -32,8 +27,14 @@ from ...states.values.messages import ToolCall, ToolResult
 if TYPE_CHECKING:
     from ...persistence.ports import Log, Store
 
+if TYPE_CHECKING:
+    from ...persistence.ports import Store
+
+    class SearchedStore(Store, SearchableStore, Protocol):
+        """What these tests need: a store that is searchable, too."""
+
+
 NOON = datetime(2025, 6, 1, 12, 0, 0, 123_456, tzinfo=UTC)
-SOON = NOON + timedelta(seconds=30, microseconds=7)
 
 
 class Story:
@@ -105,6 +106,57 @@ class Story:
         return log
 
 
+class OpenedStore:
+    """What a subclass says about its store."""
+
+    lasting: ClassVar[bool] = True
+    """Whether a store that is opened again at the same place finds what was stored. Set it to False for memory."""
+
+    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
+        """Return a context manager that opens the store and closes it at the end. Its data is below the folder `place`.
+
+        Opened a second time at the same place, it is the same store again.
+        """
+        raise NotImplementedError
+
+    def in_trouble(self, store: Store, place: Path) -> AbstractAsyncContextManager[None]:
+        """Return a context manager while which the storage takes nothing: every `append` must fail with
+        `StorageFailed`. Optional; without it that test is skipped."""
+        pytest.skip("this store does not say how its storage fails")
+
+
+Contract = TypeVar("Contract", bound="OpenedStore")
+
+
+def on_a_store(test: Callable[[Contract, Store], Awaitable[None]]) -> Callable[[Contract, Path], None]:
+    """Turn a test of an open store into one that pytest runs without a plugin."""
+
+    def run(self: Contract, tmp_path: Path) -> None:
+        async def on_one() -> None:
+            async with self.opened(tmp_path) as store:
+                await test(self, store)
+
+        asyncio.run(on_one())
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return run
+
+
+def on_a_searchable_store(test: Callable[[T, SearchedStore], Awaitable[None]]) -> Callable[[T, Path], None]:
+    """Turn a test of a store that can be searched into one that pytest runs; it is skipped for any other store."""
+
+    async def run(self: T, store: Store) -> None:
+        if not isinstance(store, SearchableStore):
+            pytest.skip("this store cannot be searched")
+        await test(self, cast("SearchedStore", store))
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return on_a_store(run)
+
+
+T = TypeVar("T", bound=OpenedStore)
+
+
 def deliveries_of(step: Step, *targets: str) -> tuple[tuple[int, str], ...]:
     """Return the deliveries of a step to these targets, as `append` takes them."""
     effects = [effect.effect_id for effect in step.effects if isinstance(effect, DeliverToUser)]
@@ -132,66 +184,8 @@ async def undelivered_in(store: Store) -> list[tuple[str, str, int]]:
     return [(one.conversation_id, one.target, one.effect_id) for one in await store.outbox(await store.ids())]
 
 
-AnyOpened = TypeVar("AnyOpened", bound="OpenedStore")
-
-
-class OpenedStore:
-    """What a subclass says about its store."""
-
-    lasting: ClassVar[bool] = True
-    """Whether a store that is opened again at the same place finds what was stored. Set it to False for memory."""
-
-    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
-        """Return a context manager that opens the store and closes it at the end. Its data is below the folder `place`.
-
-        Opened a second time at the same place, it is the same store again.
-        """
-        raise NotImplementedError
-
-    def in_trouble(self, store: Store, place: Path) -> AbstractAsyncContextManager[None]:
-        """Return a context manager while which the storage takes nothing: every `append` must fail with
-        `StorageFailed`. Optional; without it that test is skipped."""
-        pytest.skip("this store does not say how its storage fails")
-
-
-def on_a_store(test: Callable[[AnyOpened, Store], Awaitable[None]]) -> Callable[[AnyOpened, Path], None]:
-    """Turn a test of an open store into one that pytest runs without a plugin."""
-
-    def run(self: AnyOpened, tmp_path: Path) -> None:
-        async def on_one() -> None:
-            async with self.opened(tmp_path) as store:
-                await test(self, store)
-
-        asyncio.run(on_one())
-
-    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
-    return run
-
-
-if TYPE_CHECKING:
-    from ...persistence.ports import Store
-
-    class SearchedStore(Store, SearchableStore, Protocol):
-        """What these tests need: a store that is searchable, too."""
-
-
-LATER = NOON + timedelta(days=1)
 ANNA = MemoryScope("elsewhere", "anna", 0)
 """All conversations of this owner."""
-
-T = TypeVar("T", bound=OpenedStore)
-
-
-def on_a_searchable_store(test: Callable[[T, SearchedStore], Awaitable[None]]) -> Callable[[T, Path], None]:
-    """Turn a test of a store that can be searched into one that pytest runs; it is skipped for any other store."""
-
-    async def run(self: T, store: Store) -> None:
-        if not isinstance(store, SearchableStore):
-            pytest.skip("this store cannot be searched")
-        await test(self, cast("SearchedStore", store))
-
-    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
-    return on_a_store(run)
 
 
 async def found(
@@ -223,3 +217,8 @@ async def dialogue(store: Store, name: str, *texts: str, at: datetime = NOON, **
     rows, head = tuple(row for row, _ in encoded), encoded[-1][1]
     await store.write_records([ConversationRecord(name, rows[0].at, head, rows, opened_with.get("owner", "anna"))])
     return story
+
+
+SOON = NOON + timedelta(seconds=30, microseconds=7)
+
+LATER = NOON + timedelta(days=1)

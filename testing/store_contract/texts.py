@@ -1,8 +1,7 @@
-"""Texts that are found again: by words, and by the moment at which they were said.
+"""Texts that are found again: by words, by the moment at which they were said, and by vectors.
 
-A store that is no `SearchableStore` skips these tests.
-
-Vectors of texts: kept as long as the text, and compared within a scope.
+Vectors are kept as long as their text, and compared within a scope. A store that is no `SearchableStore` skips these
+tests.
 """
 
 from __future__ import annotations
