@@ -1,4 +1,4 @@
-"""The ports of a conversation's loop. Those of the store are defined in `persistence/ports.py`."""
+"""The ports of a conversation's loop; those of the store are defined in `persistence/ports.py`."""
 
 from __future__ import annotations
 
