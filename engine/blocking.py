@@ -27,8 +27,8 @@ from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
 from .choices import OfferedTool
 from .conversation import Conversation
+from .engine import Engine
 from .lifetime import Home
-from .running import RunningEngine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -107,7 +107,7 @@ class _Ending:
     """Closes a blocking engine and ends its thread, once, whoever asks for it first. It holds no `_Portal`, so that one
     that nobody holds can be collected."""
 
-    def __init__(self, thread: Thread, portal: BlockingPortal, engine: RunningEngine) -> None:
+    def __init__(self, thread: Thread, portal: BlockingPortal, engine: Engine) -> None:
         self._thread = thread
         self._portal = portal
         self._engine = engine
@@ -340,7 +340,7 @@ class BlockingConversation(_Blocking[Conversation]):
         return metadata
 
 
-class BlockingEngine(_Blocking[RunningEngine]):
+class BlockingEngine(_Blocking[Engine]):
     """An `Engine` whose methods block until they are done, in whatever thread they are called. Get it from
     `Engine.open_blocking`.
 
@@ -348,14 +348,14 @@ class BlockingEngine(_Blocking[RunningEngine]):
     or one of its conversations any more, or when the process ends.
     """
 
-    create = _returns_handle(RunningEngine.create)
-    get = _returns_handle(RunningEngine.get)
-    list = _waits(RunningEngine.list)
-    delete = _waits(RunningEngine.delete)
-    delivered = _waits(RunningEngine.delivered)
-    updates = _iterates(RunningEngine.updates)
-    refresh = _waits(RunningEngine.refresh)
-    check = _waits(RunningEngine.check)
+    create = _returns_handle(Engine.create)
+    get = _returns_handle(Engine.get)
+    list = _waits(Engine.list)
+    delete = _waits(Engine.delete)
+    delivered = _waits(Engine.delivered)
+    updates = _iterates(Engine.updates)
+    refresh = _waits(Engine.refresh)
+    check = _waits(Engine.check)
 
     def close(self) -> None:
         """Close the engine as `Engine.close` does, and end its thread. A second call waits for the first one."""
@@ -394,7 +394,7 @@ class BlockingEngine(_Blocking[RunningEngine]):
         return tuple(tool.name for tool in self.tools)
 
 
-def open_blocking(engine: RunningEngine) -> BlockingEngine:
+def open_blocking(engine: Engine) -> BlockingEngine:
     """Open an engine on an event loop in a thread of its own. Raises what opening it raises; then nothing stays."""
     thread, portal = _start_thread()
     with ExitStack() as undo:

@@ -1,34 +1,79 @@
 """The engine: a store of conversations, and the models, tools and channels that they use.
 
-Here are its two doors, for programs with an event loop and for those without; what it does is in `running.py`.
+It has two doors, for programs with an event loop and for those without. It opens its store, creates and finds
+conversations, takes in answers, and closes. What it is put together from is decided in `composition.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import logging
+import signal
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
+from ..effects.model.performers.asking import RunningAnswers
 from ..effects.tools.registry import ToolRegistry
+from ..effects.wire.definitions import wire_tools
 from ..states import presets
 from ..states.effects import Effect
-from ..states.errors import ConfigurationError
+from ..states.errors import ConfigurationError, EngineClosed, Refused, StoreError, UnknownConversation
+from ..states.events import Answer, Opened
 from ..states.policy import ModelSpec, Policy, Profile
+from ..states.roles import Role
+from ..states.values.messages import Usage
+from .agents.agents import EngineAgents
+from .choices import (
+    Adoption,
+    Choices,
+    ChosenOpening,
+    GivenConversation,
+    GivenMessages,
+    GivenTools,
+    OfferedTool,
+    StoredFaults,
+    checked_owner,
+    checked_selection,
+    offered_tools,
+)
 from .composition import (
     DispatcherFactory,
+    EngineMemory,
+    Performers,
     Providers,
     Source,
+    build_channels,
+    build_choices,
+    build_observers,
+    build_performers,
+    build_resumers,
+    build_tracing,
     checked_dispatcher,
     checked_performers,
     models_named,
+    runs_all_tools,
+    wrap,
 )
-from .models import Models
+from .conversation import Conversation
+from .lifetime import Homebound, Lifetime, must_be_awaited
+from .loop import ApprovedArguments, Loop, LoopServices, PresentDeclarations
+from .models import Defaults, Models, WaitingTurns
+from .outbox import OutboxTargets
 from .ports import Dispatcher
-from .running import RunningEngine
+from .redactor import EventRedactor
+from .registry import ConversationRegistry, Creation, Deletion, LoopFactory, TakeOver
+from .requests import checked_answer, checked_id
+from .schedules import GivenInterval
+from .updates import TreeUpdate
+from .watching import TreeFeed
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -40,9 +85,11 @@ if TYPE_CHECKING:
     from ..effects.recall.ports import DocumentSource, Embed
     from ..effects.redaction.redaction import Redaction
     from ..persistence.ports import Store
+    from ..persistence.summaries import Summary
     from .blocking import BlockingEngine
     from .settings import Settings
 
+logger = logging.getLogger("turnwise.engine")
 
 P = ParamSpec("P")
 
@@ -72,13 +119,14 @@ class _BlockingDoor(Generic[P]):
         return open_blocking
 
 
-def _blocking_door(opens: Callable[Concatenate[type[Any], P], RunningEngine]) -> _BlockingDoor[P]:
+def _blocking_door(opens: Callable[Concatenate[type[Any], P], Engine]) -> _BlockingDoor[P]:
     """Return the door for programs without an event loop beside this one; a type checker reads the parameters here."""
     return _BlockingDoor()
 
 
-class Engine(RunningEngine):
-    """Conversations in one store, and what they need to go on. Open it with `Engine.open`."""
+class Engine(Homebound):
+    """Conversations in one store, and what they need to go on. Get it from `Engine.open`; it opens when it is entered
+    or awaited."""
 
     @classmethod
     def open(
@@ -184,3 +232,541 @@ class Engine(RunningEngine):
         )
 
     open_blocking = _blocking_door(open)
+
+    def __init__(
+        self,
+        source: Source,
+        models: Models,
+        tools: ToolRegistry,
+        *,
+        channels: Iterable[Channel] = (),
+        policy: Policy,
+        settings: Settings,
+        providers: Providers,
+        servers: McpServers,
+        clock: Clock,
+        performers: Mapping[type[Effect], Performer],
+        dispatcher: DispatcherFactory,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        self._source = source
+        self._models = models
+        self._servers = servers
+        self._tools = tools
+        self._clock = clock
+        self._settings = settings
+        self._loading: asyncio.Task[None] | None = None
+        defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
+        self._tracing = tracing = build_tracing(tracer_provider)
+        self._deliveries = build_channels(channels, clock, tracing, self._left_by_others, speaks=settings.tts_enabled)
+        self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
+        self._tree = TreeFeed()
+        self._registry = ConversationRegistry(self._load, self._go_on)
+        self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
+        self._waiting = waiting = WaitingTurns(lambda *turn: self._choices.find_fault_in_turn(*turn), clock)
+        self._answering = RunningAnswers()
+        self._performers = build_performers(
+            models,
+            tools,
+            self._deliveries,
+            clock,
+            settings,
+            providers,
+            self._memory,
+            agents,
+            performers,
+            waiting,
+            self._answering,
+            tracing,
+        )
+        self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
+        self._redactor = EventRedactor(providers.redaction, tools)
+        self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
+        self._stored_faults = StoredFaults(self._choices)
+        resumers = build_resumers(self._deliveries, agents, performers)
+        self._take_over = TakeOver(resumers, agents.orphans.end, waiting)
+        self._loops = LoopFactory(self._services(defaults, tools, performers, dispatcher))
+        self._lifetime = Lifetime(self._open, self._close)
+        self._creation = self._creating(policy)
+        self._answers = _AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
+
+    def check_home(self) -> None:
+        """Raise `EngineElsewhere` unless this is called in the event loop in which the engine was opened, as every
+        method here does first."""
+        self._lifetime.check_home()
+
+    def __repr__(self) -> str:
+        count = len(self._registry)
+        held = f"{count} conversation{'' if count == 1 else 's'} in memory"
+        return f"<{type(self).__name__} {self._source}: {'open' if self.is_open else 'not open'}, {held}>"
+
+    # --- opening and closing
+
+    async def __aenter__(self) -> Self:
+        await self._lifetime.open()
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop driving, and let go of the database. What is stored is kept; a conversation that waits for a person
+        goes on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are
+        told to stop, and have a second for it; one that returns all the same has finished, and its result is kept.
+
+        What was said is tried once on every channel before, and what agents wrote to each other is posted once, which
+        takes seconds where one hangs. What has not arrived then is tried again when the database is opened again; of a
+        database in memory it is lost.
+
+        Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
+        """
+        await self._lifetime.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine has opened, and has not begun to close."""
+        return self._lifetime.is_open
+
+    # --- conversations
+
+    @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
+    async def create(
+        self,
+        *,
+        role: Role = "foreground",
+        works_for: GivenConversation | None = None,
+        policy: Policy | None = None,
+        system: str = "",
+        model: str | None = None,
+        tools: GivenTools | None = None,
+        messages: GivenMessages | None = None,
+        owner: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        marks: Mapping[str, str] | None = None,
+        every: GivenInterval | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        task: str | None = None,
+        conversation_id: str | None = None,
+    ) -> Conversation:
+        """Create a conversation. `system` is its system prompt, `policy` its rules.
+
+        A conversation with the role "foreground" has a user. One with the role "background" works for the agent of
+        another conversation, `works_for` (a handle or an id), and has its owner; without a `policy` it has the rules of
+        the engine, but for what concerns a user. Which built-in tools it may call follows from its role.
+
+        `model` is the name of a model that the engine was opened with: it is asked first, then the engine's fallback
+        models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
+        conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
+        conversation may use: names, or functions that the engine was opened with; None stands for all of them. `owner`,
+        `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by them. `marks`
+        are those of a host program, which finds by them what it has made for itself: `marks={"completion": "kept"}`
+        stands in the metadata as `turnwise.completion`, a name that no metadata can have otherwise. It stays as long as
+        the conversation, which can be neither forked nor imported.
+
+        With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone` it wakes up by itself,
+        reads `task` and begins a turn, as `Conversation.set_schedule` says.
+
+        It may begin with `messages` that were said elsewhere, in OpenAI's chat format: they stand in front of
+        everything that is said here. What no provider would accept in them is repaired: a call without a result gets
+        one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
+        at the beginning become the system prompt, unless `system` is given.
+
+        With a `conversation_id` of the application's own (up to 100 letters, digits and `._:@~-`) it is created once: a
+        call that is repeated, because no answer came, returns it as it is by now. If it was created with other
+        arguments, or is a copy, `Refused` with `event_id_reused` is raised; a policy and a model that are left out do
+        not count.
+
+        Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
+        out and for another role; `InvalidInput` for what is no list of messages, or too long, for what is no schedule,
+        and for an owner other than that of the conversation that is worked for. If that conversation is not stored, it
+        raises `UnknownConversation`, and if it is closed, `Refused` with `closed`.
+        """
+        chosen = ChosenOpening(
+            role=role,
+            works_for=works_for,
+            policy=policy,
+            system=system,
+            model=model,
+            tools=tools,
+            messages=messages,
+            owner=owner,
+            title=title,
+            metadata=metadata,
+            marks=marks,
+            every=every,
+            cron=cron,
+            zone=zone,
+            task=task,
+        )
+        self.check_may_write()
+        return Conversation(self, await self._creation.begin(chosen, conversation_id))
+
+    @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
+    async def get(self, conversation_id: str) -> Conversation:
+        """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
+        return Conversation(self, await self._registry.read(checked_id(conversation_id)))
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+        role: Role | None = None,
+        parent: str | None = None,
+        works_for: str | None = None,
+    ) -> tuple[Summary, ...]:
+        """Return a page of conversations, the one that changed last first: summaries with `id`, `title`, `owner`,
+        `metadata`, `state`, `busy`, `updated_at`, `origin`, `role`, `parent`, `works_for` and `wakes_at`.
+
+        `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has
+        this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `role` selects, too; so do
+        `parent`, the id of the conversation that started sub-agents, and `works_for`, the id of the one that background
+        agents work for. `limit` is the size of the page, and `before` the `cursor` of the last conversation of the page
+        before, which holds although that one is deleted, or its id. Raises `InvalidInput`, and `UnknownConversation`
+        for an id that is not stored.
+        """
+        selection = checked_selection(owner, metadata, state, limit, before, role, parent, works_for)
+        return await self.store.list(**selection)
+
+    def updates(self, *, owner: str | None = None) -> AsyncGenerator[TreeUpdate, None]:
+        """Return an iterator over the updates of all conversations of this owner, or of everybody: for programs that
+        show a tree of agents.
+
+        First comes a `tree_snapshot` with the conversations as they are; then the updates of each, in order, as
+        `Conversation.updates` has them; `conversation_opened` and `conversation_deleted` for those that begin and end.
+        A watcher that falls far behind gets another snapshot, which replaces everything before it, so a slow one costs
+        no memory. Steps that another engine stores are shown once this engine has read them.
+
+        It ends when the engine is closed, and can be ended before with `aclose()`. Raises `InvalidInput` and
+        `EngineClosed`.
+        """
+        wanted, _ = checked_owner(owner), self.store
+        return self._tree.updates(wanted, self._listed, self._registry.streaming)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Remove a conversation, with its sub-agents and all that was said in it, from the database.
+
+        When this returns it is gone for everybody, and what was said is overwritten. In a file of more than 8 MiB
+        copies of parts of it may stand between other rows until the engine closes, or, if its process dies before, the
+        next one opens: only then the file is rewritten, because everybody would wait for that.
+
+        Raises `UnknownConversation`, and `StoreError` if the database does not let it go, in which case the
+        conversation is as before, but sub-agents of it may be gone; `TracesLeft`, which is one, says that it is gone,
+        but that traces are left until then. A caller that is cancelled stops waiting, but it is deleted all the same.
+        """
+        self.check_may_write()
+        deletion = Deletion(self.store, self._registry, self._forget, self._agents.mail.return_unread)
+        await deletion.delete(checked_id(conversation_id))
+
+    # --- what the engine has, and how it fares
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names of the models that a conversation may choose. The first one is asked by those that choose none."""
+        return tuple(self.choices.models.specs)
+
+    @property
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """The tools that a conversation may choose, in the order in which they were given; those of MCP servers while
+        they are connected."""
+        return offered_tools(self.choices.registry)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of the tools that a conversation may choose."""
+        return tuple(tool.name for tool in self.tools)
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        """The names of the channels. Everything that is said to users goes out through each of them."""
+        return self._deliveries.targets
+
+    async def check(self, *, servers: bool = True) -> tuple[str, ...]:
+        """Make sure that the models can be asked at all and, unless `servers` is false, that the MCP servers can be
+        reached, which are started for that if the engine is not open. Asks no model; the first call loads litellm,
+        which takes seconds.
+
+        Returns a sentence for each tool that is not offered although it was given or listed: its definition cannot be
+        written so that providers take it, or a model has refused it. Where the engine has more tools than a request
+        holds, a sentence names those that are left out if a conversation is offered all of them.
+
+        Raises `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that
+        cannot be reached.
+        """
+        await asyncio.to_thread(self._models.check)
+        if servers:
+            left_out = await self._servers.check()
+        else:
+            left_out = self._servers.left_out
+        cannot_be_sent = wire_tools(self._tools.definitions(), " if all are offered together").left_out.values()
+        return (*left_out, *cannot_be_sent, *self._models.refused_tools())
+
+    @property
+    def server_faults(self) -> tuple[str, ...]:
+        """A sentence for each MCP server that is not connected now: the engine does without it, and tries it again. And
+        one for each reason why turns wait that an earlier process left, or that nobody sent a message for: their models
+        are not known here, or have no key. They go on when the key is set, or in an engine that has it."""
+        waiting = self._waiting.faults
+        return (*self._servers.faults(), *(f"A turn waits for its model. {fault}" for fault in waiting))
+
+    async def delivered(self) -> None:
+        """Return when everything that was said to users so far has been tried once on every channel, and every message
+        to another agent was posted once; `send` does not wait for that. What was not taken is tried again later; the
+        updates of a conversation tell of its channels."""
+        self._lifetime.check_open()
+        await self._dispatcher.wait_until_tried()
+        await self._agents.wait_until_tried()
+        await self._deliveries.wait_until_tried()
+
+    def stop_updates(self) -> None:
+        """End all iterators over updates, of this engine and of its conversations, behind what is stored by now. One
+        that begins later ends behind its snapshot. Everything else goes on.
+
+        To be called when a server is told to stop: servers wait until open responses have ended before they let an
+        application close its engine. `stopping_updates` does it at a signal.
+        """
+        self._tree.close()
+        self._registry.stop_updates()
+
+    @contextmanager
+    def stopping_updates(self, *signals: signal.Signals) -> Iterator[None]:
+        """Return a context in which `stop_updates` is called when the process is told to stop: by SIGINT or SIGTERM, or
+        the signals that are given. Whatever else handles them does so, too. Enter it in the main thread, behind
+        whatever installs handlers: in the lifespan of an application, for example."""
+        self.check_home()
+        loop = asyncio.get_running_loop()
+        numbers = signals or (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in numbers}
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(self.stop_updates)
+            handler = before[signal.Signals(number)]
+            if callable(handler):
+                handler(number, frame)
+            elif handler is signal.SIG_DFL:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+
+        for number in numbers:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                if signal.getsignal(number) is stop:
+                    signal.signal(number, handler)
+
+    async def refresh(self, conversation_id: str) -> None:
+        """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
+        await (await self._registry.read(checked_id(conversation_id))).catch_up()
+
+    @property
+    def in_memory(self) -> int:
+        """How many conversations are in memory."""
+        return len(self._registry)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The ids of the conversations that wait for a model, a tool, a timer or the like."""
+        return self._registry.waiting
+
+    @property
+    def performers(self) -> Mapping[type[Effect], Performer]:
+        """What carries out each type of effect."""
+        return self._performers
+
+    # --- for dispatchers, and for handles on conversations
+
+    def answer(self, conversation_id: str, answer: Answer) -> None:
+        """Hand in the answer to an effect, as a dispatcher does. Returns at once.
+
+        The answer is stored as soon as the conversation gets to it. It is dropped if its effect is not in flight or
+        cannot have an answer of this type. It is also dropped while the engine closes; then its effect is asked for
+        again when the conversation is taken over.
+
+        Raises `InvalidInput` for what is not an answer, or does not hold what it declares. Then the effect still waits
+        for its answer: hand in another one, such as an `EffectFailed`. Other threads give a function that does both to
+        `loop.call_soon_threadsafe`, because an error that leaves this call there is only logged.
+        """
+        self.check_may_write()
+        self._answers.take(conversation_id, answer)
+
+    def spent_on(self, conversation_id: str) -> Usage:
+        """Return about what has been spent on the answers of this conversation that are under way here."""
+        return self._answering.spent_on(conversation_id)
+
+    def now(self) -> datetime:
+        """Return the current time, by the clock of the engine."""
+        return self._clock.now()
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises `EngineClosed`."""
+        return self._lifetime.store
+
+    @property
+    def choices(self) -> Choices:
+        """What the conversations of this engine may choose."""
+        return self._choices
+
+    def check_may_write(self) -> None:
+        """Raise `Refused` with `read_only` if the engine was opened for reading only."""
+        if self._source.read_only:
+            raise Refused("read_only")
+
+    def note_copy(self) -> None:
+        """Note that a conversation was copied: those who watch a tree read the list again."""
+        self._tree.begin_again()
+
+    # --- how it is put together, opened and closed
+
+    def _creating(self, policy: Policy) -> Creation:
+        return Creation(
+            policy.model_copy(update={"models": Policy().models}),
+            self._choices,
+            self._redactor,
+            self._loops,
+            self._registry,
+            self._lifetime,
+            self.now,
+            self._agents.wake_ups.note,
+        )
+
+    def _services(
+        self, defaults: Defaults, tools: ToolRegistry, given: Performers, dispatcher: DispatcherFactory
+    ) -> LoopServices:
+        return LoopServices(
+            self._dispatcher,
+            OutboxTargets(self._performers),
+            self._clock,
+            Adoption(defaults),
+            self._registry,
+            build_observers(self._tracing, self._deliveries, self._agents.observers),
+            self._settings.kept_updates,
+            self._redactor,
+            self._tree,
+            ApprovedArguments(tools),
+            PresentDeclarations(tools, is_complete=runs_all_tools(given, dispatcher)),
+            read_only=self._source.read_only,
+        )
+
+    async def _open(self) -> None:
+        self._lifetime.store = await self._source.open()
+        if self._source.read_only:
+            return
+        self._loading = self._models.get_ready()
+        await self._servers.open()  # before the calls that a crash interrupted run again
+        await self._agents.wake_ups.look_at_clock()
+        await self._take_over.everything(self.store, self._registry)
+        await self._agents.open()
+        if self._source.store is not None:
+            self._take_over.join(self._source.store, self._registry)
+
+    async def _close(self) -> None:
+        if self._lifetime.is_opening:
+            self._registry.stop_loading(EngineClosed())
+            self._servers.stop_opening()
+            await self._lifetime.finish_opening()  # a lock half taken could not be given back
+        if self._loading is not None:
+            self._loading.cancel()
+        store: Store | None = None
+        waiting = self._registry.waiting
+        handed: Set[str] = frozenset()
+        try:
+            await self._agents.close()  # this posts what waits, for which the store is read
+            store = self._lifetime.take_store()
+            await self._take_over.close()
+            await self._registry.close(EngineClosed())
+            self._tree.close()
+            await self._deliveries.close()
+            await self._answers.wait()
+            handed = await self._take_over.hand_over(waiting, self._deliveries.left | self._agents.queues.left)
+            await self._memory.close()
+            await self._servers.close()
+            if self._tracing is not None:
+                self._tracing.close()
+        finally:
+            store = store or self._lifetime.take_store()  # not taken before if the agents failed to close
+            if store is not None:
+                self._take_over.leave()
+                await self._source.close(store, self._take_over.claimed - handed)
+
+    async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
+        return await self._take_over.left_by_others(conversation_id, effect_id, target)
+
+    async def _listed(self, owner: str | None) -> Sequence[Summary]:
+        return await self.store.list(owner=owner)
+
+    async def _forget(self, conversation_id: str) -> None:
+        self._take_over.drop(conversation_id)
+        await self._deliveries.drop(conversation_id)
+        await self._agents.drop(conversation_id)
+        self._tree.delete(conversation_id)
+        if self._tracing is not None:
+            self._tracing.drop(conversation_id)
+
+    async def _create(self, conversation_id: str, opened: Opened) -> Loop:
+        return await self._creation.create(conversation_id, opened)
+
+    async def _load(self, conversation_id: str) -> Loop:
+        store = self.store
+        loaded = await store.load(conversation_id)
+        loop = await self._loops.loaded(store, conversation_id, loaded)
+        self._lifetime.check_not_closed()
+        if not self._source.read_only:
+            self._stored_faults.log(conversation_id, loaded.context)
+        return loop
+
+    async def _go_on(self, loop: Loop) -> None:
+        """Have a conversation go on with what an earlier process left in the middle, unless this engine only reads."""
+        if not self._source.read_only:
+            await self._take_over.loop(self.store, loop)
+
+
+class _AnswerIntake:
+    """Hands the answers of a dispatcher to the conversations of a registry. While its engine `is_closing` it loads none
+    of them.
+
+    Every answer comes through here, whoever made it, and is validated here once: what is damaged would reach the log,
+    which could not be read again. A conversation that is in memory takes its answer at once. Another one is loaded
+    first, which takes a task of its own, because a dispatcher does not wait."""
+
+    def __init__(self, registry: ConversationRegistry, is_closing: Callable[[], bool]) -> None:
+        self._registry = registry
+        self._is_closing = is_closing
+        self._loading: set[asyncio.Task[None]] = set()
+
+    def take(self, conversation_id: str, answer: Answer) -> None:
+        """Hand in an answer, and return at once. Raises `InvalidInput` for what is not an answer, or does not hold what
+        it declares; then nothing has happened."""
+        asyncio.get_running_loop()  # raises RuntimeError in another thread
+        checked_id(conversation_id)
+        stored = checked_answer(answer)
+        if not self._registry.answer(conversation_id, stored) and not self._is_closing():
+            task = asyncio.ensure_future(self._load_and_answer(conversation_id, stored))
+            self._loading.add(task)
+            task.add_done_callback(self._loading.discard)
+
+    async def wait(self) -> None:
+        """Return when every conversation that is being loaded has taken its answer, or cannot."""
+        if self._loading:
+            await asyncio.wait(self._loading)
+
+    async def _load_and_answer(self, conversation_id: str, answer: Answer) -> None:
+        try:
+            loop = await self._registry.read(conversation_id)
+            loop.answer(answer)
+            await loop.handled()
+        except (EngineClosed, UnknownConversation, StoreError) as error:
+            logger.warning("An answer for the conversation %s could not be taken: %s", conversation_id, error)
