@@ -7,7 +7,7 @@ rewritten at once. A large one is when nobody waits for it: when the store close
 when a store opens the file again. Until it is done the file has a mark, the number `user_version` of SQLite.
 
 The steps of a conversation that is gone belong to no row of `conversations` for a while. So no key is given to another
-conversation while steps have it (`conversation_records.add_record`).
+conversation while steps have it (`queries.add_record`).
 """
 
 from __future__ import annotations

@@ -600,7 +600,7 @@ class InlineCommits:
         """Whether the event loop may commit what it gathers: recent commits were quick, or nothing is known of them for
         long, and the thread is left alone.
 
-        The connection is set for one thread or the other (`commit_mode`), which costs as much as a commit.
+        The connection is set for one thread or the other (`CommitMode`), which costs as much as a commit.
         """
         is_quick = self._mean is not None and self._mean <= LONGEST
         return self._undisturbed > LONE and (is_quick or self._is_tried)
