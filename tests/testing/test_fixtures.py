@@ -239,6 +239,7 @@ def fail(machine: type[ConversationMachine], *phases: Phase) -> LawBroken:
     return broken.value
 
 
+@pytest.mark.slow
 class TestAFailureIsSaved:
     """`ConversationMachine` saves what broke a law."""
 
@@ -327,6 +328,7 @@ def raised_elsewhere() -> LawBroken:
         return broken
 
 
+@pytest.mark.slow
 def test_events_that_were_saved_can_happen_to_a_host(tmp_path: Path) -> None:
     """`ConversationMachine.take`: a host's conversation can be checked with a saved failure too."""
     machine = ConversationMachine()

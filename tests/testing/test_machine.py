@@ -279,6 +279,7 @@ class ShopMachine(ConversationMachine):
         assert all(key.startswith("conversation/") for key in self.shop.keys)
 
 
+@pytest.mark.slow
 def test_the_tools_are_really_executed() -> None:
     """In a search by Hypothesis: results, errors that tools tell, and questions of theirs come from the tools."""
     search = ShopMachine.TestCase("runTest")

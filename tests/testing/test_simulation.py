@@ -121,6 +121,7 @@ class TestFinding:
         assert (once.seed, once.trace) == (again.seed, again.trace)
 
 
+@pytest.mark.slow
 class TestNewTypes:
     """States, events and effects that have no generator of their own."""
 
@@ -153,6 +154,7 @@ class TestNewTypes:
             simulate(seed)
 
 
+@pytest.mark.slow
 class TestTheLoop:
     """The event loop in virtual time."""
 

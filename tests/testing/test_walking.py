@@ -3,6 +3,8 @@
 from itertools import pairwise
 from random import Random
 
+import pytest
+
 from turnwise.states import Policy, transition
 from turnwise.testing.walking import Coverage, CuriousChooser, RecordedChoices, walk
 
@@ -30,6 +32,7 @@ def test_choices_that_no_longer_fit_end_it() -> None:
     assert list(walk(7, RecordedChoices((35,)))) == []
 
 
+@pytest.mark.slow
 def test_the_rules_differ_from_walk_to_walk() -> None:
     """With one policy, most of the table could not be reached."""
     contexts = [next(walk(seed, CuriousChooser(Coverage(), Random(0)))).context for seed in range(20)]

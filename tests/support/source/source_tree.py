@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -28,8 +29,11 @@ def relative(path: Path) -> str:
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    """Return the syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    """Return the syntax tree of a file. It is kept, and the search for garbage need not go through it again and again:
+    all trees together have millions of nodes."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    gc.freeze()
+    return tree
 
 
 def module_name(path: Path) -> str:

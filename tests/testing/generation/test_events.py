@@ -89,6 +89,7 @@ class TestFromTypes:
             for event in (any_event(Seeded(seed), EXTREME, kind), from_type(kind, Seeded(seed))):
                 assert TypeAdapter(AnyEvent).validate_json(event.to_json()) == event
 
+    @pytest.mark.slow
     @holds_for("kind", EFFECTS)
     def test_every_effect_can_be_generated(self, kind: type[Effect]) -> None:
         """It reads back equal from JSON."""
