@@ -27,6 +27,7 @@ class TestCommand:
         assert page.read_bytes() == markdown(mermaid()).encode()
         assert capsys.readouterr() == ("", "")
 
+    @pytest.mark.slow
     def test_a_file_with_the_marker_keeps_its_words(self, tmp_path: Path) -> None:
         """The overview replaces the diagram below the marker, and everything else stays."""
         readme = tmp_path / "README.md"

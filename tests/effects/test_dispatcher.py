@@ -28,6 +28,7 @@ CONTEXT = effect_context("a conversation")
 class TestEndings:
     """However an effect ends, nothing of it remains."""
 
+    @pytest.mark.slow
     async def test_an_effect_that_is_aborted_at_once_was_never_begun(self) -> None:
         """Its performer is not called, and Python reports no coroutine that was never awaited."""
         begun: list[int] = []

@@ -129,6 +129,7 @@ async def test_arguments_run_as_they_were_meant(name: str, written: str, ran: di
     assert {"note": "", **stored} == {**ran, **{key: stored[key] for key in stored.keys() & ran.keys()}}
 
 
+@pytest.mark.slow
 @holds_for("written", ["", " \n", "null", "{}", '""', '"{}"', '"null"', '" "'])
 async def test_no_arguments_may_be_written_in_many_ways(written: str) -> None:
     """A tool without parameters runs."""
@@ -137,6 +138,7 @@ async def test_no_arguments_may_be_written_in_many_ways(written: str) -> None:
     assert (ran, result) == ([{}], "Fine.")
 
 
+@pytest.mark.slow
 @holds_for(
     ("name", "written"),
     [
@@ -185,6 +187,7 @@ async def test_a_call_behind_whose_end_another_object_begins_is_asked_for_again(
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 @holds_for(
     ("name", "written", "field"),
     [

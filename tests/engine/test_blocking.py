@@ -36,6 +36,7 @@ def test_it_has_every_method(blocking: type, asynchronous: type) -> None:
     assert offered(asynchronous) - FOR_DISPATCHERS <= set(dir(blocking))
 
 
+@pytest.mark.slow
 @holds_for("name", sorted(offered(Conversation)))
 def test_a_method_keeps_its_parameters_and_its_docstring(name: str) -> None:
     """Help and completion show those of the asynchronous method."""

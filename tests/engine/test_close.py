@@ -69,6 +69,7 @@ class TestClosing:
             assert conversation.state.type == "closed"
             assert (await turn).status == "cancelled"
 
+    @pytest.mark.slow
     async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Path) -> None:
         """P31: once nobody holds a handle, neither a task nor a loop of it remains."""
         async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
@@ -79,6 +80,7 @@ class TestClosing:
             await until(lambda: gc.collect() >= 0 and engine.in_memory == 0)
             await until(lambda: len(asyncio.all_tasks()) == 1)  # the engine may still look for schedules in its store
 
+    @pytest.mark.slow
     async def test_memory_does_not_grow_with_the_database(self, database: Path) -> None:
         """Of conversations at rest without a handle, only the most recent ones stay in memory."""
         async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:

@@ -180,6 +180,7 @@ class TestInTheMiddleOfATurn:
             assert order[-4:] == ["tool", "state_change", "state_change", "state_change"]
             assert SUMMARY not in "".join(u.data["text"] for u in watcher.updates if u.type == "token")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "passing",
         [fails(500), fails(429), says(""), says("", thinking="Hm."), says(" \n"), calls(LOOK)],

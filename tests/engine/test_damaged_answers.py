@@ -131,6 +131,7 @@ async def assert_can_be_read(path: Path, conversation: Conversation, *texts: str
         assert (await read.replay()).divergence is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGED)
 async def test_a_dispatcher_gets_a_sentence_and_the_conversation_still_waits(database: Path, kind: str) -> None:
     """P33: nothing is stored, a good answer to the same effect is taken afterwards, and the log can be read."""

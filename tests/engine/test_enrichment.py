@@ -53,6 +53,7 @@ async def test_what_a_model_names_is_found() -> None:
     assert f"{MEMORY_TITLE}\n" in system and "  My cat is called Miuku." in system
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "terms",
     [

@@ -174,6 +174,7 @@ class TestEverythingElse:
         assert {one.get("turn", 0) for one in transcript} == {0}
         assert [(one["role"], one["turn"]) for one in shown] == [("assistant", 0), ("user", 0), ("assistant", 0)]
 
+    @pytest.mark.slow
     async def test_fork_replay_export_and_the_doctor_take_it_as_any_other(self, tmp_path: Path) -> None:
         """A copy has the same messages and goes on by itself; nothing diverges, and nothing is lost."""
         llm = FunctionLlm(lambda _: reply("Here."))

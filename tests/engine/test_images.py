@@ -76,6 +76,7 @@ class TestSending:
         message = next(update.data for update in watcher.updates if update.type == "message")
         assert (message["text"], message["images"]) == ("", [{"url": data_url("image/png", PNG)}])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "images",
         [

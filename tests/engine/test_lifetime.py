@@ -211,6 +211,7 @@ class TestABlockingEngine:
         with pytest.raises(EngineClosed):
             engine.list()
 
+    @pytest.mark.slow
     def test_it_closes_when_nobody_holds_it(self, database: Path) -> None:
         """A conversation that is held keeps its engine; then the database is free, and nothing runs any more."""
         conversation = Engine.open_blocking(database, model=Answers).create()

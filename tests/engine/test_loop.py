@@ -781,6 +781,7 @@ class TestTools:
 class TestAskingTheTool:
     """`crash="reconcile"`: the tool can be asked whether the call ran."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("said", "status", "result", "times"),
         [

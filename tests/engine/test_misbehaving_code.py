@@ -299,6 +299,7 @@ class TestTools:
 class TestHosts:
     """Whatever a host hands over, it gets one sentence, and nothing happens."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "ask",
         [

@@ -20,6 +20,7 @@ def filled(length: int) -> str:
     return ("so it was " * length)[:length]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 455, 465])
 async def test_no_secret_crosses_over(database: Path, before: int) -> None:
     """J1: neither the router, nor the model, nor a tool gets a secret, nor half of one where a text is cut."""

@@ -92,6 +92,7 @@ class TestAskedForAgain:
             assert await outcome(engine, "mine", choice) == "mine"
             assert len(await engine.list()) == 1
 
+    @pytest.mark.slow
     async def test_with_other_choices_it_is_refused(self) -> None:
         """Each choice against each other one, and nothing is changed by that. Rules and a model that are left to the
         engine are no choice."""

@@ -60,6 +60,7 @@ async def length(conversation: Conversation) -> int:
     return len(await conversation.events())
 
 
+@pytest.mark.slow
 @cases
 async def test_a_repeated_request_changes_nothing_and_returns_the_same(case: Case, database: Path) -> None:
     """Five times with the same handle, and with another one."""
@@ -212,6 +213,7 @@ class TestWhatCounts:
             await conversation.answer(ANSWER, request_id="two")
             yield engine, conversation
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "ask",
         [

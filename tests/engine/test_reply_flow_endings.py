@@ -122,6 +122,7 @@ async def test_a_model_that_never_answers(
     assert len(server.conversing) <= policy.retry.attempts  # a busy machine may not send a request before its deadline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [{"content": ""}, {"thinking": "Hm."}, {"reasoning": "Hm."}, {"content": "TOOL x"}])
 async def test_a_model_that_never_says_anything_is_ended_by_the_limit(database: Path, delta: dict[str, str]) -> None:
     """J12: empty or thinking, from the first response on: after eight requests the user gets a sentence."""

@@ -109,6 +109,7 @@ class TestStoredConversations:
 
             assert store.steps_read == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("request_of", REQUESTS, ids=["cancel", "close", "set_tools"])
     async def test_a_request_that_needs_no_model_reads_no_history(
         self, request_of: Callable[[Conversation], Awaitable[object]], turns: int, tmp_path: Path

@@ -169,6 +169,7 @@ class TestStream:
 
         assert shown(updates) == DONE
 
+    @pytest.mark.slow
     async def test_leaving_early_stops_nothing_and_leaves_nothing(self, database: Path) -> None:
         """Neither `break` nor `aclose` cancels the turn; no task remains."""
         gate = Gate()

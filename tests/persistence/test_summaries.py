@@ -74,6 +74,7 @@ class TestDetails:
         assert (titled.title, titled.owner, titled.metadata) == ("", "anna", {"a": 1})
         assert (cleared.title, cleared.owner, cleared.metadata) == ("Dinner", "anna", {})
 
+    @pytest.mark.slow
     @given(trace=strategies.traces(max_size=12))
     def test_the_rows_of_a_log_say_the_same(self, trace: Trace) -> None:
         """Only a few of them are decoded."""

@@ -90,6 +90,7 @@ def saved(folder: Path) -> Path:
 class TestTheFile:
     """`save_trace`, `load_trace`."""
 
+    @pytest.mark.slow
     @given(traces(max_size=12))
     def test_events_are_read_as_they_were_written(self, tmp_path_factory: pytest.TempPathFactory, trace: Trace) -> None:
         """Any trace can be saved, loaded and replayed."""

@@ -184,6 +184,7 @@ class TestCalls:
         with pytest.raises(ConfigurationError):
             call_of(len)
 
+    @pytest.mark.slow
     @given(st.data())
     def test_calls_are_made_of_the_schema_of_a_tool(self, data: Any) -> None:
         """Most of them fit; they are numbered by who uses them."""
@@ -193,6 +194,7 @@ class TestCalls:
             assert call.name in {"find_table", "talk"}
             assert (call.fault is None) or call.raw_arguments in {"{}", "null", '{"unknown": 1}'}
 
+    @pytest.mark.slow
     @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=100)
     @given(values_of(SCHEMA))
     def test_values_fit_their_schema(self, value: Any) -> None:
@@ -200,6 +202,7 @@ class TestCalls:
         jsonschema.Draft202012Validator(SCHEMA).validate(value)
         assert json.loads(json.dumps(value)) == value
 
+    @pytest.mark.slow
     @holds_for("function", [row[0] for row in ZOO])
     def test_every_kind_of_tool_can_be_called(self, function: Any) -> None:
         """Whatever its types are."""

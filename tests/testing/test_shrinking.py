@@ -71,6 +71,7 @@ def two_tools(**rules: Any) -> Conversation:
 class TestTheProgram:
     """`as_program`."""
 
+    @pytest.mark.slow
     @given(traces())
     def test_it_does_again_what_happened(self, trace: Trace) -> None:
         """Whatever happened, the program leads to the same states, effects, refusals and endings."""

@@ -231,6 +231,7 @@ class TestMailOfSubAgentsThatWereStartedAnew:
 class TestSubAgentsOfAgentsThatWereDeleted:
     """A sub-agent belongs to the parent that was stored when it was created."""
 
+    @pytest.mark.slow
     def test_a_parent_with_the_same_id_is_another_one(self, agents: Agents) -> None:
         """The sub-agent is left over although an agent with the id of its parent is stored, which asks for one, too."""
         asks = SpawnSubAgent(effect_id=3, task=Heard(seq=2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from generate import main
 from generator.pages import PRESETS, RULES
 from generator.rules_page import rules, sets_of_rules
@@ -37,6 +39,7 @@ def written(value: object) -> str:
 class TestTheTablesOfRules:
     """The two tables that `docs/generator/rules_page.py` writes into docs/host.md."""
 
+    @pytest.mark.slow
     def test_the_page_in_the_tree_is_fresh(self) -> None:
         """The tables in docs/host.md are what is generated from the code."""
         assert main(["--check", str(PAGE.path)]) == 0, "run `make docs`"
@@ -60,6 +63,7 @@ class TestTheTablesOfRules:
 
             assert eval(f"Policy({rules})", names) == eval(f"presets.{name}", {"presets": presets})
 
+    @pytest.mark.slow
     def test_what_stands_around_a_table_stays(self, tmp_path: Path) -> None:
         """Generating a table again changes nothing else on the page, even if the table ends it."""
         page = tmp_path / "page.md"

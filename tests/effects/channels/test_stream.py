@@ -109,6 +109,7 @@ async def test_a_subscriber_waits_without_polling() -> None:
     assert (await again).text == "1"
 
 
+@pytest.mark.slow
 async def test_a_closed_subscription_gets_nothing_more() -> None:
     """It ends, and a subscription that is no longer referenced is collected."""
     stream = StreamChannel()

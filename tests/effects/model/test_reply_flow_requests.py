@@ -436,6 +436,7 @@ class TestTheWholeFlow:
         assert "Opening hours: 9 to 5." in system
         assert second.messages[0] == first.messages[0]
 
+    @pytest.mark.slow
     async def test_no_note_piles_up(self) -> None:
         """J6: with the texts of the last minutes, in every request of three turns; each ends with the newest text or
         the note, and the dialogue before it has none."""

@@ -421,6 +421,7 @@ def _source(block: Body) -> str:
 class TestSilence:
     """P30: after tools empty content is handled by the policy, and a malformed response is a failure, never silence."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "empty", [says(), says(""), says(" \n"), streams({"content": None}), streams({"content": []})]
     )
@@ -516,6 +517,7 @@ ONLY_OPENAI: list[tuple[str, tuple[Any, ...]]] = [
 class TestContentOfEveryShape:
     """J23: content as a string, a list of parts or null is read alike."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "contents"),
         [

@@ -83,6 +83,7 @@ class TestReasoning:
 
         return script
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "model",
         [
@@ -169,6 +170,7 @@ class TestSignaturesOfCalls:
 
         return script
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "call_id", [f"call_7__thought__{SEAL}", f"call_7__thought__{LONG_SEAL}", "functions.weather:0"]
     )

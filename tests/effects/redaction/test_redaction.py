@@ -115,6 +115,7 @@ class TestNumbersAndSpeech:
         """J1: a secret is found in a sentence, and a sentence without one stays."""
         assert redaction.redact(spoken) == redacted
 
+    @pytest.mark.slow
     @holds_for("separator", [" ", "\n"])
     @holds_for("digits", [1, 2, 3, 4])
     def test_a_list_of_numbers_stays(self, redaction: Redaction, digits: int, separator: str) -> None:
@@ -187,6 +188,7 @@ class TestLaws:
 
         assert redaction.redact(once) == once
 
+    @pytest.mark.slow
     @settings(max_examples=15)
     @given(st.recursive(cuttings(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(cuttings(), inner)))
     def test_redaction_of_json_is_idempotent(self, value: Any) -> None:

@@ -480,6 +480,7 @@ class TestTalk:
 class TestNames:
     """S16: one tool, by any of its names."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("offered", ["respond_to_user", "speak_to_user", "x:respond_to_user", "a:b:speak_to_user"])
     @pytest.mark.parametrize("called", ["respond_to_user", "speak_to_user", "y:respond_to_user", "x:speak_to_user"])
     async def test_each_name_is_the_same_tool(self, database: Path, offered: str, called: str) -> None:

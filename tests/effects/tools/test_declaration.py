@@ -398,6 +398,7 @@ ZOO: list[tuple[Any, str, str, str]] = [
 class TestForeignFunctions:
     """Functions that were written without a thought of tools."""
 
+    @pytest.mark.slow
     @holds_for(("function", "name", "arguments", "result"), ZOO)
     async def test_it_works(self, function: Any, name: str, arguments: str, result: str) -> None:
         """Its schema is valid and holds its arguments, and its result is what it returns."""

@@ -363,6 +363,7 @@ class TestHostileInput:
 
         assert json.dumps(read) == "[" * 13 + "]" * 13
 
+    @pytest.mark.slow
     def test_a_long_list_is_read_at_once(self) -> None:
         """The work is that of reading it."""
         began = time.process_time()
@@ -438,6 +439,7 @@ class TestLaws:
 
         assert read_object(text).data == value
 
+    @pytest.mark.slow
     @given(st.data())
     def test_a_function_and_its_schema_agree(self, data: st.DataObject) -> None:
         """However the parts of the arguments are encoded, both take the same values."""

@@ -143,6 +143,7 @@ class TestTheSchema:
         with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
             tool(everything, parameters=endless)
 
+    @pytest.mark.slow
     def test_a_schema_that_doubles_its_parts_is_refused(self) -> None:
         """A check would take hours. Where only some values are checked by them, calls with these values are faults."""
         doubling = {f"d{level}": {"allOf": 2 * [{"$ref": f"#/$defs/d{level + 1}"}]} for level in range(40)}
@@ -156,6 +157,7 @@ class TestTheSchema:
             == "Invalid input: the arguments could not be checked"
         )
 
+    @pytest.mark.slow
     def test_a_long_value_may_follow_many_references(self) -> None:
         """As many as it has parts."""
         items = {"type": "array", "items": {"$ref": "#/$defs/item"}}
@@ -253,6 +255,7 @@ class TestCalls:
         assert told is not None
         assert told.startswith("Invalid input: the arguments are not a JSON object")
 
+    @pytest.mark.slow
     def test_a_fault_is_of_bounded_length(self) -> None:
         """Also where thousands of items are wrong; at most five are told."""
         parameters = schema(items={"type": "array", "items": {"type": "integer"}})

@@ -186,6 +186,7 @@ class TestChoices:
         assert offered(registry, chosen=["*", "l*", "z:*"]) == []
 
 
+@pytest.mark.slow
 def test_thousands_of_tools_are_looked_up_quickly(caplog: pytest.LogCaptureFixture) -> None:
     """What is known of them is computed once for each version, not for each call."""
     caplog.set_level(logging.WARNING)

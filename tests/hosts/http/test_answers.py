@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from turnwise.hosts.http import create_app
 
@@ -194,6 +195,7 @@ CASES = [
 class TestEveryAnswer:
     """H1: each operation's success and each refusal."""
 
+    @pytest.mark.slow
     @holds_for("operation", sorted({case.operation for case in CASES}))
     async def test_is_as_documented(self, operation: str) -> None:
         """H1: each answer has the status and the code, and the form that the document says."""

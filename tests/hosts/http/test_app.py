@@ -43,6 +43,7 @@ def in_starlette(app: FastAPI) -> Any:
 class TestMounted:
     """Under a prefix, in a program of somebody else, which opens the engine."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("program", [in_fastapi, in_starlette])
     async def test_everything_is_below_the_prefix(self, program: Any) -> None:
         """The endpoints, their refusals, the OpenAPI document, the streams and the page work, and nothing lies
@@ -68,6 +69,7 @@ class TestMounted:
         assert page.headers["content-type"].startswith("text/html")
         assert outside.status_code == 404
 
+    @pytest.mark.slow
     async def test_a_session_is_for_the_prefix_only(self) -> None:
         """The cookie is sent below the prefix, and opens what needs the token."""
         engine = obedient_engine()
@@ -134,6 +136,7 @@ class TestEveryOperation:
         async with obedient_engine() as engine:
             yield engine
 
+    @pytest.mark.slow
     async def test_needs_the_token_unless_it_says_otherwise(self, engine: Engine) -> None:
         """H6: without the token, and with a wrong one, the answer is 401; the document says which need none."""
         app = create_app(engine, token="secret", limits=HttpLimits(wrong_tokens=1000))
@@ -190,6 +193,7 @@ class TestEveryOperation:
             answer = await api.client.request(method, path, content=content, headers=headers)
             assert answer.status_code == status, f"{name}: {answer.status_code} for {content[:20]!r}"
 
+    @pytest.mark.slow
     async def test_that_is_read_answers_head(self, engine: Engine) -> None:
         """HEAD has the status and the headers that GET has, without the body; a stream does not stay open."""
         conversation = await Conversations(engine).idle()

@@ -6,6 +6,8 @@ import json
 from contextlib import aclosing
 from typing import Any
 
+import pytest
+
 from turnwise import Engine
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
@@ -55,6 +57,7 @@ class TestWhatWasSaid:
 class TestTheLog:
     """/log, /log/{seq}/request, /replay and /outbox."""
 
+    @pytest.mark.slow
     async def test_pages_follow_each_other(self) -> None:
         """`next` is the `after` of the next page; together the pages are all steps."""
         engine = obedient_engine()

@@ -109,6 +109,7 @@ class TestTheConversationOfAnother:
         assert OPERATIONS.keys() == {*OF_ONE, *OF_NOBODY, *OF_ALL, *OF_DOORS}
         assert {route.path for route in routes if not route.include_in_schema} <= UNDOCUMENTED
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("parameter", ["owner", "parent", "works_for", "before"])
     async def test_is_not_listed(self, parameter: str) -> None:
         """A list shows Bob's own conversations, and no way of asking for others leads to them."""
@@ -189,6 +190,7 @@ class TestTheConversationOfTheCaller:
 
         assert mine["owner"] == named["owner"] == copied["conversation"]["owner"] == "bob"
 
+    @pytest.mark.slow
     @holds_for("user", [None, "", "banned"])
     @holds_for("operation", ["listConversations", "getMachine", "createConversation"])
     async def test_needs_a_known_caller(self, user: str | None, operation: str) -> None:
@@ -380,6 +382,7 @@ class TestChosenIds:
         assert (found.status_code, again[0], own[0]) == (200, 200, 201)
         assert sorted(listed, key=str) == ["ann", "bob"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("chosen", ["diary~MARK", "diary~MARK~MARK", "~MARK", "diary/3", "x" * 100, "x" * 101, "é"])
     async def test_cannot_be_made_to_look_like_those_of_others(self, chosen: str) -> None:
         """An id with the mark of Ann is Bob's own like every other, or is refused as it would be without her."""

@@ -314,6 +314,7 @@ class TestReading:
         assert "Hi" in str([event.json for event in one.events])
         assert SECRET not in str([event.json for event in (*one.events, *every.events)])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("operation", "permission"), READING.items())
     async def test_a_permission_opens_it(self, operation: str, permission: Permission) -> None:
         """The one that it needs, alone."""

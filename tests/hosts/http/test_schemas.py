@@ -19,6 +19,7 @@ FIELDS = {f"field {each}": each for each in range(MANY)}
 TOLD = [{"role": "user", "content": "Hello"}]
 
 
+@pytest.mark.slow
 @holds_for(
     ("kind", "given"),
     [

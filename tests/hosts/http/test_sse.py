@@ -333,6 +333,7 @@ class TestEveryStream:
         assert text.endswith("".join(map(MENDED.__getitem__, HOSTILE)))
         assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("text", HOSTILE)
     def test_of_runs(self, server: LiveServer, text: str) -> None:
         """The events of a run are those of the protocol, whatever stands in ids and states that the client has sent and

@@ -120,6 +120,7 @@ class TestTheIdOfASubAgent:
         ids = ("team/main-0001", "team/main-0001/7", "team/main-0001/7/3", "team/main-0001/71")
         database_with(tmp_path, *(Walk(each).turn(f"This is {each}.") for each in ids))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("given", "found"),
         [

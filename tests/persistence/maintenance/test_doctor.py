@@ -129,6 +129,7 @@ def named() -> Walk:
 class TestWhatIsFound:
     """Each finding names the conversation and the step."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("sql", "seq", "sentence"),
         [
@@ -170,6 +171,7 @@ class TestWhatIsFound:
         assert found[:2] == ("walk", seq)
         assert found[2].startswith(sentence)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("sql", "sentence"), DETAILS_DAMAGED)
     async def test_in_what_lists_show(self, sql: str, sentence: str, store: SqliteStore, database: Path) -> None:
         """The owner, a title, the metadata or the role is not what the steps say."""

@@ -81,6 +81,7 @@ class TestACleanLog:
 
         assert (report.events, report.divergence) == (len(walk.steps), None)
 
+    @pytest.mark.slow
     @given(trace=strategies.traces())
     def test_replays_whatever_happened(self, trace: Trace) -> None:
         """Each conversation that the machine can have, under any rules."""

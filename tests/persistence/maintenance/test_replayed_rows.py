@@ -192,6 +192,7 @@ class TestPages:
         assert _found(report).actual.state == LONG.steps[seq - 1][1].state
         assert report == by_values(record)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("change", [{"at": 0}, {"type": "no such thing"}, {"payload": "not JSON"}, {"turn": 9}])
     def test_damage_is_found_at_its_step(self, seq: int, change: dict[str, object]) -> None:
         """A row that was changed, also into one that cannot be read."""

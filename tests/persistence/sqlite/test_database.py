@@ -611,6 +611,7 @@ class TestMigrations:
 
         assert made[0] == made[1]
 
+    @pytest.mark.slow
     async def test_databases_can_be_migrated_at_once(self) -> None:
         """Alembic works for one thread at a time; each database gets its own tables, and nothing else."""
 

@@ -429,6 +429,7 @@ class TestStepsOfManyConversations:
 
         assert [await talk.matches(store) for talk in talks] == [True] * len(talks)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("interrupted", ["before", "behind", "first", "third", "counting"])
     def test_are_stored_though_the_program_is_interrupted(
         self, interrupted: str, database: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +96,7 @@ class History:
             assert {text.split()[0] for text in found if text.startswith("word")} == allowed
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=15)
 @given(st.lists(MOVES, max_size=25))
 def test_owners_never_see_each_other(moves: list[tuple[Any, ...]]) -> None:

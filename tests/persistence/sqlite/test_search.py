@@ -67,6 +67,7 @@ def passed_on() -> Walk:
     return walk
 
 
+@pytest.mark.slow
 async def test_numpy_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does the number of vectors that are compared at a time."""
     with_numpy = await nearest(tmp_path / "with.db")

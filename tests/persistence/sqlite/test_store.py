@@ -492,6 +492,7 @@ class TestADiskInTrouble:
 class TestDeletion:
     """What is deleted cannot be found again."""
 
+    @pytest.mark.slow
     async def test_leaves_no_trace(self, store: SqliteStore, database: Path) -> None:
         """No text, no id, no state of it is left in the bytes of the file or the files beside it.
 

@@ -380,6 +380,7 @@ class TestTheThread:
 
         assert asyncio.run(read()) == ["hello"]
 
+    @pytest.mark.slow
     async def test_ends_when_nobody_holds_the_store(self, database: Path) -> None:
         """A store that was forgotten is closed: no thread is left, and the next one may have the file."""
         before = set(threading.enumerate())

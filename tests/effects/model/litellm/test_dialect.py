@@ -328,6 +328,7 @@ def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestLearning:
     """A refusal is understood, and the request is sent as the server takes it."""
 
+    @pytest.mark.slow
     async def test_from_then_on(
         self,
         told: str,

@@ -344,6 +344,7 @@ REPLIES_THAT_FAIL: list[tuple[str, Reply, FailureKind]] = [
 class TestFailures:
     """P11: every error has one kind and one sentence."""
 
+    @pytest.mark.slow
     @holds_for(("reply", "kind"), [r[1:] for r in REPLIES_THAT_FAIL])
     async def test_each_reply_has_its_kind_after_one_request(self, reply: Reply, kind: FailureKind) -> None:
         """P11: litellm does not retry by itself (`failure_after` counts the requests)."""

@@ -470,6 +470,7 @@ async def test_it_is_found_under_the_name_of_any_provider(model: str) -> None:
     assert found == [kind for kind, _, _ in EXAMPLES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [DIALECTS[name] for name in ("anthropic", "gemini", "ollama")])
 async def test_it_is_found_in_any_protocol(dialect: Dialect) -> None:
     """Also where litellm keeps no more of it than its bytes."""
@@ -570,6 +571,7 @@ class TestARefusalWithoutAReason:
                 "context_window"
             )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("status", "sentence"),
         [
@@ -684,6 +686,7 @@ HEADERS: list[tuple[float | None, dict[str, str]]] = [
 ]
 
 
+@pytest.mark.slow
 @holds_for(("seconds", "sentence"), TOLD)
 async def test_a_sentence_says_how_long_to_wait(seconds: float | None, sentence: str) -> None:
     """Or a field of the error, in whatever unit."""
@@ -693,6 +696,7 @@ async def test_a_sentence_says_how_long_to_wait(seconds: float | None, sentence:
     assert failure.retry_after == (seconds if seconds is None else pytest.approx(seconds))
 
 
+@pytest.mark.slow
 @holds_for(("seconds", "headers"), HEADERS)
 async def test_a_header_says_how_long_to_wait(seconds: float | None, headers: dict[str, str]) -> None:
     """The one that is about the limit that was reached."""

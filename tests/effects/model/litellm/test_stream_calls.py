@@ -372,6 +372,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_nothing_is_made_up(rows: list[Row]) -> None:
     """Whatever comes: each call has the name of a fragment, and no more arguments than were written."""

@@ -69,6 +69,7 @@ TEXT = (chunk({"content": "It "}), chunk({"content": "rains."}))
 class TestAnswers:
     """What is only unusual is an answer."""
 
+    @pytest.mark.slow
     @holds_for(
         "pieces",
         [

@@ -65,6 +65,7 @@ async def selected(answer: Any, text: str = "What shall I cook?", **options: Any
 class TestTheChoice:
     """What a turn's profile is, whatever the model answers."""
 
+    @pytest.mark.slow
     @holds_for(
         ("answer", "profile"),
         [

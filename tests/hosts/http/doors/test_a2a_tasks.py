@@ -173,6 +173,7 @@ class TestInputRequired:
         with pytest.raises(UnsupportedOperationError, match="waits for nothing"):
             await peer.task("2", task_id=asked.id, message_id="r2")
 
+    @pytest.mark.slow
     async def test_an_approval(self, peer: Peer) -> None:
         """Neither a doubtful text nor the wrong data decides."""
         asked = await peer.task("book Nara")
@@ -202,6 +203,7 @@ class TestRefusals:
         with pytest.raises(TaskNotFoundError):
             await other.task("1", task_id=task.id)
 
+    @pytest.mark.slow
     async def test_a_context_of_somebody_else(self, peer: Peer, transport: httpx.ASGITransport) -> None:
         """The same id names a context of the caller's own."""
         await peer.task("say x", context_id="mine")
@@ -215,12 +217,14 @@ class TestRefusals:
         with pytest.raises(A2AError):
             await peer.client.list_tasks(ListTasksRequest())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("members", [{"context_id": "a/b"}, {"data": {"approved": True}}, {"text": " "}])
     async def test_messages_that_cannot_be_answered(self, peer: Peer, members: Any) -> None:
         """With a sentence."""
         with pytest.raises(InvalidParamsError):
             await peer.task(**members)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("call_id", ['"\\ud800"', "[" * 150 + "]" * 150, "[" * 50_000, "9" * 5_000])
     async def test_what_cannot_be_read_or_quoted(self, transport: httpx.ASGITransport, call_id: str) -> None:
         """A call that the library of the protocol fails at is a problem, like every body that cannot be read."""

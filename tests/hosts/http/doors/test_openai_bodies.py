@@ -150,6 +150,7 @@ class TestTheServer:
             assert client.delete("/v1/models").json()["error"]["code"] == "method_not_allowed"
             assert client.get("/other").headers["content-type"] == "application/problem+json"
 
+    @pytest.mark.slow
     async def test_who_may_not_call(self) -> None:
         """A missing token, a foreign host and a large body raise the errors that the client has for them."""
         limits = HttpLimits(body_bytes=2_000)

@@ -91,6 +91,7 @@ class TestFork:
         assert done.stdout.endswith("forked from walk at step 4, idle, without 1 message that waited there\n")
         assert ("At eight." in copied, "tomorrow" in copied) == (True, False)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
