@@ -7,8 +7,11 @@ bin := .venv/bin
 # had as a folder, they write there. `make faults` stays on the disk.
 in_memory := $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
 
-# A process for each core and one more, because many tests wait for a terminal or a server.
-pytest := $(bin)/python -m pytest -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# A process for each core and one more, because many tests wait for a terminal or a server. The quick ones wait for nothing,
+# and each process has to collect all of them.
+cores := $(shell getconf _NPROCESSORS_ONLN)
+pytest := $(bin)/python -m pytest -n $(shell echo $$(($(cores) + 1)))
+quick_pytest := $(bin)/python -m pytest -n $(cores)
 ready := .venv/ready
 
 # Tests start hundreds of processes, and each starts a third faster from compiled modules, as an installed package does.
@@ -26,7 +29,7 @@ demo-page: $(ready)  ## the same in a browser: serves the page and prints its ad
 	@$(bin)/turnwise serve --demo
 
 test: check  ## check, then run the quick tests: a few minutes
-	$(in_memory) $(pytest)
+	$(in_memory) $(quick_pytest)
 
 test-all: $(ready)  ## run the tests that `make test` leaves out: browsers, terminals, processes, long searches
 	$(in_memory) $(pytest) -m slow
