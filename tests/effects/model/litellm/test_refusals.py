@@ -703,7 +703,7 @@ async def test_a_header_says_how_long_to_wait(seconds: float | None, headers: di
     async with ModelServer([fails(429, {"error": {"message": "no"}}, **headers)]) as server:
         failure = await failure_of(server.llm())
 
-    passed = 600 if seconds == AN_HOUR else 1e-6
+    passed = 3_000 if seconds == AN_HOUR else 1e-6  # the moments were written when the tests were collected
     assert failure.retry_after == (None if seconds is None else pytest.approx(seconds, abs=passed))
 
 
