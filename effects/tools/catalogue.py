@@ -17,20 +17,19 @@ from typing_extensions import override
 
 from .tool import AnyTool
 
-_NAMES = (
-    "ask_user_question",
-    "respond_to_user",
-    "speak_to_user",
-    "mark_work_complete",
-    "talk",
-    "send_user_message",
-    "send_agent_message",
-    "spawn_agents",
-    "recall_conversation",
-    "transfer_to",
-)
-_MODULE = f"{__package__}.builtin"
-"""The module of the tools."""
+_MODULES = {
+    "ask_user_question": "builtin",
+    "respond_to_user": "builtin",
+    "speak_to_user": "builtin",
+    "mark_work_complete": "builtin",
+    "talk": "builtin",
+    "send_user_message": "builtin",
+    "send_agent_message": "builtin",
+    "spawn_agents": "builtin",
+    "recall_conversation": "recalling",
+    "transfer_to": "builtin",
+}
+"""The module of each tool. Names of one tool stand in the same module."""
 
 
 class Catalogue(Mapping[str, AnyTool]):
@@ -38,23 +37,22 @@ class Catalogue(Mapping[str, AnyTool]):
 
     @override
     def __getitem__(self, name: str) -> AnyTool:
-        if name not in _NAMES:
-            raise KeyError(name)
-        tool: AnyTool = getattr(import_module(_MODULE), name)
+        tool: AnyTool = getattr(import_module(f"{__package__}.{_MODULES[name]}"), name)
         return tool
 
     @override
     def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
+        return iter(_MODULES)
 
     @override
     def __len__(self) -> int:
-        return len(_NAMES)
+        return len(_MODULES)
 
     def named(self, function: Any) -> Iterator[str]:
         """Yield the names under which this function is a built-in tool. A tool that exists has been imported."""
-        if _MODULE in sys.modules:
-            yield from (name for name in _NAMES if self[name].function is function)
+        for name, module in _MODULES.items():
+            if f"{__package__}.{module}" in sys.modules and self[name].function is function:
+                yield name
 
 
 BUILT_IN = Catalogue()
@@ -75,7 +73,7 @@ def names_of(name: str) -> tuple[str, ...]:
     """All names of the built-in tool that `name` means, beginning with the one in `name`; empty if there is no such
     tool. `Pure.`"""
     meant = bare_name(name)
-    if meant not in _NAMES:
+    if meant not in _MODULES:
         return ()
     return (meant, *(other for other in BUILT_IN.named(BUILT_IN[meant].function) if other != meant))
 

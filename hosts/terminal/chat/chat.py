@@ -43,8 +43,8 @@ from ..output.writer import DIM, TerminalWriter
 from ..settings import Settings
 from .commands import ChatCommands
 from .dialogue import Dialogue, open_dialogue
-from .menus import CommandEntered, UserInput
 from .screen import ReplyHeader, Screen, is_of_user
+from .user_input import CommandEntered, UserInput
 
 _FAILED = 1
 """The exit code of a chat through a pipe whose last turn failed."""
@@ -218,7 +218,7 @@ def open_writer(settings: Settings) -> Iterator[TerminalWriter]:
     if not all(stream is not None and stream.isatty() for stream in streams) or os.environ.get("TERM") == "dumb":
         yield TerminalWriter(interactive=False)
         return
-    from .menus import echo_disabled
+    from .user_input import echo_disabled
 
     writer = TerminalWriter(interactive=True, markdown=_renders_markdown(settings))
     with echo_disabled():

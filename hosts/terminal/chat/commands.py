@@ -18,7 +18,7 @@ from ..output.lines import counted, one_line
 from ..output.writer import DIM
 from ..settings import Settings
 from .dialogue import Dialogue
-from .menus import CommandHelp, Commands, command_in
+from .user_input import CommandHelp, Commands, command_in
 
 _LOOKS_LIKE_A_COMMAND = re.compile(r"/[a-z]+")
 

@@ -29,8 +29,8 @@ from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, Cancell
 from ....states.values.messages import ToolCall
 from ....states.values.questions import OpenQuestion, QuestionOption, UserQuestion
 from ..output.lines import one_line
-from .menus import OWN_WORDS, Answer, FreeTextOption, UserInput
 from .screen import Screen
+from .user_input import OWN_WORDS, Answer, FreeTextOption, UserInput
 
 
 class _NoLongerAskedError(Exception):

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
-from .menus import NO_COMMANDS, OWN_WORDS, CommandEntered, Commands, FreeTextOption, command_in, no_turn
+from .user_input import NO_COMMANDS, OWN_WORDS, CommandEntered, Commands, FreeTextOption, command_in, no_turn
 
 
 class PipedInput:

@@ -16,7 +16,8 @@ from ....states.states import Idle
 from ....states.values.questions import UserQuestion
 from ..chat.chat import open_engine, open_writer, screen_for, speech_for, steps_shown
 from ..chat.dialogue import Dialogue, open_dialogue
-from ..chat.menus import (
+from ..chat.piped_input import question_lines
+from ..chat.user_input import (
     NO_COMMANDS,
     OWN_WORDS,
     Answer,
@@ -27,7 +28,6 @@ from ..chat.menus import (
     UserInput,
     no_turn,
 )
-from ..chat.piped_input import question_lines
 from ..configuration import command_line, options_for, preset_of, with_required_tools
 from ..demo import check_weather, find_table
 from ..output.event_lines import event_lines

@@ -10,7 +10,6 @@ shows the rest.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -283,7 +282,9 @@ class _StepHandler(logging.Handler):
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__()
         self._show = show
-        self._loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop  # not for a command that only tells its options
+
+        self._loop = get_running_loop()
         self._thread = get_ident()
 
     @override

@@ -14,8 +14,8 @@ import pytest
 from turnwise import Clock, Conversation, Engine, Llm, Policy, Questions, SubAgentRules, presets, tool
 from turnwise.effects.model.rehearsal import RehearsalLlm
 from turnwise.hosts.terminal.chat.dialogue import Dialogue, open_dialogue
-from turnwise.hosts.terminal.chat.menus import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption
 from turnwise.hosts.terminal.chat.screen import Screen
+from turnwise.hosts.terminal.chat.user_input import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption
 from turnwise.hosts.terminal.output.writer import TerminalWriter
 from turnwise.states import AgentMessage
 from turnwise.states.values.questions import UserQuestion

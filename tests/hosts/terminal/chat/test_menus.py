@@ -11,7 +11,8 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from turnwise.hosts.terminal.chat.menus import CommandCompleter, CommandHelp
+from turnwise.hosts.terminal.chat.menus import CommandCompleter
+from turnwise.hosts.terminal.chat.user_input import CommandHelp
 
 from ....support.terminal import DEMO_TOOLS, PAYMENT_TOOL, REQUEST, TWO_QUESTIONS_TOOL, at_prompt, end_of, run, terminal
 
