@@ -27,9 +27,10 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str | None]
 
 
 def run_tests(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder, without what only turnwise's own tests need."""
+    """Run pytest in a folder, without what only turnwise's own tests need, nor the options of their run."""
     command = ("-m", "pytest", "-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider")
-    return run(folder, *command, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **environment)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": None}
+    return run(folder, *command, *arguments, **alone, **environment)
 
 
 def run_block(folder: Path, block: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
