@@ -28,7 +28,7 @@ unhurried = settings(
 
 # The same examples each time: when one fails, it is the change under test that broke it. They are few, because new ones
 # are searched for by `make deep`.
-settings.register_profile("quick", unhurried, derandomize=True, max_examples=25)
+settings.register_profile("quick", unhurried, derandomize=True, max_examples=50)
 
 # New examples each time, and the failing ones kept for the next run.
 EXAMPLES = int(os.environ.get("TURNWISE_EXAMPLES", "5000"))
