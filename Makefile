@@ -58,7 +58,7 @@ simulate: $(ready)  ## thousands of conversations in virtual time, with one engi
 	$(bin)/python -m turnwise.testing.simulation --seeds 1000 --engines 2
 	$(bin)/python -m turnwise.testing.simulation --seeds 2000 --agents
 
-faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; PORTIONS=4 of seeds take less
+faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; PORTIONS=2 of seeds take less
 	TURNWISE_FAULTS=long $(if $(PORTIONS),TURNWISE_PORTIONS=$(PORTIONS)) $(pytest) -m faults --timeout=0
 
 mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: half an hour
