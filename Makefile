@@ -54,9 +54,9 @@ deep: $(ready)  ## the property tests with EXAMPLES=5000 new examples each: hour
 		$(if $(SEED),--hypothesis-seed=$(SEED))
 
 simulate: $(ready)  ## thousands of conversations in virtual time, with one engine and with two over one store: a few minutes
-	$(bin)/python -m turnwise.testing.simulation --seeds 5000
-	$(bin)/python -m turnwise.testing.simulation --seeds 1000 --engines 2
-	$(bin)/python -m turnwise.testing.simulation --seeds 2000 --agents
+	$(bin)/python -m tests.simulation --seeds 5000
+	$(bin)/python -m tests.simulation --seeds 1000 --engines 2
+	$(bin)/python -m tests.simulation --seeds 2000 --agents
 
 faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; PORTIONS=2 of seeds take less
 	TURNWISE_FAULTS=long $(if $(PORTIONS),TURNWISE_PORTIONS=$(PORTIONS)) $(pytest) -m faults --timeout=0

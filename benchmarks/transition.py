@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import timeit
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,9 +27,13 @@ from types import SimpleNamespace
 from figures import Figure, print_figures
 
 from turnwise.states import MACHINE, Context, Event, State, transition
-from turnwise.testing.walking import RecordedChoices, TakenRow, read_walks, walk
 
-WALKS = Path(__file__).parent.parent / "tests" / "fixtures" / "walks.txt"
+ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))
+
+from tests.walking import RecordedChoices, TakenRow, read_walks, walk  # noqa: E402
+
+WALKS = ROOT / "tests" / "fixtures" / "walks.txt"
 SAMPLES, ROUNDS, CALLS = 3, 5, 200
 
 Situation = tuple[State, Event, Context]

@@ -1,9 +1,9 @@
 """What turnwise tests itself with, for the tests of programs that are built on it.
 
 Doubles of the model answer what a test tells them to, and a clock moves when a test moves it. The property-testing kit
-generates conversations and checks the laws of the machine. Simulations run real engines in virtual time, with users and
-an outside world that follow from a seed. Names are resolved on first use: a test that needs only a double does not load
-Hypothesis. Everything here uses public names of the rest of turnwise; tests of turnwise itself belong in tests/.
+generates conversations and checks the laws of the machine. Names are resolved on first use: a test that needs only a
+double does not load Hypothesis. Everything here uses public names of the rest of turnwise; tests of turnwise itself
+belong in tests/.
 
     from hypothesis import given
     from turnwise.testing import check_laws, traces
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine, call_of, calls_of, conversation_settings
     from .shrinking import as_program, event_of, shrink_trace
-    from .simulation import AgentsSimulation, Simulation, SimulationFailed, simulate, simulate_agents
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
@@ -72,13 +71,6 @@ _HOMES = {
         "event_of",
         "shrink_trace",
     ),
-    "simulation": (
-        "AgentsSimulation",
-        "simulate",
-        "simulate_agents",
-        "Simulation",
-        "SimulationFailed",
-    ),
     "strategies": (
         "effects",
         "events",
@@ -92,7 +84,6 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LAWS",
-    "AgentsSimulation",
     "ConversationMachine",
     "FunctionLlm",
     "History",
@@ -101,8 +92,6 @@ __all__ = [
     "Observation",
     "RecordingChannel",
     "ScriptedLlm",
-    "Simulation",
-    "SimulationFailed",
     "Trace",
     "TraceDiverged",
     "as_program",
@@ -127,8 +116,6 @@ __all__ = [
     "rerecord_trace",
     "save_trace",
     "shrink_trace",
-    "simulate",
-    "simulate_agents",
     "states",
     "trace_of",
     "traces",

@@ -7,7 +7,7 @@ the outside world or its answer. Then it runs again over the same database, to i
     def test_no_crash_loses_anything():
         crash_at_every_boundary(books_a_table)
 
-`crash_at_every_boundary` says how a scenario must be written. Crashes in virtual time belong in `simulation/`.
+`crash_at_every_boundary` says how a scenario must be written.
 """
 
 from __future__ import annotations

@@ -180,11 +180,8 @@ class TestWhatAnImportLoads:
 
     def test_the_testing_kit_loads_only_the_machine(self, tmp_path: Path) -> None:
         """`turnwise.testing` imports the packages above inside functions, since a law of the machine needs no store.
-        The simulation of a file and the contract of a store, which need one, are exceptions."""
-        about_stores = ("file_storage", "store_contract")
-        files = [
-            file for file in python_files(ROOT / "testing") if not {file.stem, file.parent.name} & set(about_stores)
-        ]
+        The contract of a store, which needs one, is an exception."""
+        files = [file for file in python_files(ROOT / "testing") if file.parent.name != "store_contract"]
         names = [f"{package_of(file)}.{file.stem}".removesuffix(".__init__") for file in files]
 
         loaded = loaded_by(f"import {', '.join(names)}", tmp_path)

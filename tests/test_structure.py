@@ -21,7 +21,7 @@ WRITTEN = [ROOT / "__init__.py", *python_files(*PACKAGES, "benchmarks", "docs", 
 MIGRATIONS = ROOT / "persistence" / "sqlite" / "migrations" / "versions"
 """A migration is never changed once it was released, so it keeps the length that it had."""
 
-NO_ROOMS = {"corpus", "fixtures", "support"}
+NO_ROOMS = {"corpus", "fixtures", "simulation", "support"}
 """Folders of tests/ that hold what tests share."""
 
 

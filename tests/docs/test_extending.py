@@ -20,6 +20,7 @@ PAGE = Page("docs/extending.md")
 BLOCKS: list[tuple[str, str, str]] = re.findall(r"```(\w+)\n(?:# (\S+\.py)\n)?(.*?)```", PAGE.text, re.DOTALL)
 PROGRAMS = [text for language, path, text in BLOCKS if language == "python" and not path]
 PACKAGES = ("effects", "engine", "persistence", "states", "testing")
+KIT = ("tests/simulation", "examples")
 
 
 def changed(source: str, hunk: str) -> str:
@@ -38,6 +39,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package = folder / "turnwise"
     for name in PACKAGES:
         shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in KIT:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("__init__.py", "py.typed"):
         shutil.copy(ROOT / file, package)
     for language, path, text in BLOCKS:
@@ -71,7 +74,7 @@ def test_the_state_works_in_an_engine(extended: Path) -> None:
 @pytest.mark.slow
 def test_the_kit_holds_for_the_state_at_once(extended: Path) -> None:
     """Simulations of the changed machine keep every promise, and the new rows are walked."""
-    simulated = run(extended, "-m", "turnwise.testing.simulation", "--seeds", "20", PYTHONPATH=str(extended))
+    simulated = run(extended, "-m", "tests.simulation", "--seeds", "20", PYTHONPATH=str(extended))
 
     assert (simulated.returncode, simulated.stderr) == (0, "")
 

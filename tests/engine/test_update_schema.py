@@ -17,9 +17,9 @@ from turnwise.states.states import STATES, pending
 from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, observe, strategies
 from turnwise.testing.history import NOTHING
-from turnwise.testing.walking import RecordedChoices, opening_of, read_walks, walk
 
 from ..support.kept_walks import WALKS
+from ..walking import RecordedChoices, opening_of, read_walks, walk
 
 NAMES = {"type", "status", "role", "kind", "limit"}
 """The keys whose values are one of a few names."""

@@ -8,7 +8,10 @@ from turnwise.states import Context, WorkVerified
 from turnwise.testing import Trace, check_laws, observe
 from turnwise.testing.history import NOTHING
 from turnwise.testing.laws import checks_what_is_delivered
-from turnwise.testing.walking import (
+
+from ..conftest import SUMMARY_LINES
+from ..support.kept_walks import WALKS, survey
+from ..walking import (
     Coverage,
     RecordedChoices,
     WalkStep,
@@ -19,9 +22,6 @@ from turnwise.testing.walking import (
     rows,
     walk,
 )
-
-from ..conftest import SUMMARY_LINES
-from ..support.kept_walks import WALKS, survey
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ class TestTheKeptWalks:
 
     def test_they_take_every_pair_that_was_ever_seen(self, coverage: Coverage) -> None:
         """After a change of the table, or of the generators, walks may end early, and pairs are missing. Then search
-        again: `python -m turnwise.testing.walking tests/fixtures/walks.txt --search 600`."""
+        again: `python -m tests.walking tests/fixtures/walks.txt --search 600`."""
         assert len(coverage.seen) >= EVERY_PAIR
 
     def test_they_take_no_pair_that_the_table_does_not_allow(self, coverage: Coverage) -> None:

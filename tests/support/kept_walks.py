@@ -20,7 +20,8 @@ from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.events import candidates, every_request
 from turnwise.testing.generation.vocabulary import Vocabulary
 from turnwise.testing.strategies import NOON
-from turnwise.testing.walking import (
+
+from ..walking import (
     Coverage,
     Kept,
     Pair,

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
-from turnwise.testing import SimulationFailed, simulate
-from turnwise.testing.simulation import Report
+from ..simulation import Report, SimulationFailed, simulate
+
+ROOT = Path(__file__).parents[2]
 
 START = int(os.environ.get("TURNWISE_SEED", "0"))
 """The first seed."""
@@ -30,4 +32,4 @@ def failure(
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """What comes of a Python process of its own."""
     env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=60)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, env=env, timeout=60)

@@ -1,10 +1,10 @@
-"""`python -m turnwise.testing.walking`, by which a developer looks for more walks."""
+"""`python -m tests.walking`, by which a developer looks for more walks."""
 
 from pathlib import Path
 
 import pytest
 
-from turnwise.testing.walking import main, read_walks, take, write_walks
+from ..walking import main, read_walks, take, write_walks
 
 pytestmark = pytest.mark.slow
 

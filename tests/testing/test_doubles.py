@@ -146,7 +146,7 @@ from turnwise.testing import traces
         ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
 
         told = ran.stdout.splitlines()
-        assert {"ScriptedLlm", "ManualClock", "RecordingChannel", "call", "simulate", "verdict"} <= {*told}
+        assert {"ScriptedLlm", "ManualClock", "RecordingChannel", "call", "verdict"} <= {*told}
         assert [line for line in told if " " in line] == [
             f'{name} needs the package hypothesis: pip install "turnwise[testing]".'
             for name in sorted(turnwise.testing.__all__)

@@ -27,10 +27,10 @@ from turnwise.states import (
 )
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
-from turnwise.testing.walking import RecordedChoices, opening_of, read_walks, walk
 
 from ...support.cases import holds_for
 from ...support.walks import NOON, Walk
+from ...walking import RecordedChoices, opening_of, read_walks, walk
 
 WALKS = Path(__file__).parent.parent.parent / "fixtures" / "walks.txt"
 

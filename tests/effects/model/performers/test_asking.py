@@ -11,7 +11,8 @@ import pytest
 from turnwise.effects.model.performers.asking import MAX_CALLS, ModelCaller, TimeLimit
 from turnwise.effects.model.port import LlmFailure, ModelRequest
 from turnwise.testing import FunctionLlm, call, calls
-from turnwise.testing.simulation.environment import RandomSource, VirtualLoop
+
+from ....simulation.environment import RandomSource, VirtualLoop
 
 
 async def asked(count: int) -> int:

@@ -13,13 +13,13 @@ from itertools import pairwise
 
 import pytest
 
-from turnwise.testing import simulate
 from turnwise.testing.generation.chance import NOON
-from turnwise.testing.simulation.environment import HostClock, RandomSource, VirtualClock, VirtualLoop
 
-from ..support.fault_profile import LONG, portions
-from ..support.planted.engines import CONFLICT_FAULTS, Fault
-from ..support.simulations import START, failure
+from .simulation import simulate
+from .simulation.environment import HostClock, RandomSource, VirtualClock, VirtualLoop
+from .support.fault_profile import LONG, portions
+from .support.planted.engines import CONFLICT_FAULTS, Fault
+from .support.simulations import START, failure
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 

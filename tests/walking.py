@@ -7,8 +7,8 @@ rows stays untested by chance.
 A long search finds the pairs that can be reached. The walks that found them are kept in a file that is small enough to
 take them again in every test run. Which events are generated is decided in `generation/`.
 
-    python -m turnwise.testing.walking tests/fixtures/walks.txt                 print what the kept walks cover
-    python -m turnwise.testing.walking tests/fixtures/walks.txt --search 600    search for more for ten minutes
+    python -m tests.walking tests/fixtures/walks.txt                 print what the kept walks cover
+    python -m tests.walking tests/fixtures/walks.txt --search 600    search for more for ten minutes
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from ..states.context import Context
-from ..states.events import Event, Opened
-from ..states.grammar import Entry, Junction, Row, Same, Target
-from ..states.machine import begin, entry_for, transition
-from ..states.policy import Questions, Recovery, SubAgentRules
-from ..states.states import State
-from ..states.table import TABLE
-from ..states.values.value import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT, FailureKind
-from .generation.chance import NOON, Chance, Seeded
-from .generation.events import candidates, request
-from .generation.vocabulary import PLAIN, TOOLS, Vocabulary, always, one_of, plain_policy
+from turnwise.states.context import Context
+from turnwise.states.events import Event, Opened
+from turnwise.states.grammar import Entry, Junction, Row, Same, Target
+from turnwise.states.machine import begin, entry_for, transition
+from turnwise.states.policy import Questions, Recovery, SubAgentRules
+from turnwise.states.states import State
+from turnwise.states.table import TABLE
+from turnwise.states.values.value import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT, FailureKind
+from turnwise.testing.generation.chance import NOON, Chance, Seeded
+from turnwise.testing.generation.events import candidates, request
+from turnwise.testing.generation.vocabulary import PLAIN, TOOLS, Vocabulary, always, one_of, plain_policy
 
 __all__ = [
     "Coverage",
@@ -277,7 +277,7 @@ def opening_of(seed: int) -> Opened:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what the kept walks cover. With `--search`, look for pairs that they do not cover, and keep the walks that
     were found. Returns 1 if there were any."""
-    parser = argparse.ArgumentParser(prog="python -m turnwise.testing.walking", description="Walk through the table.")
+    parser = argparse.ArgumentParser(prog="python -m tests.walking", description="Walk through the table.")
     parser.add_argument("file", type=Path, help="the kept walks")
     parser.add_argument("--search", type=float, metavar="SECONDS", default=0.0, help="search for more, for so long")
     parser.add_argument("--seed", type=int, default=None, help="the first seed (default: after all kept walks)")

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, get_args
 
-from ...states.effects import (
+from turnwise.states.effects import (
     EFFECTS,
     TOOL_RUNS,
     AwaitedEffect,
@@ -30,15 +30,22 @@ from ...states.effects import (
     ResumeTool,
     StartTimer,
 )
-from ...states.events import Answer, AskUserQuestionPending, LlmResponse, ToolAborted, ToolComplete, ToolReconciled
-from ...states.policy import Empty, Limits, ModelSpec, Policy, Repeats, Retry, SpeechRules
-from ...states.values.acts import ActKind
-from ...states.values.messages import CrashContract, ToolCall
-from ...states.values.questions import QuestionOption, UserQuestion
-from ..generation.chance import Chance
-from ..generation.events import answer, weight_of
-from ..generation.states import any_answer_to
-from ..generation.vocabulary import (
+from turnwise.states.events import (
+    Answer,
+    AskUserQuestionPending,
+    LlmResponse,
+    ToolAborted,
+    ToolComplete,
+    ToolReconciled,
+)
+from turnwise.states.policy import Empty, Limits, ModelSpec, Policy, Repeats, Retry, SpeechRules
+from turnwise.states.values.acts import ActKind
+from turnwise.states.values.messages import CrashContract, ToolCall
+from turnwise.states.values.questions import QuestionOption, UserQuestion
+from turnwise.testing.generation.chance import Chance
+from turnwise.testing.generation.events import answer, weight_of
+from turnwise.testing.generation.states import any_answer_to
+from turnwise.testing.generation.vocabulary import (
     PLAIN,
     PLAIN_CHANGES,
     TOOLS,
@@ -50,15 +57,16 @@ from ..generation.vocabulary import (
     one_of,
     some_of,
 )
+
 from .environment import EventTrace, RandomSource, VirtualClock
 from .memory_storage import Delivered, Disk, LogKey, Process
 
 if TYPE_CHECKING:
-    from ...effects.channels.port import Delivery
-    from ...effects.context import EffectContext
-    from ...effects.dispatcher import Performer
-    from ...effects.model.port import ModelAnswer, ModelRequest, Token
-    from ...engine.engine import Engine
+    from turnwise.effects.channels.port import Delivery
+    from turnwise.effects.context import EffectContext
+    from turnwise.effects.dispatcher import Performer
+    from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
+    from turnwise.engine.engine import Engine
 
 _OPTIONS = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
 
@@ -216,7 +224,7 @@ class World:
 
     async def _wake(self, effect: Any, context: EffectContext) -> Any:
         """A timer, which on a busy machine may wake late."""
-        from ...effects.clock import TimerPerformer
+        from turnwise.effects.clock import TimerPerformer
 
         due = await TimerPerformer(self.clock)(effect, context)
         if self.chance.probably(0.2):
@@ -410,7 +418,7 @@ class SimulatedChannel:
 
     async def deliver(self, process: Process, delivery: Delivery) -> None:
         """Hand a delivery over, or not, or both."""
-        from ...effects.context import effect_of_key
+        from turnwise.effects.context import effect_of_key
 
         conversation_id, effect_id = effect_of_key(delivery.key)
         delivered = (conversation_id, self.name, effect_id)

@@ -20,28 +20,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
 
-from ...persistence.codec import EncodedStep, decode, decode_state
-from ...persistence.errors import StoreConflict
-from ...persistence.maintenance.doctor import examine_record
-from ...persistence.records import EventRow, Outgoing
-from ...persistence.sqlite import queries
-from ...persistence.sqlite.database import Database
-from ...persistence.sqlite.file import Address, Mode, configured, connect
-from ...persistence.sqlite.schema import migrate
-from ...persistence.sqlite.store import SqliteStore
-from ...persistence.sqlite.thread import END, ConnectionThread, Start, Worker
-from ...persistence.sqlite.writer import Append, LogPosition, Writer, WritingThread
-from ...states.context import Context
-from ...states.errors import StoreError
-from ...states.events import Opened, PolicyChanged, Request
-from ...states.machine import begin, transition
-from ...states.policy import Policy
+from turnwise.persistence.codec import EncodedStep, decode, decode_state
+from turnwise.persistence.errors import StoreConflict
+from turnwise.persistence.maintenance.doctor import examine_record
+from turnwise.persistence.records import EventRow, Outgoing
+from turnwise.persistence.sqlite import queries
+from turnwise.persistence.sqlite.database import Database
+from turnwise.persistence.sqlite.file import Address, Mode, configured, connect
+from turnwise.persistence.sqlite.schema import migrate
+from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.sqlite.thread import END, ConnectionThread, Start, Worker
+from turnwise.persistence.sqlite.writer import Append, LogPosition, Writer, WritingThread
+from turnwise.states.context import Context
+from turnwise.states.errors import StoreError
+from turnwise.states.events import Opened, PolicyChanged, Request
+from turnwise.states.machine import begin, transition
+from turnwise.states.policy import Policy
+
 from .environment import RandomSource, VirtualClock
 from .memory_storage import Delivered, Disk, Process, Row, disk_time
 
 if TYPE_CHECKING:
-    from ...persistence.ports import Log, Store
-    from ...states.states import State
+    from turnwise.persistence.ports import Log, Store
+    from turnwise.states.states import State
+
     from .memory_storage import Storage
     from .runs import EngineHost
 

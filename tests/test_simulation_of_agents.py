@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from turnwise.testing import simulate_agents
-from turnwise.testing.simulation.__main__ import main
-
-from ..support.fault_profile import LONG, portions
-from ..support.planted.agents import FAULTS, QUICK
-from ..support.planted.engines import Fault
-from ..support.simulations import START, failure, run
+from .simulation import simulate_agents
+from .simulation.__main__ import main
+from .support.fault_profile import LONG, portions
+from .support.planted.agents import FAULTS, QUICK
+from .support.planted.engines import Fault
+from .support.simulations import START, failure, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
@@ -88,7 +87,7 @@ def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:
     """In this process, whatever ran before, and in another one, in which sets have another order."""
     program = (
-        "import hashlib; from turnwise.testing import simulate_agents\n"
+        "import hashlib; from tests.simulation import simulate_agents\n"
         f"reports = [simulate_agents(seed) for seed in range({START}, {START + SAME})]\n"
         "print(hashlib.sha256(repr(reports).encode()).hexdigest())"
     )

@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
-from ...states.policy import ModelSpec
+from turnwise.states.errors import EngineClosed, Refused, StoreError, UnknownConversation
+from turnwise.states.policy import ModelSpec
+
 from .environment import EventTrace, Hangs, RandomSource, VirtualClock, VirtualLoop, captured_logs, place_of
 from .memory_storage import Disk, MemoryStorage, Process, Row, Storage
 from .world import OpenEngine, OpensEngines, SimulatedChannel
 
 if TYPE_CHECKING:
-    from ...effects.clock import Clock
-    from ...engine.conversation import Conversation
-    from ...engine.engine import Engine
+    from turnwise.effects.clock import Clock
+    from turnwise.engine.conversation import Conversation
+    from turnwise.engine.engine import Engine
 
 PATIENCE = 10_000.0
 """Virtual seconds within which everything comes to rest once everybody wants it to: more than the longest wait of a
@@ -146,7 +147,7 @@ class SimulationFailed(AssertionError):
     def __init__(self, seed: int, fault: str, trace: tuple[str, ...], options: str = "") -> None:
         found = next(place for place, line in enumerate(trace) if line.endswith(fault)) + 1
         before = "\n".join(trace[max(0, found - SHOWN_LINES) : found])
-        again = f"python -m turnwise.testing.simulation --seed {seed}{options}"
+        again = f"python -m tests.simulation --seed {seed}{options}"
         super().__init__(f"Seed {seed}: {fault}\n{before}\nThe whole trace: {again}")
         self.seed = seed
         self.trace = trace
@@ -195,7 +196,7 @@ class EngineHost:
 
     async def open(self, models: Sequence[ModelSpec], kept_updates: int) -> None:
         """Open an engine with these models, which keeps so many updates for watchers."""
-        from ...engine.settings import Settings
+        from turnwise.engine.settings import Settings
 
         process = self.process = await self._storage.open(f"{self.name}{self.times_closed + 1}")
         opening = self._world.open_engine(

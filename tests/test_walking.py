@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from turnwise.states import Policy, transition
-from turnwise.testing.walking import Coverage, CuriousChooser, RecordedChoices, walk
+
+from .walking import Coverage, CuriousChooser, RecordedChoices, walk
 
 
 def test_the_same_seed_and_choices_give_the_same_walk() -> None:

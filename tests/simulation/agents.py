@@ -15,29 +15,30 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...states.effects import EFFECTS, AwaitedEffect, Effect, ExecuteTool, RequestLlm, SpawnSubAgent
-from ...states.events import Opened
-from ...states.policy import Limits, ModelSpec, Policy, Profile, Questions, Recovery, Retry, SubAgentRules
-from ...states.roles import background_policy
-from ...states.states import AnyState, Closed, Failed, Idle, pending
-from ...states.transcript import Transcript
-from ...states.values.acts import AgentMail, SubAgentTask
-from ...states.values.messages import ToolCall, Usage
-from ...states.values.value import FailureKind
-from ..generation.chance import Chance
-from ..generation.vocabulary import TOOLS, Change, Vocabulary, a_policy, always, one_of, some_of
+from turnwise.states.effects import EFFECTS, AwaitedEffect, Effect, ExecuteTool, RequestLlm, SpawnSubAgent
+from turnwise.states.events import Opened
+from turnwise.states.policy import Limits, ModelSpec, Policy, Profile, Questions, Recovery, Retry, SubAgentRules
+from turnwise.states.roles import background_policy
+from turnwise.states.states import AnyState, Closed, Failed, Idle, pending
+from turnwise.states.transcript import Transcript
+from turnwise.states.values.acts import AgentMail, SubAgentTask
+from turnwise.states.values.messages import ToolCall, Usage
+from turnwise.states.values.value import FailureKind
+from turnwise.testing.generation.chance import Chance
+from turnwise.testing.generation.vocabulary import TOOLS, Change, Vocabulary, a_policy, always, one_of, some_of
+
 from .environment import RandomSource
 from .memory_storage import Disk, LogKey, Process, Row
 from .world import MODEL_NAMES, SIMULATED, OpenEngine, World
 
 if TYPE_CHECKING:
-    from ...effects.model.port import ModelAnswer, ModelCall, ModelRequest, Token
-    from ...effects.tools.tool import AnyTool
+    from turnwise.effects.model.port import ModelAnswer, ModelCall, ModelRequest, Token
+    from turnwise.effects.tools.tool import AnyTool
 
 if TYPE_CHECKING:
-    from ...effects.context import EffectContext
-    from ...effects.dispatcher import Performer
-    from ...engine.engine import Engine
+    from turnwise.effects.context import EffectContext
+    from turnwise.effects.dispatcher import Performer
+    from turnwise.engine.engine import Engine
 
     Performers = Mapping[type[Effect], Performer]
 
@@ -59,7 +60,7 @@ class AgentsWorld:
         self, process: Process, open_engine: OpenEngine, models: Sequence[ModelSpec], **options: Any
     ) -> Engine:
         """Open an engine in this process."""
-        from ...engine.composition import PortWrappers, wrapped_ports
+        from turnwise.engine.composition import PortWrappers, wrapped_ports
 
         first, *others = (SimulatedLlm(spec, self._models) for spec in models)
         names = {spec.name for spec in models}  # a turn of an earlier process may ask another one
@@ -81,7 +82,7 @@ class AgentsWorld:
         return recorded
 
     def _recorder(self, process: Process, kind: type[Effect], performer: Performer) -> Performer:
-        from ...effects.dispatcher import with_abort_of
+        from turnwise.effects.dispatcher import with_abort_of
 
         perform = partial(self._execute, performer) if kind is ExecuteTool else performer
 
@@ -133,7 +134,7 @@ class SimulatedModels:
 
     async def answer(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer a request. Raises `LlmFailure`, and whatever else models may raise."""
-        from ...effects.model.port import LlmFailure, ModelAnswer, Token
+        from turnwise.effects.model.port import LlmFailure, ModelAnswer, Token
 
         chance = self._chance
         if self.world.calm:
@@ -153,7 +154,7 @@ class SimulatedModels:
         return ModelAnswer(content=content, tool_calls=calls, usage=USAGE)
 
     def _calls(self, request: ModelRequest) -> tuple[ModelCall, ...]:
-        from ...effects.model.port import ModelCall
+        from turnwise.effects.model.port import ModelCall
 
         offered = [each["function"]["name"] for each in request.tools]
         names = [self._tool(offered) for _ in range(self._chance.pick((1, 1, 1, 2, 3)))]
@@ -310,7 +311,7 @@ def _can_be_declared(call: ToolCall) -> bool:
 
 
 def _tool(call: ToolCall) -> AnyTool:
-    from ...effects.tools.tool import make_tool
+    from turnwise.effects.tools.tool import make_tool
 
     async def run() -> str:
         """Do it."""

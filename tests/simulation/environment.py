@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple
 
-from ..generation.chance import NOON, Seeded
+from turnwise.testing.generation.chance import NOON, Seeded
 
 T = TypeVar("T")
 

@@ -16,20 +16,20 @@ from turnwise.states.effects import SendToAgent
 from turnwise.states.events import AgentMessage, CloseRequested
 from turnwise.states.values.messages import Heard
 from turnwise.testing.doubles import NOON
-from turnwise.testing.simulation.agents import Tree
-from turnwise.testing.simulation.agents_checks import (
+
+from .simulation.agents import Tree
+from .simulation.agents_checks import (
     TreeCheck,
     TreeEnding,
     mail_arrives_once,
     no_sub_agent_is_orphaned,
     nothing_arrives_that_nobody_sent,
 )
-from turnwise.testing.simulation.environment import EventTrace, RandomSource, VirtualLoop
-from turnwise.testing.simulation.memory_storage import Disk, Row
-from turnwise.testing.simulation.users import Call, CallRecorder
-from turnwise.testing.simulation.world import PerformedEffects
-
-from ..support.effect_contexts import effect_context
+from .simulation.environment import EventTrace, RandomSource, VirtualLoop
+from .simulation.memory_storage import Disk, Row
+from .simulation.users import Call, CallRecorder
+from .simulation.world import PerformedEffects
+from .support.effect_contexts import effect_context
 
 OPENED = Opened(event_id="opened", at=NOON)
 

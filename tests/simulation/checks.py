@@ -12,23 +12,24 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from ...states.context import Context
-from ...states.effects import AwaitedEffect, ControlEffect, DeliverToUser
-from ...states.errors import CompactionFailed, Refused
-from ...states.events import Event, Request, UserMessage
-from ...states.states import AwaitingApproval, AwaitingUserResponse, InDoubt, State
-from ...states.step import Step
-from ...states.transcript import Transcript
-from ...states.values.turn import EndedStatus
-from .. import laws
-from ..history import History, open_work, runs_beyond_contract
+from turnwise.states.context import Context
+from turnwise.states.effects import AwaitedEffect, ControlEffect, DeliverToUser
+from turnwise.states.errors import CompactionFailed, Refused
+from turnwise.states.events import Event, Request, UserMessage
+from turnwise.states.states import AwaitingApproval, AwaitingUserResponse, InDoubt, State
+from turnwise.states.step import Step
+from turnwise.states.transcript import Transcript
+from turnwise.states.values.turn import EndedStatus
+from turnwise.testing import laws
+from turnwise.testing.history import History, open_work, runs_beyond_contract
+
 from .memory_storage import Delivered, LogKey, Process, Row, identity
 from .users import Call, CallRecorder, WatchRecord
 from .world import PerformedEffects, SimulatedChannel
 
 if TYPE_CHECKING:
-    from ...engine.turns import Turn
-    from ...engine.updates import Update
+    from turnwise.engine.turns import Turn
+    from turnwise.engine.updates import Update
 
 __all__ = ["CHECKS", "Check", "Ending"]
 
@@ -236,7 +237,7 @@ def the_conversation_is_at_rest(ending: Ending) -> Iterator[str]:
 
 def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
     """Each snapshot shows the conversation as it is stored, up to the step at which it was taken."""
-    from ...engine.updates import snapshot
+    from turnwise.engine.updates import snapshot
 
     for watch in ending.watches:
         for update in watch.updates:
@@ -258,7 +259,7 @@ def _context(ending: Ending, seq: int) -> Context:
 def watchers_see_everything(ending: Ending) -> Iterator[str]:
     """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
     its engine was not closed on the way."""
-    from ...engine.updates import updates_of_log
+    from turnwise.engine.updates import updates_of_log
 
     if not ending.watches:
         return
@@ -296,7 +297,7 @@ def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
 def streams_show_one_turn(ending: Ending) -> Iterator[str]:
     """A stream shows every stored update of the turn that took its message, from the message to where the turn stopped
     first."""
-    from ...engine.updates import updates_of_log
+    from turnwise.engine.updates import updates_of_log
 
     streams = [call for call in ending.recorder.calls if call.what.startswith("stream ") and call.outcome == "returned"]
     if not streams:

@@ -17,7 +17,7 @@ BATCH = 500
 
 def main() -> int:
     """Run the command. Returns its exit status: 1 if a seed failed."""
-    parser = argparse.ArgumentParser(prog="python -m turnwise.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="print the trace of this seed")
     parser.add_argument("--seeds", type=int, default=1_000, help="run so many seeds (default: %(default)s)")
     parser.add_argument("--start", type=int, default=0, help="the first of them (default: %(default)s)")

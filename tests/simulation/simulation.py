@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ...states.states import Closed, Failed, Idle, pending
+from turnwise.states.states import Closed, Failed, Idle, pending
+
 from .checks import CHECKS, Ending
 from .environment import HostClock, place_of
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
@@ -30,7 +31,7 @@ class Simulation:
     def __init__(
         self, seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
     ) -> None:
-        from ...engine.engine import Engine
+        from turnwise.engine.engine import Engine
 
         if file and engines > 1:
             raise ValueError("A file has one engine at a time.")

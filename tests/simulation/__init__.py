@@ -4,12 +4,12 @@ A simulation opens real engines by their public doors, and everything around the
 what happens at the same moment, the store, the model, the tools, the channels and the users. All of it follows from the
 seed, so a failure is found once and seen again as often as needed, in milliseconds.
 
-    from turnwise.testing import simulate
+    from tests.simulation import simulate
 
     for seed in range(1_000): simulate(seed)
 
-    python -m turnwise.testing.simulation --seeds 5000
-    python -m turnwise.testing.simulation --seed 17
+    python -m tests.simulation --seeds 5000
+    python -m tests.simulation --seed 17
 
 `simulate(seed, engines=2)`, on the command line `--engines 2`, drives the conversation by two engines over one store at
 once, each of which stores steps that the other has not seen. `simulate(seed, file=True)`, on the command line `--file`,

@@ -11,8 +11,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from ...states.errors import EngineClosed, Refused, TurnwiseError, UnknownConversation
-from ..generation.vocabulary import Vocabulary
+from turnwise.states.errors import EngineClosed, Refused, TurnwiseError, UnknownConversation
+from turnwise.testing.generation.vocabulary import Vocabulary
+
 from .agents import AgentsWorld, SimulatedModels, Tree, background_rules, foreground_rules, some_schedule, vocabulary
 from .agents_checks import TREE_CHECKS, TreeEnding
 from .checks import CHECKS, Ending
@@ -41,7 +42,7 @@ class AgentsSimulation:
     def __init__(
         self, seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
     ) -> None:
-        from ...engine.engine import Engine
+        from turnwise.engine.engine import Engine
 
         if file and engines > 1:
             raise ValueError("A file has one engine at a time.")

@@ -16,8 +16,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ...states.errors import CompactionFailed, EngineClosed, InvalidInput, Refused, StoreError, UnknownConversation
-from ...states.events import (
+from turnwise.states.errors import (
+    CompactionFailed,
+    EngineClosed,
+    InvalidInput,
+    Refused,
+    StoreError,
+    UnknownConversation,
+)
+from turnwise.states.events import (
     ANSWERS,
     REQUESTS,
     Answer,
@@ -28,8 +35,8 @@ from ...states.events import (
     Resolution,
     ScheduleChanged,
 )
-from ...states.policy import WhenBusy
-from ...states.states import (
+from turnwise.states.policy import WhenBusy
+from turnwise.states.states import (
     AwaitingApproval,
     AwaitingSubAgents,
     AwaitingUserResponse,
@@ -39,20 +46,21 @@ from ...states.states import (
     InDoubt,
     State,
 )
-from ...states.step import Step
-from ..generation.chance import CannotBeGenerated
-from ..generation.events import answer as generated_answer
-from ..generation.events import call_of, request
-from ..generation.states import any_answer_to
-from ..generation.vocabulary import Vocabulary
+from turnwise.states.step import Step
+from turnwise.testing.generation.chance import CannotBeGenerated
+from turnwise.testing.generation.events import answer as generated_answer
+from turnwise.testing.generation.events import call_of, request
+from turnwise.testing.generation.states import any_answer_to
+from turnwise.testing.generation.vocabulary import Vocabulary
+
 from .environment import EventTrace, RandomSource, VirtualClock
 from .memory_storage import Disk, Process
 from .runs import EngineHost
 from .world import SIMULATED
 
 if TYPE_CHECKING:
-    from ...engine.conversation import Conversation
-    from ...engine.updates import Update
+    from turnwise.engine.conversation import Conversation
+    from turnwise.engine.updates import Update
 
 
 class SimulatedUser:
@@ -276,7 +284,7 @@ class WatchRecord:
     @property
     def begin(self) -> tuple[int, int] | None:
         """The position behind which everything was shown; None if nothing was."""
-        from ...engine.updates import parse_id
+        from turnwise.engine.updates import parse_id
 
         if self.after is not None:
             return parse_id(self.after)

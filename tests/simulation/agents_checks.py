@@ -13,10 +13,10 @@ from datetime import timedelta
 from itertools import pairwise, product
 from typing import TypeAlias
 
-from ...states.context import Context
-from ...states.dialogue import usage
-from ...states.effects import CancelSubAgent, NotifyParent, SendToAgent, SpawnSubAgent
-from ...states.events import (
+from turnwise.states.context import Context
+from turnwise.states.dialogue import usage
+from turnwise.states.effects import CancelSubAgent, NotifyParent, SendToAgent, SpawnSubAgent
+from turnwise.states.events import (
     AgentMessage,
     Answer,
     DoubtResolved,
@@ -29,10 +29,11 @@ from ...states.events import (
     UserQuestionResponse,
     WakeUp,
 )
-from ...states.policy import Limits, Policy
-from ...states.states import AwaitingSubAgents, Busy, Closed, Failed
-from ...states.values.acts import Schedule
-from ...states.values.messages import Usage
+from turnwise.states.policy import Limits, Policy
+from turnwise.states.states import AwaitingSubAgents, Busy, Closed, Failed
+from turnwise.states.values.acts import Schedule
+from turnwise.states.values.messages import Usage
+
 from .agents import USAGE, AgentLog, Tree
 from .memory_storage import Delivered, LogKey, Row
 from .users import CallRecorder
@@ -269,7 +270,7 @@ class _Sent:
     @property
     def key(self) -> str:
         """The id under which the message arrives, unless a sender before this one has sent another one under it."""
-        from ...effects.context import key_of
+        from turnwise.effects.context import key_of
 
         return key_of(self.sender.agent_id, self.effect.effect_id, self.chain)
 
@@ -375,7 +376,7 @@ def nothing_arrives_that_nobody_sent(ending: TreeEnding) -> Iterator[str]:
 def _unread(tree: Tree) -> Iterator[tuple[str, str, str]]:
     """For each message that waited in the inbox of an agent when it was deleted: its sender, the agent that was
     deleted, and the id of the notice with which the message is returned."""
-    from ...effects.context import key_of
+    from turnwise.effects.context import key_of
 
     for log in tree.all_logs():
         state = log.rows[-1].state
@@ -482,7 +483,7 @@ class Spawned:
     @property
     def child_id(self) -> str:
         """The id of the sub-agent."""
-        from ...effects.context import key_of
+        from turnwise.effects.context import key_of
 
         return key_of(self.parent.agent_id, self.effect.effect_id, self.row.chain)
 

@@ -19,21 +19,22 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter
 
-from ...states.context import Context
-from ...states.effects import AnyEffect, AwaitedEffect, Effect
-from ...states.errors import StoreError, UnknownConversation
-from ...states.events import Answer, AnyEvent, Event, Opened, Request
-from ...states.roles import Role
-from ...states.states import AnyState, AwaitingUserResponse
-from ...states.step import Step
-from ...states.values.turn import TurnEnded
+from turnwise.states.context import Context
+from turnwise.states.effects import AnyEffect, AwaitedEffect, Effect
+from turnwise.states.errors import StoreError, UnknownConversation
+from turnwise.states.events import Answer, AnyEvent, Event, Opened, Request
+from turnwise.states.roles import Role
+from turnwise.states.states import AnyState, AwaitingUserResponse
+from turnwise.states.step import Step
+from turnwise.states.values.turn import TurnEnded
+
 from .environment import EventTrace, RandomSource
 
 if TYPE_CHECKING:
-    from ...persistence.errors import StorageFailed, StoreConflict
-    from ...persistence.ports import LoadedConversation, Log, Store
-    from ...persistence.records import ConversationRecord, StoredEntry, Undelivered
-    from ...persistence.summaries import Details, Summary
+    from turnwise.persistence.errors import StorageFailed, StoreConflict
+    from turnwise.persistence.ports import LoadedConversation, Log, Store
+    from turnwise.persistence.records import ConversationRecord, StoredEntry, Undelivered
+    from turnwise.persistence.summaries import Details, Summary
 
 Delivered: TypeAlias = tuple[str, str, int]
 """A delivery: its conversation, the name of its channel, and its effect."""
@@ -216,7 +217,7 @@ class MemoryStore:
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """The conversation as it was left."""
-        from ...persistence.ports import LoadedConversation
+        from turnwise.persistence.ports import LoadedConversation
 
         await self._read(conversation_id)
         context = Context()
@@ -501,7 +502,7 @@ class Disk:
 
     def _linked(self, conversation_id: str, row: Row) -> Row:
         """The row with its link, which depends on all rows before it."""
-        from ...persistence.codec import GENESIS, digest, link
+        from turnwise.persistence.codec import GENESIS, digest, link
 
         rows = self.rows.get(conversation_id)
         return replace(row, chain=link(rows[-1].chain if rows else GENESIS, digest(row.text)))
@@ -612,7 +613,7 @@ class Row:
     @property
     def entry(self) -> StoredEntry:
         """The step as an entry of the log; it has no digests but its link."""
-        from ...persistence.records import StoredEntry
+        from turnwise.persistence.records import StoredEntry
 
         return StoredEntry(
             self.seq,
@@ -678,7 +679,7 @@ class MemoryOutbox:
 
     def undelivered(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
         """What is in the outbox of these conversations, for each target in the order in which it was stored."""
-        from ...persistence.records import Undelivered
+        from turnwise.persistence.records import Undelivered
 
         wanted = set(conversation_ids)
         found = [
@@ -717,14 +718,14 @@ async def disk_time(chance: RandomSource) -> None:
 
 def failed() -> StorageFailed:
     """The error of a disk that takes nothing."""
-    from ...persistence.errors import StorageFailed
+    from turnwise.persistence.errors import StorageFailed
 
     return StorageFailed("The disk is full.")
 
 
 def conflict() -> StoreConflict:
     """The error of a step that another one has overtaken."""
-    from ...persistence.errors import StoreConflict
+    from turnwise.persistence.errors import StoreConflict
 
     return StoreConflict("The step does not follow the newest step of its conversation.")
 
@@ -747,8 +748,8 @@ def summaries(
 
 def _beginning(disk: Disk, newest: Sequence[str], before: str) -> int:
     """Where a page begins among these. Raises `UnknownConversation`."""
-    from ...persistence.codec import to_microseconds
-    from ...persistence.summaries import place_of
+    from turnwise.persistence.codec import to_microseconds
+    from turnwise.persistence.summaries import place_of
 
     place = place_of(before)
     if place is None:
@@ -762,7 +763,7 @@ def _beginning(disk: Disk, newest: Sequence[str], before: str) -> int:
 
 
 def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
-    from ...persistence.summaries import Details, summary_in_state
+    from turnwise.persistence.summaries import Details, summary_in_state
 
     details = Details()
     for row in rows:

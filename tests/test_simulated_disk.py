@@ -8,8 +8,9 @@ from turnwise.persistence.errors import StoreConflict
 from turnwise.states import Opened, UnknownConversation, UserMessage, begin, transition
 from turnwise.states.context import Context
 from turnwise.testing.doubles import NOON
-from turnwise.testing.simulation.environment import EventTrace, RandomSource, VirtualLoop
-from turnwise.testing.simulation.memory_storage import Disk, MemoryStorage
+
+from .simulation.environment import EventTrace, RandomSource, VirtualLoop
+from .simulation.memory_storage import Disk, MemoryStorage
 
 OPENED = Opened(event_id="opened", at=NOON)
 MESSAGE = UserMessage(event_id="task", at=NOON, text="Hi")

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.testing import simulate
-
-from ..support.fault_profile import LONG, portions
-from ..support.planted.engines import FILE_FAULTS, Fault
-from ..support.simulations import START, failure, run
+from .simulation import simulate
+from .support.fault_profile import LONG, portions
+from .support.planted.engines import FILE_FAULTS, Fault
+from .support.simulations import START, failure, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
@@ -44,7 +43,7 @@ def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:
     """In this process, whatever ran before, and in another one, in which sets have another order."""
     program = (
-        "import hashlib; from turnwise.testing import simulate\n"
+        "import hashlib; from tests.simulation import simulate\n"
         f"reports = [simulate(seed, file=True) for seed in range({START}, {START + 6})]\n"
         "print(hashlib.sha256(repr(reports).encode()).hexdigest())"
     )

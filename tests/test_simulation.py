@@ -18,16 +18,15 @@ import pytest
 
 from turnwise.states import Answer, Request
 from turnwise.states.events import ANSWERS, REQUESTS
-from turnwise.testing import simulate
 from turnwise.testing.generation import events
 from turnwise.testing.generation.chance import NOON, Seeded, from_type
-from turnwise.testing.simulation import users
-from turnwise.testing.simulation.environment import Hangs, RandomSource, VirtualLoop
 
-from ..support.cases import holds_for
-from ..support.fault_profile import portions
-from ..support.planted.engines import FAULTS, Fault
-from ..support.simulations import START, failure, run
+from .simulation import simulate, users
+from .simulation.environment import Hangs, RandomSource, VirtualLoop
+from .support.cases import holds_for
+from .support.fault_profile import portions
+from .support.planted.engines import FAULTS, Fault
+from .support.simulations import START, failure, run
 
 T = TypeVar("T")
 
@@ -67,7 +66,7 @@ class TestRepeating:
     def test_a_seed_gives_the_same_log_in_another_process(self, hash_seed: str) -> None:
         """One in which sets of texts have another order."""
         program = (
-            "import hashlib; from turnwise.testing import simulate\n"
+            "import hashlib; from tests.simulation import simulate\n"
             f"reports = [simulate(seed) for seed in range({START}, {START + 10})]\n"
             "print(hashlib.sha256(repr(reports).encode()).hexdigest())"
         )
@@ -110,7 +109,7 @@ class TestFinding:
         assert first.startswith(f"Seed {failed.seed}: ")
         assert "is begun twice" in first
         assert trace[-1].endswith(first.partition(": ")[2])
-        assert command.endswith(f"python -m turnwise.testing.simulation --seed {failed.seed}")
+        assert command.endswith(f"python -m tests.simulation --seed {failed.seed}")
 
     def test_it_fails_the_same_way_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Failures can be repeated, too."""
@@ -246,11 +245,11 @@ class TestTheLoop:
 
 @pytest.mark.slow
 class TestTheCommand:
-    """`python -m turnwise.testing.simulation`."""
+    """`python -m tests.simulation`."""
 
     def test_it_runs_many_seeds(self) -> None:
         """And says which, and how fast."""
-        done = run("-m", "turnwise.testing.simulation", "--seeds", "20", "--start", "7")
+        done = run("-m", "tests.simulation", "--seeds", "20", "--start", "7")
 
         assert done.returncode == 0
         assert done.stdout.startswith("Seeds 7 to 26 hold: ")
@@ -258,7 +257,7 @@ class TestTheCommand:
 
     def test_it_prints_the_trace_of_one_seed(self) -> None:
         """Each step, as it happened here, too."""
-        done = run("-m", "turnwise.testing.simulation", "--seed", str(START))
+        done = run("-m", "tests.simulation", "--seed", str(START))
 
         *trace, last = done.stdout.splitlines()
         assert tuple(trace) == simulate(START).trace
@@ -268,7 +267,7 @@ class TestTheCommand:
         """With a fault in the engine that it simulates: watchers see the last update of each step, so a stream waits
         for one that was not shown."""
         program = (
-            "import sys; from turnwise.engine import loop; from turnwise.testing.simulation.__main__ import main\n"
+            "import sys; from turnwise.engine import loop; from tests.simulation.__main__ import main\n"
             "class ShowsTooLittle(loop.Feed):\n"
             "    def publish(self, *updates): super().publish(*updates[-1:])\n"
             "loop.Feed = ShowsTooLittle\n"
@@ -281,4 +280,4 @@ class TestTheCommand:
         assert done.returncode == 1
         assert done.stderr.startswith("Seed ")
         assert re.search(r"it does not come to rest: .* calls: \[.*\bstream\b", done.stderr)
-        assert "python -m turnwise.testing.simulation --seed" in done.stderr
+        assert "python -m tests.simulation --seed" in done.stderr
