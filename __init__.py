@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from .persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay
     from .persistence.ports import LoadedConversation, Log, Store
     from .persistence.records import ConversationRecord, Origin, StoredEntry, Undelivered
-    from .persistence.summaries import Summary
+    from .persistence.summaries import ConversationFilter, Summary
     from .states import presets
     from .states.errors import (
         CannotForkThere,
@@ -280,7 +280,7 @@ _HOMES = {
         "StoredEntry",
         "Undelivered",
     ),
-    "persistence.summaries": ("Summary",),
+    "persistence.summaries": ("ConversationFilter", "Summary"),
     "states.errors": (
         "CannotForkThere",
         "CompactionFailed",
@@ -339,7 +339,7 @@ __all__ += ["BlockingConversation", "BlockingEngine"]
 __all__ += ["Cancelled", "CancelledTurn", "CannotForkThere", "Channel", "Clock", "CompactionFailed", "CompletedTurn"]
 __all__ += ["ConfigurationError"]
 __all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "ConversationOpenedUpdate"]
-__all__ += ["ConversationRecord"]
+__all__ += ["ConversationFilter", "ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
 __all__ += ["Dialect", "Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "EffectLinks", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineElsewhere"]

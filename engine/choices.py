@@ -21,15 +21,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any, Protocol, TypedDict, get_args
+from typing import Any, Protocol
 
-from pydantic import BaseModel, JsonValue, TypeAdapter
+from pydantic import BaseModel
 
 from ..effects.clock import Clock
-from ..effects.text import is_encodable
 from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.registry import ToolRegistry
-from ..persistence.summaries import place_of
+from ..persistence.summaries import checked_id
 from ..states.context import Context
 from ..states.errors import ConfigurationError, InvalidInput, Refused
 from ..states.events import (
@@ -46,11 +45,10 @@ from ..states.openai_reading import MAX_MESSAGES, RepairedHistory, repair_histor
 from ..states.policy import ModelSpec, Policy, Profile, Recent, models_of, named_models
 from ..states.replies import may_show_text
 from ..states.roles import Caller, Role, background_policy
-from ..states.states import STATES, Closed, Failed, Idle, InTurn, State
-from ..states.values.acts import MARK, MAX_ENTRIES
-from ..states.values.value import MAX_QUOTED, Block, shortened
+from ..states.states import Closed, Failed, Idle, InTurn, State
+from ..states.values.acts import MARK
 from .models import Defaults, Models
-from .requests import MODELS, PROFILES, RULES, Filled, checked_id, checked_metadata, checked_policy, make
+from .requests import MODELS, PROFILES, RULES, Filled, checked_metadata, checked_policy, make
 from .schedules import GivenInterval, first_moment, schedule_of
 
 logger = logging.getLogger("turnwise.engine")
@@ -541,102 +539,6 @@ def log_repairs(conversation_id: str, repairs: tuple[str, ...]) -> None:
         first = " ".join(repairs[:_LOGGED])
         rest = "" if len(repairs) <= _LOGGED else f" Conversation.repairs() names {len(repairs) - _LOGGED} more."
         logger.warning("The history of the conversation %s was repaired: %s%s", conversation_id, first, rest)
-
-
-class Selection(TypedDict):
-    """What `Store.list` takes."""
-
-    owner: str | None
-    metadata: dict[str, JsonValue] | None
-    state: str | None
-    limit: int | None
-    before: str | None
-    role: Role | None
-    parent: str | None
-    works_for: str | None
-
-
-def checked_selection(
-    owner: str | None,
-    metadata: Mapping[str, Any] | None,
-    state: str | None,
-    limit: int | None,
-    before: str | None,
-    role: Role | None = None,
-    parent: str | None = None,
-    works_for: str | None = None,
-) -> Selection:
-    """Return what `Store.list` takes. Raises `InvalidInput`, which says which argument is wrong."""
-    return Selection(
-        owner=checked_owner(owner),
-        metadata=_checked_metadata(metadata),
-        state=_checked_state(state),
-        limit=_checked_limit(limit),
-        before=None if before is None else _checked_before(before),
-        role=_checked_role(role),
-        parent=None if parent is None else checked_id(parent),
-        works_for=None if works_for is None else checked_id(works_for),
-    )
-
-
-def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, JsonValue] | None:
-    if metadata is None:
-        return None
-    if not isinstance(metadata, Mapping):
-        raise InvalidInput("The metadata that a list selects by is a dict of JSON values.")
-    if len(metadata) > MAX_ENTRIES:
-        raise InvalidInput(f"A list selects by at most {MAX_ENTRIES} values of metadata.")
-    return {name: _checked_value(name, value) for name, value in metadata.items()}
-
-
-_METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
-
-
-def _checked_value(name: Any, value: Any) -> JsonValue:
-    try:
-        return _METADATA.validate_python({name: value})[name]
-    except (ValueError, RecursionError):
-        where = shortened(f"metadata[{name!r}]", MAX_QUOTED)
-        raise InvalidInput(f"A list cannot select by {where}: a name is a text, and a value is JSON.") from None
-
-
-_STATES = tuple(state.model_fields["type"].default for state in STATES)
-
-
-def _checked_state(state: Any) -> str | None:
-    if state is None or (isinstance(state, str) and state in _STATES):
-        return state
-    raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
-
-
-def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and not (type(limit) is int and 0 <= limit < 2**63):
-        raise InvalidInput("The limit of a list is a whole number, not below 0.")
-    return limit
-
-
-def _checked_before(before: Any) -> str:
-    """Return the id of a conversation, or a cursor, which holds one. Raises `InvalidInput`."""
-    if not isinstance(before, str) or not before.startswith("@"):
-        return checked_id(before)
-    place = place_of(before)
-    if place is None:
-        raise InvalidInput("The page of a list begins behind a conversation, or at its cursor.")
-    checked_id(place.conversation_id)
-    return before
-
-
-def _checked_role(role: Role | None) -> Role | None:
-    if role is None or role in get_args(Role):
-        return role
-    raise InvalidInput(f"The role that a list selects by is one of {', '.join(get_args(Role))}.")
-
-
-def checked_owner(owner: Any) -> str | None:
-    """Return an owner that conversations may have, or None. Raises `InvalidInput`."""
-    if owner is not None and not (isinstance(owner, str) and is_encodable(owner)):
-        raise InvalidInput("The owner of conversations is a text.")
-    return owner
 
 
 def _tools_of_next_turn(context: Context) -> ToolNames:

@@ -23,6 +23,7 @@ from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
 from ..effects.tools.registry import ToolRegistry
 from ..effects.wire.definitions import wire_tools
+from ..persistence.summaries import ConversationFilter, checked_id, checked_owner
 from ..states import presets
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, Refused, StoreError, UnknownConversation
@@ -40,8 +41,6 @@ from .choices import (
     GivenTools,
     OfferedTool,
     StoredFaults,
-    checked_owner,
-    checked_selection,
     offered_tools,
 )
 from .composition import (
@@ -70,7 +69,7 @@ from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .redactor import EventRedactor
 from .registry import ConversationRegistry, Creation, Deletion, LoopFactory, TakeOver
-from .requests import checked_answer, checked_id
+from .requests import checked_answer
 from .schedules import GivenInterval
 from .updates import TreeUpdate
 from .watching import TreeFeed
@@ -435,8 +434,17 @@ class Engine(Homebound):
         before, which holds although that one is deleted, or its id. Raises `InvalidInput`, and `UnknownConversation`
         for an id that is not stored.
         """
-        selection = checked_selection(owner, metadata, state, limit, before, role, parent, works_for)
-        return await self.store.list(**selection)
+        wanted = ConversationFilter(
+            owner=owner,
+            metadata=metadata,
+            state=state,
+            limit=limit,
+            before=before,
+            role=role,
+            parent=parent,
+            works_for=works_for,
+        )
+        return await self.store.list(wanted)
 
     def updates(self, *, owner: str | None = None) -> AsyncGenerator[TreeUpdate, None]:
         """Return an iterator over the updates of all conversations of this owner, or of everybody: for programs that
@@ -706,7 +714,7 @@ class Engine(Homebound):
         return await self._take_over.left_by_others(conversation_id, effect_id, target)
 
     async def _listed(self, owner: str | None) -> Sequence[Summary]:
-        return await self.store.list(owner=owner)
+        return await self.store.list(ConversationFilter(owner=owner))
 
     async def _forget(self, conversation_id: str) -> None:
         self._take_over.drop(conversation_id)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from ..effects.text import is_encodable
 from ..persistence.ports import Log
-from ..persistence.summaries import json_identity
+from ..persistence.summaries import LONGEST_ID, json_identity
 from ..states.errors import InvalidInput, Refused, faults_of
 from ..states.events import Answer, Event, Opened, PolicyChanged, Request, UserMessage, exact
 from ..states.policy import Policy
@@ -113,19 +113,6 @@ def checked_metadata(given: Any, marks: Mapping[str, Any]) -> Any:
     if not marks_of(given).items() <= marks.items():
         raise InvalidInput(f"metadata: Names that begin with {MARK} are reserved.", "metadata")
     return {**given, **marks}
-
-
-LONGEST_ID = 200
-"""Characters. The ids that the engine makes have 36."""
-
-
-def checked_id(conversation_id: str) -> str:
-    """Return an id that a conversation may have. Raises `InvalidInput`."""
-    if not isinstance(conversation_id, str):
-        raise InvalidInput("The id of a conversation is a text.")
-    if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
-        raise InvalidInput("No conversation has such an id.")
-    return conversation_id
 
 
 def checked_request_id(request_id: str) -> str:

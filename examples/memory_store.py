@@ -11,13 +11,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
-
-from pydantic import JsonValue
 
 from turnwise import Engine
 from turnwise.persistence import (
+    EVERYTHING,
     GENESIS,
+    ConversationFilter,
     ConversationRecord,
     Details,
     EventRow,
@@ -35,7 +34,6 @@ from turnwise.persistence import (
     decode_state,
     encode,
     from_microseconds,
-    place_of,
     read_steps,
     summary_of,
     to_microseconds,
@@ -218,31 +216,11 @@ class MemoryStore:
 
     # --- many conversations
 
-    async def list(
-        self,
-        *,
-        metadata: Mapping[str, JsonValue] | None = None,
-        limit: int | None = None,
-        before: str | None = None,
-        **selected: str | None,
-    ) -> tuple[Summary, ...]:
-        """Return summaries, the conversation that moved last first. `selected` are the values that they must have."""
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> tuple[Summary, ...]:
+        """Return summaries, the conversation that moved last first."""
         self.check_open()
         newest = sorted(self._conversations.values(), key=lambda each: each.head.updated_at)[::-1]
-        if before is not None:
-            newest = newest[self._beginning(newest, before) :]
-        values = {name: value for name, value in selected.items() if value is not None}
-        wanted = (each.summary for each in newest if each.details.has(metadata or {}))
-        return tuple(islice((each for each in wanted if values.items() <= vars(each).items()), limit))
-
-    def _beginning(self, newest: Sequence[StoredConversation], before: str) -> int:
-        """Return where a page begins: behind a conversation, or at the place of a cursor."""
-        place = place_of(before)
-        if place is None:
-            return newest.index(self._found(before)) + 1
-        ids = [each.record.id for each in newest if each.head.updated_at == place.updated_at]
-        newer = sum(each.head.updated_at > place.updated_at for each in newest)
-        return newer + (ids.index(place.conversation_id) + 1 if place.conversation_id in ids else 0)
+        return wanted.page_of([each.summary for each in newest])
 
     async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
         """Return up to `limit` conversations with a scheduled wake-up, the earliest first."""

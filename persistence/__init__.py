@@ -49,7 +49,18 @@ if TYPE_CHECKING:
         Undelivered,
     )
     from .sqlite.store import SqliteStore
-    from .summaries import Details, Place, Summary, details_row, json_identity, metadata_entry, place_of, summary_of
+    from .summaries import (
+        EVERYTHING,
+        ConversationFilter,
+        Details,
+        Place,
+        Summary,
+        details_row,
+        json_identity,
+        metadata_entry,
+        place_of,
+        summary_of,
+    )
     from .text_list import TextList
 
 _HOMES = {
@@ -120,8 +131,10 @@ _HOMES = {
     ),
     ".sqlite.store": ("SqliteStore",),
     ".summaries": (
+        "ConversationFilter",
         "Details",
         "details_row",
+        "EVERYTHING",
         "json_identity",
         "metadata_entry",
         "Place",
@@ -134,7 +147,9 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "EVERYTHING",
     "GENESIS",
+    "ConversationFilter",
     "ConversationRecord",
     "DamageableStorage",
     "Damaged",

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from pydantic import JsonValue
-
 from ..states.context import Context
 from ..states.events import Event, Opened
-from ..states.roles import Role
 from ..states.states import AnyState
 from ..states.step import Step
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope
 from .records import ConversationRecord, Repair, StorageFault, StoredEntry, Undelivered
-from .summaries import Summary
+from .summaries import EVERYTHING, ConversationFilter, Summary
 
 
 class Log(Protocol):
@@ -140,31 +137,16 @@ class Store(Protocol):
 
     # --- many conversations
 
-    async def list(
-        self,
-        *,
-        owner: str | None = None,
-        metadata: Mapping[str, JsonValue] | None = None,
-        state: str | None = None,
-        limit: int | None = None,
-        before: str | None = None,
-        role: Role | None = None,
-        parent: str | None = None,
-        works_for: str | None = None,
-    ) -> tuple[Summary, ...]:
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> tuple[Summary, ...]:
         """Return summaries, the conversation that moved last first.
 
-        `owner`, `metadata`, `state` (the literal of a state, such as `idle`), `role`, `parent` and `works_for` select.
-        Of metadata, a conversation must have all the given values under their names, compared as `json_identity` does:
-        1 is neither "1" nor true. What is selected by follows from the log as `Details` says, apart from `state`.
-        `parent` and `works_for` need not be ids of conversations that are stored.
+        What is selected by follows from the log as `Details` says, apart from the state.
 
-        `limit` is the size of a page, and `before` says where it begins: `Summary.cursor` of the last conversation of
-        the page before, a place that stays although that one is deleted or moves (`place_of` reads it); conversations
-        that moved at the very same moment may be listed twice then. It may also be the id of that conversation. If it
-        has moved in the meantime, the page begins at its new place, so some conversations are listed twice; if it is
-        not stored, `UnknownConversation` is raised. Another one that moves between two pages comes before them, and is
-        not on those that follow.
+        A page may begin at `Summary.cursor` of a conversation, a place that stays although that one is deleted or moves
+        (`place_of` reads it); conversations that moved at the very same moment may be listed twice then. It may also
+        begin behind the id of a conversation. If that one has moved in the meantime, the page begins at its new place,
+        so some conversations are listed twice; if it is not stored, `UnknownConversation` is raised. Another one that
+        moves between two pages comes before them, and is not on those that follow.
         """
         ...
 

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias, get_args
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
+from ..states.errors import InvalidInput, UnknownConversation
 from ..states.events import DetailsChanged, Event, Opened, UserMessage
 from ..states.roles import Role
-from ..states.states import State
+from ..states.states import STATES, State
 from ..states.step import LogEntry
-from ..states.values.acts import marks_of
+from ..states.values.acts import MAX_ENTRIES, marks_of
 from ..states.values.messages import HistoryMessage
-from ..states.values.value import shortened
+from ..states.values.value import MAX_QUOTED, Block, encodable, shortened
 from .codec import decode, decode_event, digest, from_microseconds, to_microseconds
 from .errors import Damaged
 from .records import ConversationRecord, DetailsRow, EventRow, Origin
@@ -85,6 +86,126 @@ def place_of(before: str) -> Place | None:
     if not before.startswith("@") or re.fullmatch(r"-?[0-9]{1,18}", at) is None or not conversation_id:
         return None
     return Place(int(at), conversation_id)
+
+
+LONGEST_ID = 200
+"""The longest id of a conversation or a request, in characters. The ids that the engine makes have 36."""
+
+
+def checked_id(conversation_id: Any) -> str:
+    """Return an id that a conversation may have. Raises `InvalidInput`."""
+    if not isinstance(conversation_id, str):
+        raise InvalidInput("The id of a conversation is a text.")
+    if len(conversation_id) > LONGEST_ID or encodable(conversation_id) != conversation_id:
+        raise InvalidInput("No conversation has such an id.")
+    return conversation_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversationFilter:
+    """Which conversations a list holds, and which page of them. What is None selects nothing.
+
+    Of `metadata` a conversation must have all the given values under their names, compared as `json_identity` does: 1
+    is neither "1" nor true. `state` is the literal of a state, such as `idle`. `parent` and `works_for` need not be ids
+    of conversations that are stored. `limit` is the size of the page, and `before` says where it begins: the cursor of
+    the last conversation of the page before, or its id.
+
+    Raises `InvalidInput`, which says what cannot be selected by.
+    """
+
+    owner: str | None = None
+    metadata: Metadata | None = field(default=None, hash=False)
+    state: str | None = None
+    limit: int | None = None
+    before: str | None = None
+    role: Role | None = None
+    parent: str | None = None
+    works_for: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_owner(self.owner)
+        if self.metadata is not None:
+            object.__setattr__(self, "metadata", _checked_metadata(self.metadata))
+        if self.state is not None and self.state not in _STATES:
+            raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
+        if self.limit is not None and not (type(self.limit) is int and 0 <= self.limit < 2**63):
+            raise InvalidInput("The limit of a list is a whole number, not below 0.")
+        if self.before is not None:
+            _check_before(self.before)
+        if self.role is not None and self.role not in get_args(Role):
+            raise InvalidInput(f"The role that a list selects by is one of {', '.join(get_args(Role))}.")
+        for conversation_id in (self.parent, self.works_for):
+            if conversation_id is not None:
+                checked_id(conversation_id)
+
+    def selects(self, summary: Summary) -> bool:
+        """Whether a list holds this conversation, on whatever page. `Pure.`"""
+        wanted = {name: getattr(self, name) for name in ("owner", "state", "role", "parent", "works_for")}
+        return all(value is None or getattr(summary, name) == value for name, value in wanted.items()) and all(
+            name in summary.metadata and json_identity(summary.metadata[name]) == json_identity(value)
+            for name, value in (self.metadata or {}).items()
+        )
+
+    def page_of(self, newest_first: Sequence[Summary]) -> tuple[Summary, ...]:
+        """Return the page out of all conversations, for a store that has their summaries at hand. `Pure.` Raises
+        `UnknownConversation` if the page begins behind the id of a conversation that is not among them."""
+        following = newest_first if self.before is None else newest_first[_beginning(newest_first, self.before) :]
+        return tuple(islice(filter(self.selects, following), self.limit))
+
+
+def _beginning(newest_first: Sequence[Summary], before: str) -> int:
+    place = place_of(before)
+    ids = [summary.id for summary in newest_first]
+    if place is None:
+        if before not in ids:
+            raise UnknownConversation(before)
+        return ids.index(before) + 1
+    moments = [to_microseconds(summary.updated_at) for summary in newest_first]
+    newer = sum(at > place.updated_at for at in moments)
+    of_moment = ids[newer : newer + moments.count(place.updated_at)]
+    return newer + (of_moment.index(place.conversation_id) + 1 if place.conversation_id in of_moment else 0)
+
+
+def checked_owner(owner: Any) -> str | None:
+    """Return an owner that conversations may have, or None. Raises `InvalidInput`."""
+    if owner is not None and not (isinstance(owner, str) and encodable(owner) == owner):
+        raise InvalidInput("The owner of conversations is a text.")
+    return owner
+
+
+def _checked_metadata(metadata: Any) -> Metadata:
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput("The metadata that a list selects by is a dict of JSON values.")
+    if len(metadata) > MAX_ENTRIES:
+        raise InvalidInput(f"A list selects by at most {MAX_ENTRIES} values of metadata.")
+    return {name: _checked_value(name, value) for name, value in metadata.items()}
+
+
+_METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
+
+
+def _checked_value(name: Any, value: Any) -> JsonValue:
+    try:
+        return _METADATA.validate_python({name: value})[name]
+    except (ValueError, RecursionError):
+        where = shortened(f"metadata[{name!r}]", MAX_QUOTED)
+        raise InvalidInput(f"A list cannot select by {where}: a name is a text, and a value is JSON.") from None
+
+
+_STATES = tuple(state.model_fields["type"].default for state in STATES)
+
+
+def _check_before(before: Any) -> None:
+    """Raise `InvalidInput` for what is neither the id of a conversation nor a cursor, which holds one."""
+    is_cursor = isinstance(before, str) and before.startswith("@")
+    place = place_of(before) if is_cursor else None
+    if is_cursor and place is None:
+        raise InvalidInput("The page of a list begins behind a conversation, or at its cursor.")
+    checked_id(before if place is None else place.conversation_id)
+
+
+EVERYTHING = ConversationFilter()
+"""All conversations."""
 
 
 def summary_of(record: ConversationRecord, details: Details) -> Summary:
@@ -175,13 +296,6 @@ class Details:
                 )
             case _:
                 return self
-
-    def has(self, metadata: Metadata) -> bool:
-        """Whether the metadata has all these values under these names, compared as `json_identity` does. `Pure.`"""
-        return all(
-            name in self.metadata and json_identity(self.metadata[name]) == json_identity(value)
-            for name, value in metadata.items()
-        )
 
 
 def details_of(entries: Iterable[LogEntry]) -> Details:

@@ -15,13 +15,13 @@ from ...effects.dispatcher import Performer
 from ...effects.retry_queues import Resumable, RetryQueues
 from ...effects.sub_agents import SubAgentPerformer
 from ...effects.tools.registry import ToolRegistry
+from ...persistence.summaries import ConversationFilter, checked_id
 from ...states.effects import AnswerSubAgent, Effect, SendToAgent, SpawnSubAgent
 from ...states.errors import InvalidInput, UnknownConversation
 from ...states.events import Opened
 from ..loop import Loop
 from ..ports import Observer
 from ..registry import ConversationRegistry
-from ..requests import checked_id
 from .mail import ChildAnswerPerformer, MailPerformer
 from .sub_agents import EngineSubAgents, Orphans
 from .wake_ups import WakeUps
@@ -170,7 +170,7 @@ class Directory:
         return None
 
     async def _page(self, owner: str, before: str | None) -> tuple[Summary, ...]:
-        return await self._store().list(owner=owner, role="foreground", limit=PAGE, before=before)
+        return await self._store().list(ConversationFilter(owner=owner, role="foreground", limit=PAGE, before=before))
 
 
 def _belong_to_two_owners(one: Agent, other: Agent) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects.context import effect_of_key
+from ...persistence.summaries import ConversationFilter
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -19,7 +20,7 @@ async def children_of(store: Store, conversation_id: str) -> tuple[Summary, ...]
     has an id of its own and is left out. Raises `StoreError`."""
     found: dict[str, Summary] = {}
     before: str | None = None
-    while page := await store.list(parent=conversation_id, limit=PAGE, before=before):
+    while page := await store.list(ConversationFilter(parent=conversation_id, limit=PAGE, before=before)):
         found.update((summary.id, summary) for summary in page if parent_of(summary.id)[0] == conversation_id)
         before = page[-1].cursor
     return tuple(found[each] for each in sorted(found, key=lambda child_id: parent_of(child_id)[1]))

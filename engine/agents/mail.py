@@ -26,6 +26,7 @@ from ...effects.clock import Clock
 from ...effects.context import EffectContext, key_of
 from ...effects.retry_queues import PendingEffect, RetryQueues
 from ...persistence.errors import Damaged
+from ...persistence.summaries import LONGEST_ID
 from ...states.effects import AnswerSubAgent, OutgoingEffect, SendToAgent
 from ...states.errors import Refused, TurnwiseError, UnknownConversation
 from ...states.events import AgentMessage, UserCancel, UserQuestionResponse
@@ -34,7 +35,7 @@ from ...states.values.turn import Owed, Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..outbox import read_effect
 from ..registry import ConversationRegistry
-from ..requests import LONGEST_ID, id_of_key, ids_of_key
+from ..requests import id_of_key, ids_of_key
 from .children import child_of
 
 if TYPE_CHECKING:

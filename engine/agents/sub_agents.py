@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...effects.agents import ChildOutcome
 from ...effects.clock import Clock
 from ...persistence.errors import StorageFailed
+from ...persistence.summaries import ConversationFilter, checked_id
 from ...states.dialogue import usage
 from ...states.effects import NotifyParent, SpawnSubAgent
 from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
@@ -26,7 +27,6 @@ from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ..loop import Loop
 from ..registry import ConversationRegistry
-from ..requests import checked_id
 from .children import child_of, parent_of
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Orphans:
         """End the sub-agents that an earlier process has created, though it had not given them their task, and for
         which nobody waits."""
         try:
-            for summary in await store.list(role="sub_agent", state="idle"):
+            for summary in await store.list(ConversationFilter(role="sub_agent", state="idle")):
                 await self.end(await self._registry.read(summary.id))
         except StoreError as error:
             logger.warning("The sub-agents for which nobody waits cannot be listed: %s", error)

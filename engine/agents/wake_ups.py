@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from ...effects.clock import Clock
 from ...effects.retry_queues import wait_after
+from ...persistence.summaries import ConversationFilter
 from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
 from ...states.events import Event, ScheduleChanged, WakeUp
 from ...states.states import State
@@ -99,7 +100,7 @@ class WakeUps:
     async def look_at_clock(self) -> None:
         """Find out whether the newest step in the store lies ahead, before this engine stores any."""
         try:
-            newest = await self._store().list(limit=1) if await self._store().scheduled(1) else ()
+            newest = await self._store().list(ConversationFilter(limit=1)) if await self._store().scheduled(1) else ()
         except Exception as error:
             logger.warning("The scheduled wake-ups cannot be read: %s", _reason(error))
             newest = ()

@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
-from ...engine.requests import LONGEST_ID, chosen_id, owned_id
+from ...engine.requests import chosen_id, owned_id
 from ...engine.turns import Turn
 from ...engine.updates import SnapshotUpdate, Update
 from ...persistence.errors import Damaged
+from ...persistence.summaries import LONGEST_ID
 from ...states.context import are_among
 from ...states.errors import NOTHING_WAITS, ConfigurationError, InvalidInput, Refused, UnknownConversation
 from ...states.events import Resolution

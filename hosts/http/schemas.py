@@ -27,8 +27,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ...engine.inspection import StepView
-from ...engine.requests import LONGEST_ID
 from ...engine.update_schema import complete_model, message_model, state_model, turn_model
+from ...persistence.summaries import LONGEST_ID
 from ...states import presets
 from ...states.errors import faults_of, has_many_faults, sentence_of_many
 from ...states.policy import Policy

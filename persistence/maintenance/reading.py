@@ -18,6 +18,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from ...persistence.summaries import LONGEST_ID
 from ...states.effects import AwaitedEffect
 from ...states.events import DetailsChanged, Opened
 from ...states.states import State, pending
@@ -30,9 +31,6 @@ from .export import FORMAT, VERSION
 
 LONGEST_LINE = 256 * 2**20
 """Bytes. Chosen so that a message with the most images, each of the largest size (200 million bytes), fits."""
-
-LONGEST_ID = 200
-"""Characters. Chosen so that ids of other programs fit; those that the engine makes have 36."""
 
 _NO_LINE = "is not a line of an export."
 _NO_EXPORT = "does not begin an export of turnwise."

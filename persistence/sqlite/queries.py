@@ -33,7 +33,7 @@ from ...states.roles import Role
 from ..codec import DELIVERIES, origin_checksum
 from ..errors import StoreConflict
 from ..records import ConversationRecord, EventRow, HeadRow, Origin, OutboxRow, StorageFault
-from ..summaries import Details, details_of_rows, details_row, place_of
+from ..summaries import ConversationFilter, Details, details_of_rows, details_row, metadata_entry, place_of
 from . import writing
 from .file import driver_of
 from .schema import acknowledgements, conversations, details, events, forks, metadata_entries, outbox
@@ -342,19 +342,6 @@ class SummaryRow(NamedTuple):
     seq: int
 
 
-class Selection(NamedTuple):
-    """Which conversations a list holds: those that have all of this. `entries` are digests of metadata; `before` says
-    where a page begins, as `Store.list` takes it."""
-
-    owner: str | None = None
-    entries: tuple[bytes, ...] = ()
-    state: str | None = None
-    before: str | None = None
-    role: Role | None = None
-    parent: str | None = None
-    works_for: str | None = None
-
-
 _NEWEST_FIRST = (conversations.c.updated_at.desc(), conversations.c.key.desc())
 _SUMMARIES = (
     select(
@@ -380,18 +367,18 @@ _SUMMARIES = (
 _POSITION = select(conversations.c.updated_at, conversations.c.key)
 
 
-def read(connection: Connection, selection: Selection, limit: int | None) -> tuple[SummaryRow, ...]:
+def read(connection: Connection, wanted: ConversationFilter) -> tuple[SummaryRow, ...]:
     """Return conversations, the one that moved last first. Raises `UnknownConversation` for `before`."""
-    page = _select_page(connection, selection)
-    statement = _SUMMARIES.where(conversations.c.key.in_(page.order_by(*_NEWEST_FIRST).limit(limit)))
+    page = _select_page(connection, wanted)
+    statement = _SUMMARIES.where(conversations.c.key.in_(page.order_by(*_NEWEST_FIRST).limit(wanted.limit)))
     return tuple(map(SummaryRow._make, connection.execute(statement)))
 
 
-def _select_page(connection: Connection, selection: Selection) -> Select[tuple[int]]:
+def _select_page(connection: Connection, wanted: ConversationFilter) -> Select[tuple[int]]:
     """Return the statement that finds the keys of these conversations. Raises `UnknownConversation` for `before`."""
-    statement = select(conversations.c.key).where(*_conditions(selection))
-    if selection.before is not None:
-        position = tuple_(*_position(connection, selection.before))
+    statement = select(conversations.c.key).where(*_conditions(wanted))
+    if wanted.before is not None:
+        position = tuple_(*_position(connection, wanted.before))
         statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < position)
     return statement
 
@@ -408,21 +395,21 @@ def _position(connection: Connection, before: str) -> tuple[int, int]:
     return found.updated_at, found.key
 
 
-def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:
+def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions that these conversations fulfil, apart from their place in the list."""
     key = conversations.c.key
-    if selection.owner is not None:
-        yield conversations.c.owner == selection.owner
-    if selection.state is not None:
-        yield conversations.c.state_type == selection.state
-    if selection.entries:
-        yield key.in_(_having(selection.entries))
-    if selection.parent is not None:
-        yield key.in_(_detailed(details.c.parent, selection.parent))
-    if selection.works_for is not None:
-        yield key.in_(_detailed(details.c.works_for, selection.works_for))
-    if selection.role is not None:
-        yield _has_role(selection.role)
+    if wanted.owner is not None:
+        yield conversations.c.owner == wanted.owner
+    if wanted.state is not None:
+        yield conversations.c.state_type == wanted.state
+    if wanted.metadata:
+        yield key.in_(_having(tuple(metadata_entry(name, value) for name, value in wanted.metadata.items())))
+    if wanted.parent is not None:
+        yield key.in_(_detailed(details.c.parent, wanted.parent))
+    if wanted.works_for is not None:
+        yield key.in_(_detailed(details.c.works_for, wanted.works_for))
+    if wanted.role is not None:
+        yield _has_role(wanted.role)
 
 
 def _has_role(role: Role) -> ColumnElement[bool]:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
@@ -36,7 +36,7 @@ from ..records import (
     StoredEntry,
     Undelivered,
 )
-from ..summaries import Details, Summary, metadata_entry, read_metadata
+from ..summaries import EVERYTHING, ConversationFilter, Details, Summary, read_metadata
 from . import indexing, queries, search
 from . import repairs as storage
 from .database import BUSY_TIMEOUT, Database
@@ -131,27 +131,14 @@ class SqliteStore:
 
     # --- many conversations
 
-    async def list(
-        self,
-        *,
-        owner: str | None = None,
-        metadata: Mapping[str, JsonValue] | None = None,
-        state: str | None = None,
-        limit: int | None = None,
-        before: str | None = None,
-        role: Role | None = None,
-        parent: str | None = None,
-        works_for: str | None = None,
-    ) -> tuple[Summary, ...]:
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> tuple[Summary, ...]:
         """Return summaries, the conversation that moved last first; `Store.list` says the rest.
 
         Raises `Damaged` if one of them cannot be read.
         """
-        entries = tuple(metadata_entry(name, value) for name, value in (metadata or {}).items())
-        selection = queries.Selection(owner, entries, state, before, role, parent, works_for)
 
         def read(connection: Connection) -> tuple[Summary, ...]:
-            return tuple(map(_summary, queries.read(connection, selection, limit)))
+            return tuple(map(_summary, queries.read(connection, wanted)))
 
         return await self.database.read(read)
 

@@ -13,7 +13,7 @@ import pytest
 
 from ...persistence.errors import StoreConflict
 from ...persistence.maintenance.fork import fork
-from ...persistence.summaries import Details
+from ...persistence.summaries import ConversationFilter, Details
 from ...states.errors import UnknownConversation
 from ...states.events import DetailsChanged, EffectFailed, PolicyChanged, ScheduleChanged, UserMessage
 from ...states.policy import Policy
@@ -56,14 +56,18 @@ class ListContract(OpenedStore):
             await Story(owner=owner).turn().into(store, f"idle {owner}")
             await Story(owner=owner).turn().say().into(store, f"busy {owner}")
 
-        annas = await store.list(owner="anna")
-        busy = await store.list(state="llm_requesting")
-        both = await store.list(owner="bert", state="idle")
+        annas = await store.list(ConversationFilter(owner="anna"))
+        busy = await store.list(ConversationFilter(state="llm_requesting"))
+        both = await store.list(ConversationFilter(owner="bert", state="idle"))
 
         assert {(one.id, one.owner) for one in annas} == {("idle anna", "anna"), ("busy anna", "anna")}
         assert {one.id for one in busy} == {"busy anna", "busy bert", "busy None"}
         assert [one.id for one in both] == ["idle bert"]
-        assert await store.list(owner="clara") == await store.list(state="closed") == ()
+        assert (
+            await store.list(ConversationFilter(owner="clara"))
+            == await store.list(ConversationFilter(state="closed"))
+            == ()
+        )
 
     @on_a_store
     async def test_the_list_has_pages(self, store: Store) -> None:
@@ -75,27 +79,27 @@ class ListContract(OpenedStore):
             story = Story(at=NOON + timedelta(minutes=number // 5))
             await (story.say() if number % 3 else story).into(store, f"story {number}")
         everything = [one.id for one in await store.list()]
-        idle = [one.id for one in await store.list(state="idle")]
+        idle = [one.id for one in await store.list(ConversationFilter(state="idle"))]
 
-        assert [one.id for one in await store.list(limit=4)] == everything[:4]
+        assert [one.id for one in await store.list(ConversationFilter(limit=4))] == everything[:4]
         assert await _pages(store, 5, None) == everything
         assert await _pages(store, 1, None) == everything
         assert await _pages(store, 2, "idle") == idle
-        assert [one.id for one in await store.list(state="idle", before=everything[5])] == [
+        assert [one.id for one in await store.list(ConversationFilter(state="idle", before=everything[5]))] == [
             one for one in everything[6:] if one in idle
         ]
-        assert await store.list(limit=0) == ()
+        assert await store.list(ConversationFilter(limit=0)) == ()
 
     @on_a_store
     async def test_nothing_is_left_out_when_a_conversation_moves_between_pages(self, store: Store) -> None:
         """The next page begins at its new place, so conversations may be listed twice."""
         stories = {f"story {number}": Story(at=NOON + timedelta(minutes=number)) for number in range(6)}
         logs = {name: await story.into(store, name) for name, story in stories.items()}
-        first = await store.list(limit=3)
+        first = await store.list(ConversationFilter(limit=3))
         moved = first[-1].id
         await logs[moved].append(*stories[moved].say().newest)
 
-        rest = await store.list(before=moved)
+        rest = await store.list(ConversationFilter(before=moved))
 
         assert {one.id for one in first} | {one.id for one in rest} == set(logs)
 
@@ -103,7 +107,7 @@ class ListContract(OpenedStore):
     async def test_a_page_follows_a_conversation_that_exists(self, store: Store) -> None:
         """Otherwise it is not known where the page begins."""
         with pytest.raises(UnknownConversation):
-            await store.list(before="nobody")
+            await store.list(ConversationFilter(before="nobody"))
 
     @on_a_store
     async def test_a_page_follows_a_place_whose_conversation_is_gone(self, store: Store) -> None:
@@ -111,19 +115,19 @@ class ListContract(OpenedStore):
         stories = {f"story {number}": Story(at=NOON + timedelta(minutes=number // 2)) for number in range(8)}
         logs = {name: await story.into(store, name) for name, story in stories.items()}
         everything = [one.id for one in await store.list()]
-        first = await store.list(limit=3)
-        gone, moved = first[-1], (await store.list(limit=5))[-1]
-        behind = [one.id for one in await store.list(before=gone.cursor)]
+        first = await store.list(ConversationFilter(limit=3))
+        gone, moved = first[-1], (await store.list(ConversationFilter(limit=5)))[-1]
+        behind = [one.id for one in await store.list(ConversationFilter(before=gone.cursor))]
         await store.delete(gone.id)
         await logs[moved.id].append(*stories[moved.id].say().newest)
 
-        rest = [one.id for one in await store.list(before=gone.cursor)]
-        after_moved = [one.id for one in await store.list(before=moved.cursor)]
+        rest = [one.id for one in await store.list(ConversationFilter(before=gone.cursor))]
+        after_moved = [one.id for one in await store.list(ConversationFilter(before=moved.cursor))]
 
         assert behind == everything[3:]
         assert [one for one in rest if one not in everything[:3]] == everything[3:]
         assert set(everything[5:]) <= set(after_moved) <= set(everything[4:])
-        assert await store.list(before="@0.story 1") == ()
+        assert await store.list(ConversationFilter(before="@0.story 1")) == ()
 
     # --- claim
 
@@ -184,7 +188,7 @@ class ListContract(OpenedStore):
 async def _pages(store: Store, size: int, state: str | None) -> list[str]:
     """Read the list page by page, up to a page that repeats a conversation."""
     found: list[str] = []
-    while page := await store.list(state=state, limit=size, before=found[-1] if found else None):
+    while page := await store.list(ConversationFilter(state=state, limit=size, before=found[-1] if found else None)):
         assert len(page) <= size
         assert not {one.id for one in page} & {*found}, "a page repeats a conversation"
         found += [one.id for one in page]
@@ -249,9 +253,9 @@ class AgentContract(OpenedStore):
         assert await _ids(store, role="foreground", owner="bert", state="idle") == {"story 0"}
         for nothing in ({"parent": "anna's"}, {"works_for": "reader"}, {"role": "foreground", "parent": "reader"}):
             assert await _ids(store, **nothing) == set()
-        everything = [one.id for one in await store.list(role="background")]
-        first = await store.list(role="background", limit=3)
-        rest = await store.list(role="background", limit=3, before=first[-1].id)
+        everything = [one.id for one in await store.list(ConversationFilter(role="background"))]
+        first = await store.list(ConversationFilter(role="background", limit=3))
+        rest = await store.list(ConversationFilter(role="background", limit=3, before=first[-1].id))
         assert [one.id for one in (*first, *rest)] == everything
 
     @on_a_store
@@ -347,7 +351,7 @@ class AgentContract(OpenedStore):
 
 async def _ids(store: Store, **selection: Any) -> set[str]:
     """Return the ids of the conversations that this selects."""
-    return {one.id for one in await store.list(**selection)}
+    return {one.id for one in await store.list(ConversationFilter(**selection))}
 
 
 def waking(minutes: int | None, **opened_with: Any) -> Story:
@@ -529,9 +533,9 @@ class DetailsContract(OpenedStore):
         assert await _ids(store, owner="bert", metadata={"tenant": 0}, state="idle") == {"story 0"}
         assert await _ids(store, metadata={"tenant": 1, "n": 7}) == {"story 7"}
         assert await _ids(store, owner="", metadata={}) == await _ids(store, owner="ann") == set()
-        everything = [one.id for one in await store.list(metadata={"tenant": 2})]
-        first = await store.list(metadata={"tenant": 2}, limit=3)
-        rest = await store.list(metadata={"tenant": 2}, limit=3, before=first[-1].id)
+        everything = [one.id for one in await store.list(ConversationFilter(metadata={"tenant": 2}))]
+        first = await store.list(ConversationFilter(metadata={"tenant": 2}, limit=3))
+        rest = await store.list(ConversationFilter(metadata={"tenant": 2}, limit=3, before=first[-1].id))
         assert [one.id for one in (*first, *rest)] == everything
 
     # --- copies, deletion

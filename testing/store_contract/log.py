@@ -26,6 +26,7 @@ from ...persistence.maintenance.fork import fork
 from ...persistence.maintenance.reading import read_export
 from ...persistence.maintenance.replay import replay_conversation
 from ...persistence.records import Origin
+from ...persistence.summaries import ConversationFilter
 from ...states.errors import StoreError, UnknownConversation
 from ...states.events import DetailsChanged, PolicyChanged, Request, ScheduleChanged, ToolsChanged, UserMessage
 from ...states.policy import Policy
@@ -698,7 +699,9 @@ class RecordContract(OpenedStore):
         assert (loaded.state, loaded.context, loaded.log.seq) == (story.state, story.context, 3)
         assert await found_request(loaded.log, "request-1") == story.log[1]
         assert [one.target for one in await store.outbox(["copy"])] == ["screen"]
-        assert [(one.owner, one.origin) for one in await store.list(owner="bert")] == [("bert", Origin("story", 3))]
+        assert [(one.owner, one.origin) for one in await store.list(ConversationFilter(owner="bert"))] == [
+            ("bert", Origin("story", 3))
+        ]
         await loaded.log.append(*story.say("And tomorrow?").newest)
         assert await log_of(store, "copy") == story.log
 

@@ -22,7 +22,7 @@ from turnwise.persistence.maintenance.export import export_all
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Store
-from turnwise.persistence.summaries import details_of
+from turnwise.persistence.summaries import ConversationFilter, details_of
 from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ..support.pictures import GIF
@@ -113,8 +113,12 @@ class TestReading:
         """Those that were imported with an owner are found by it."""
         for summary in await store.list():
             if summary.owner is not None:
-                assert summary.id in {one.id for one in await store.list(owner=summary.owner)}
-        assert await store.list(owner="nobody") == await store.list(metadata={"tenant": "a"}) == ()
+                assert summary.id in {one.id for one in await store.list(ConversationFilter(owner=summary.owner))}
+        assert (
+            await store.list(ConversationFilter(owner="nobody"))
+            == await store.list(ConversationFilter(metadata={"tenant": "a"}))
+            == ()
+        )
 
     async def test_it_replays(self, store: Store, expected: Expected) -> None:
         """Every step comes out as it was stored: the same state, effects and chain."""

@@ -15,7 +15,9 @@ from turnwise.persistence.codec import GENESIS, encode
 from turnwise.persistence.records import DetailsRow
 from turnwise.persistence.summaries import (
     TITLE,
+    ConversationFilter,
     Details,
+    Summary,
     details_of,
     details_of_rows,
     details_row,
@@ -128,7 +130,8 @@ class TestJsonValues:
     def test_numbers_are_compared_by_value_and_everything_else_by_type(self, one: Any, other: Any, same: bool) -> None:
         """Also within lists and objects, whose members have no order."""
         assert (json_identity(one) == json_identity(other)) is same
-        assert Details(metadata={"a": one}).has({"a": other}) is same
+        listed = Summary(id="1", state="idle", busy=False, updated_at=NOON, metadata={"a": one})
+        assert ConversationFilter(metadata={"a": other}).selects(listed) is same
 
     def test_an_entry_is_a_name_and_a_value(self) -> None:
         """The same value under another name is another entry."""

@@ -11,19 +11,17 @@ dies before has handed something over that is still in the outbox.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
 from turnwise.states.context import Context
 from turnwise.states.effects import AnyEffect, AwaitedEffect, Effect
 from turnwise.states.errors import StoreError, UnknownConversation
 from turnwise.states.events import Answer, AnyEvent, Event, Opened, Request
-from turnwise.states.roles import Role
 from turnwise.states.states import AnyState, AwaitingUserResponse
 from turnwise.states.step import Step
 from turnwise.states.values.turn import TurnEnded
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from turnwise.persistence.errors import StorageFailed, StoreConflict
     from turnwise.persistence.ports import LoadedConversation, Log, Store
     from turnwise.persistence.records import ConversationRecord, StoredEntry, Undelivered
-    from turnwise.persistence.summaries import Details, Summary
+    from turnwise.persistence.summaries import ConversationFilter, Summary
 
 Delivered: TypeAlias = tuple[str, str, int]
 """A delivery: its conversation, the name of its channel, and its effect."""
@@ -261,32 +259,14 @@ class MemoryStore:
         self.check_alive()
         return self._storage.waiting.undelivered(conversation_ids)
 
-    async def list(
-        self,
-        *,
-        owner: str | None = None,
-        metadata: Mapping[str, JsonValue] | None = None,
-        state: str | None = None,
-        limit: int | None = None,
-        before: str | None = None,
-        role: Role | None = None,
-        parent: str | None = None,
-        works_for: str | None = None,
-    ) -> tuple[Summary, ...]:
+    async def list(self, wanted: ConversationFilter | None = None) -> tuple[Summary, ...]:
         """Summaries, the conversation that moved last first."""
+        from turnwise.persistence.summaries import EVERYTHING
+
         self.check_alive()
         await disk_time(self.disk.chance)
-        return summaries(
-            self.disk,
-            metadata=metadata,
-            limit=limit,
-            before=before,
-            owner=owner,
-            state=state,
-            role=role,
-            parent=parent,
-            works_for=works_for,
-        )
+        newest = sorted(self.disk.rows, key=self.disk.moved.__getitem__, reverse=True)
+        return (wanted or EVERYTHING).page_of([_summary(id_, self.disk.rows[id_]) for id_ in newest])
 
     async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
         """The conversations with a scheduled wake-up, the earliest first."""
@@ -730,45 +710,13 @@ def conflict() -> StoreConflict:
     return StoreConflict("The step does not follow the newest step of its conversation.")
 
 
-def summaries(
-    disk: Disk, *, metadata: Mapping[str, Any] | None, limit: int | None, before: str | None, **selected: Any
-) -> tuple[Summary, ...]:
-    """What `Store.list` returns. Raises `UnknownConversation`."""
-    newest = sorted(disk.rows, key=disk.moved.__getitem__, reverse=True)
-    if before is not None:
-        newest = newest[_beginning(disk, newest, before) :]
-    wanted = (
-        summary
-        for summary, details in (_summary(id_, disk.rows[id_]) for id_ in newest)
-        if details.has(metadata or {})
-        and all(value is None or getattr(summary, name) == value for name, value in selected.items())
-    )
-    return tuple(islice(wanted, limit))
-
-
-def _beginning(disk: Disk, newest: Sequence[str], before: str) -> int:
-    """Where a page begins among these. Raises `UnknownConversation`."""
-    from turnwise.persistence.codec import to_microseconds
-    from turnwise.persistence.summaries import place_of
-
-    place = place_of(before)
-    if place is None:
-        if before not in disk.rows:
-            raise UnknownConversation(before)
-        return newest.index(before) + 1
-    moments = [to_microseconds(disk.rows[id_][-1].event.at) for id_ in newest]
-    of_moment = [id_ for id_, at in zip(newest, moments, strict=True) if at == place.updated_at]
-    newer = sum(at > place.updated_at for at in moments)
-    return newer + (of_moment.index(place.conversation_id) + 1 if place.conversation_id in of_moment else 0)
-
-
-def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
+def _summary(conversation_id: str, rows: Sequence[Row]) -> Summary:
     from turnwise.persistence.summaries import Details, summary_in_state
 
     details = Details()
     for row in rows:
         details = details.after(row.event)
-    return summary_in_state(conversation_id, rows[-1].state, rows[-1].event.at, details), details
+    return summary_in_state(conversation_id, rows[-1].state, rows[-1].event.at, details)
 
 
 def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:

@@ -20,6 +20,7 @@ from turnwise.persistence import (
     encode,
 )
 from turnwise.persistence.codec import GENESIS
+from turnwise.persistence.summaries import EVERYTHING, ConversationFilter
 from turnwise.states import Context, DetailsChanged, Opened, StoreError, UnknownConversation, UserMessage
 from turnwise.testing.store_contract import StoreContract
 
@@ -135,52 +136,52 @@ class CatchesUpWithNothing(Wrapped):
 class ListsTheOldestFirst(Wrapper):
     """The list is in reverse order."""
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        return (await self.inner.list(**options))[::-1]
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return (await self.inner.list(wanted))[::-1]
 
 
 class CountsFromNought(Wrapper):
     """The first step has the number 0."""
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        return tuple(replace(one, seq=one.seq - 1) for one in await self.inner.list(**options))
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return tuple(replace(one, seq=one.seq - 1) for one in await self.inner.list(wanted))
 
 
 class IgnoresFilters(Wrapper):
     """The list is that of everybody."""
 
-    async def list(self, *, owner: Any = None, state: Any = None, **options: Any) -> Any:  # noqa: D102
-        return await self.inner.list(**options)
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return await self.inner.list(replace(wanted, owner=None, state=None))
 
 
 class IgnoresMetadata(Wrapper):
     """The list is not selected by metadata."""
 
-    async def list(self, *, metadata: Any = None, **options: Any) -> Any:  # noqa: D102
-        return await self.inner.list(**options)
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return await self.inner.list(replace(wanted, metadata=None))
 
 
 class ComparesMetadataInPython(Wrapper):
     """Values are equal where Python says so, to which 1 is True."""
 
-    async def list(self, *, metadata: Any = None, **options: Any) -> Any:  # noqa: D102
-        wanted = (metadata or {}).items()
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        values = (wanted.metadata or {}).items()
         return tuple(
             one
-            for one in await self.inner.list(**options)
-            if all(name in one.metadata and one.metadata[name] == value for name, value in wanted)
+            for one in await self.inner.list(replace(wanted, metadata=None))
+            if all(name in one.metadata and one.metadata[name] == value for name, value in values)
         )
 
 
 class ComparesMetadataAsText(Wrapper):
     """Values are equal if they are written alike."""
 
-    async def list(self, *, metadata: Any = None, **options: Any) -> Any:  # noqa: D102
-        wanted = {(name, json.dumps(value)) for name, value in (metadata or {}).items()}
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        values = {(name, json.dumps(value)) for name, value in (wanted.metadata or {}).items()}
         return tuple(
             one
-            for one in await self.inner.list(**options)
-            if wanted <= {(name, json.dumps(value)) for name, value in one.metadata.items()}
+            for one in await self.inner.list(replace(wanted, metadata=None))
+            if values <= {(name, json.dumps(value)) for name, value in one.metadata.items()}
         )
 
 
@@ -191,8 +192,8 @@ class TitledAnew(Wrapper):
         """Return another title than the right one."""
         raise NotImplementedError
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        return tuple([await self._changed(one) for one in await self.inner.list(**options)])
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return tuple([await self._changed(one) for one in await self.inner.list(wanted)])
 
     async def _changed(self, summary: Any) -> Any:
         events = [entry.event for entry in await self.inner.entries(summary.id)]
@@ -232,30 +233,30 @@ class ShowsNoTitleOfAHistory(TitledAnew):
 class ForgetsTheOwner(Wrapper):
     """Nothing is listed with its owner."""
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        return tuple(replace(one, owner=None) for one in await self.inner.list(**options))
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return tuple(replace(one, owner=None) for one in await self.inner.list(wanted))
 
 
 class ForgetsTheRole(Wrapper):
     """Everything is listed as if it had a user."""
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        listed = await self.inner.list(**options)
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        listed = await self.inner.list(wanted)
         return tuple(replace(one, role="foreground", parent=None, works_for=None) for one in listed)
 
 
 class IgnoresRoles(Wrapper):
     """The list is not selected by role."""
 
-    async def list(self, *, role: Any = None, **options: Any) -> Any:  # noqa: D102
-        return await self.inner.list(**options)
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return await self.inner.list(replace(wanted, role=None))
 
 
 class TakesParentsForEmployers(Wrapper):
     """What an agent works for is mistaken for what started it."""
 
-    async def list(self, *, works_for: Any = None, **options: Any) -> Any:  # noqa: D102
-        return await self.inner.list(**({"parent": works_for} if works_for else {}), **options)
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return await self.inner.list(replace(wanted, parent=wanted.works_for or wanted.parent, works_for=None))
 
 
 class ListsForgottenSchedules(Wrapper):
@@ -291,15 +292,15 @@ class ListsAllWakeUps(Wrapper):
 class HidesWakeUps(Wrapper):
     """A list does not show them."""
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        return tuple(replace(one, wakes_at=None) for one in await self.inner.list(**options))
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return tuple(replace(one, wakes_at=None) for one in await self.inner.list(wanted))
 
 
 class KeepsTheFirstMetadata(Wrapper):
     """Metadata that was changed is listed as it was in the beginning."""
 
-    async def list(self, **options: Any) -> Any:  # noqa: D102
-        return tuple([await self._first(one) for one in await self.inner.list(**options)])
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        return tuple([await self._first(one) for one in await self.inner.list(wanted)])
 
     async def _first(self, summary: Any) -> Any:
         (opened,) = await self.inner.entries(summary.id, up_to=1)
@@ -351,10 +352,10 @@ class MatchesIdsInAnyCase(Wrapper):
 class RepeatsThePage(Wrapper):
     """A page begins with the last conversation of the page before."""
 
-    async def list(self, *, before: str | None = None, limit: int | None = None, **options: Any) -> Any:  # noqa: D102
-        everything = await self.inner.list(**options)
-        start = [one.id for one in everything].index(before) if before else 0
-        return everything[start:][:limit]
+    async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
+        everything = await self.inner.list(replace(wanted, before=None, limit=None))
+        start = [one.id for one in everything].index(wanted.before) if wanted.before else 0
+        return everything[start:][: wanted.limit]
 
 
 class ReversesTheOutbox(Wrapper):

@@ -24,8 +24,8 @@ from starlette.types import Receive, Scope, Send
 
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....engine.requests import LONGEST_ID
 from ....engine.turns import FailedTurn, Turn
+from ....persistence.summaries import LONGEST_ID
 from ....states.errors import TurnwiseError
 from ....states.policy import DEFAULT_SETTINGS, Profile
 from ....states.values.acts import MARK

@@ -22,8 +22,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ....engine.requests import LONGEST_ID
 from ....engine.turns import Turn
+from ....persistence.summaries import LONGEST_ID
 from ....states.events import Resolution
 from ....states.values.messages import Usage
 from ..problems import MEDIA_TYPE, Problem

@@ -20,7 +20,7 @@ from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.ports import Store
-from ....persistence.summaries import Summary, details_of
+from ....persistence.summaries import ConversationFilter, Summary, details_of
 from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.policy import Policy, Recent
 from ....states.states import AwaitingUserResponse, Failed
@@ -60,7 +60,7 @@ async def chat(settings: Settings, given_id: str | None, resume: bool, *, model_
         return await _chat(settings, preset_of(settings))
     async with open_for_writing(settings) as store:
         conversation_id = (
-            _newest(await store.list(role="foreground", limit=1))
+            _newest(await store.list(ConversationFilter(role="foreground", limit=1)))
             if given_id is None
             else await resolve_id(store, given_id)
         )

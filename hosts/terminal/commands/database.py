@@ -23,7 +23,7 @@ from ....persistence.maintenance.fork import origin_of
 from ....persistence.opening import is_in_use, missing_marks, set_marks
 from ....persistence.ports import Store, find_all
 from ....persistence.records import Origin
-from ....persistence.summaries import Summary, details_of, details_of_rows, summary_of
+from ....persistence.summaries import ConversationFilter, Summary, details_of, details_of_rows, summary_of
 from ....states.errors import InvalidInput, Refused, StoreError, UnknownConversation
 from ....states.events import Resolution
 from ....states.step import LogEntry
@@ -53,13 +53,14 @@ async def list_conversations(
 
     A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
     """
+    wanted = ConversationFilter(owner=owner, limit=limit)
     async with open_for_reading(settings) as store:
         faults: Sequence[str] = ()
         try:
-            summaries = await store.list(owner=owner, limit=limit)
+            summaries = await store.list(wanted)
             ids = await store.ids()
         except StoreError:
-            summaries, faults = await _readable(store, owner, limit)
+            summaries, faults = await _readable(store, wanted)
             ids = tuple(summary.id for summary in summaries)
     for fault in faults:
         print_notice(one_line(fault))
@@ -83,7 +84,7 @@ async def list_conversations(
     return _INCOMPLETE if faults else 0
 
 
-async def _readable(store: Store, owner: str | None, limit: int | None) -> tuple[tuple[Summary, ...], Sequence[str]]:
+async def _readable(store: Store, wanted: ConversationFilter) -> tuple[tuple[Summary, ...], Sequence[str]]:
     """Return what the list of a damaged file can still show, read conversation by conversation from its steps, and a
     sentence for each that it cannot."""
     ids, hidden = await find_all(store)
@@ -96,8 +97,7 @@ async def _readable(store: Store, owner: str | None, limit: int | None) -> tuple
             continue
         except (StoreError, LookupError, TypeError, ValueError, OverflowError):
             faults.append(f"{each} is left out: it cannot be read, because the file is damaged.")
-    chosen = (summary for summary in found if owner is None or summary.owner == owner)
-    return tuple(sorted(chosen, key=lambda summary: summary.updated_at, reverse=True)[:limit]), faults
+    return wanted.page_of(sorted(found, key=lambda summary: summary.updated_at, reverse=True)), faults
 
 
 def _described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:

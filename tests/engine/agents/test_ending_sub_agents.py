@@ -20,6 +20,7 @@ from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.export import import_records
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import (
     DeadlineReached,
     Opened,
@@ -667,7 +668,7 @@ class TestDeletion:
             for _ in range(20):
                 await asyncio.sleep(0)
 
-            assert await store.list(role="sub_agent") == ()
+            assert await store.list(ConversationFilter(role="sub_agent")) == ()
             deleting.opened.set()
             await deletion
             assert await store.list() == ()

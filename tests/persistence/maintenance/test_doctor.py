@@ -17,6 +17,7 @@ from turnwise.persistence.maintenance.doctor import LOST_DELIVERY, OTHER_ORIGIN,
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import Abort, CloseRequested, DeliverToUser, DetailsChanged, LlmResponse, StoreError, TurnwiseError
 from turnwise.testing.doubles import FunctionLlm, call, reply
 
@@ -359,7 +360,9 @@ class TestMending:
 
         assert mended
         assert (everything(database), await store.list()) == before
-        assert [one.id for one in await store.list(owner="anna", metadata={"tenant": "b"})] == ["walk"]
+        assert [one.id for one in await store.list(ConversationFilter(owner="anna", metadata={"tenant": "b"}))] == [
+            "walk"
+        ]
         assert await findings(store) == []
 
     @pytest.mark.parametrize(

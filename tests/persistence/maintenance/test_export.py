@@ -36,6 +36,7 @@ from turnwise.persistence.maintenance.reading import read_export
 from turnwise.persistence.maintenance.replay import replay_conversation, replay_record
 from turnwise.persistence.records import ConversationRecord, Origin
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import (
     CloseRequested,
     DetailsChanged,
@@ -172,8 +173,11 @@ class TestTheRoundTrip:
 
         assert await other.list() == await store.list()
         assert {one.title for one in await other.list()} == {"Dinner", "from elsewhere", "tonight"}
-        assert [one.id for one in await other.list(owner="anna")] == ["named"]
-        assert [one.id for one in await other.list(metadata={"tenant": "a"})] == ["changed", "named"]
+        assert [one.id for one in await other.list(ConversationFilter(owner="anna"))] == ["named"]
+        assert [one.id for one in await other.list(ConversationFilter(metadata={"tenant": "a"}))] == [
+            "changed",
+            "named",
+        ]
         assert await exported(other) == await exported(store)
 
     async def test_leaves_out_what_is_to_be_delivered(self, store: SqliteStore, other: SqliteStore) -> None:

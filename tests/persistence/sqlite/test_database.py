@@ -28,6 +28,7 @@ from turnwise.persistence.sqlite.database import Database
 from turnwise.persistence.sqlite.file import APPLICATION_ID, REVISIONS, Address, configured, connect
 from turnwise.persistence.sqlite.schema import SCRIPTS, create_tables, run_migrations
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import StoreError
 from turnwise.testing import FunctionLlm
 
@@ -502,7 +503,7 @@ class TestCompiledStatements:
             caplog.clear()
             with caplog.at_level(logging.INFO, "sqlalchemy.engine"):
                 store = await SqliteStore.open(file)
-                await store.list(role="sub_agent", state="idle")
+                await store.list(ConversationFilter(role="sub_agent", state="idle"))
                 await store.close()
 
         assert "cached since" in caplog.text

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from turnwise.persistence.sqlite.file import driver_of
 from turnwise.persistence.sqlite.schema import CONTEXT_CHANGES
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import (
     DetailsChanged,
     Opened,
@@ -61,7 +62,9 @@ class TestAList:
 
     async def test_of_an_owner_uses_the_index_of_owners(self, memory: SqliteStore) -> None:
         """Nothing is scanned."""
-        plans = await plans_of(memory, lambda: memory.list(owner="anna", state="idle", limit=50, before="walk"))
+        plans = await plans_of(
+            memory, lambda: memory.list(ConversationFilter(owner="anna", state="idle", limit=50, before="walk"))
+        )
 
         assert any("conversations USING INDEX conversations_owner" in plan for plan in plans), plans
         assert not [plan for plan in plans if plan.startswith("SCAN")]
@@ -72,7 +75,9 @@ class TestAList:
         self, metadata: dict[str, Any], owner: str | None, memory: SqliteStore
     ) -> None:
         """Nothing is scanned, with and without an owner."""
-        plans = await plans_of(memory, lambda: memory.list(metadata=metadata, owner=owner, limit=50))
+        plans = await plans_of(
+            memory, lambda: memory.list(ConversationFilter(metadata=metadata, owner=owner, limit=50))
+        )
 
         assert any("metadata_entries USING PRIMARY KEY (entry=?)" in plan for plan in plans), plans
         assert not [plan for plan in plans if plan.startswith("SCAN")]
@@ -80,7 +85,7 @@ class TestAList:
     @pytest.mark.parametrize("column", ["parent", "works_for", "role"])
     async def test_of_agents_uses_the_index_of_whom_they_belong_to(self, column: str, memory: SqliteStore) -> None:
         """Nothing is scanned."""
-        plans = await plans_of(memory, lambda: memory.list(**{column: "background"}, limit=50))
+        plans = await plans_of(memory, lambda: memory.list(ConversationFilter(**{column: "background"}, limit=50)))
 
         assert any(f"USING COVERING INDEX details_{column}" in plan for plan in plans), plans
         assert not [plan for plan in plans if plan.startswith("SCAN")]
@@ -102,7 +107,7 @@ class TestAList:
             {"role": "foreground"},
             {"role": "background", "works_for": "walk"},
         ):
-            plans = await plans_of(memory, lambda selection=selection: memory.list(**selection))
+            plans = await plans_of(memory, lambda selection=selection: memory.list(ConversationFilter(**selection)))
 
             assert plans
             assert not [plan for plan in plans if "events" in plan]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnwise.persistence.ports import Log
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.summaries import details_of, details_row
+from turnwise.persistence.summaries import ConversationFilter, details_of, details_row
 from turnwise.states import CloseRequested, DetailsChanged, LlmResponse, ToolsChanged, UserMessage, pending
 
 from ...support.walks import Walk
@@ -68,7 +68,9 @@ class Writer:
         assert (listed.owner, listed.title, listed.metadata) == (details.owner, details.title, details.metadata)
         assert (await self.store.load(self.walk.name)).context == self.walk.context
         if details.metadata:
-            assert await self.store.list(metadata=details.metadata, owner=details.owner) == (listed,)
+            assert await self.store.list(ConversationFilter(metadata=details.metadata, owner=details.owner)) == (
+                listed,
+            )
 
 
 class TestTheRows:

@@ -12,6 +12,7 @@ import pytest
 
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import HistoryMessage, MemoryScope, Schedule, ScheduleChanged
 
 from ....support.store_internals import take_back
@@ -74,8 +75,8 @@ async def test_a_database_that_is_opened_has_the_roles_of_its_conversations(revi
 
     async with opened(path) as store:
         assert await listed(store) == AGENTS
-        assert [one.id for one in await store.list(works_for="anna's")] == ["reader"]
-        assert [one.id for one in await store.list(parent="anna's", role="sub_agent")] == ["child"]
+        assert [one.id for one in await store.list(ConversationFilter(works_for="anna's"))] == ["reader"]
+        assert [one.id for one in await store.list(ConversationFilter(parent="anna's", role="sub_agent"))] == ["child"]
         assert (await examine(store)).findings == ()
         assert await store.scheduled(5) == ()
         await (await store.load("reader")).log.append(*reader.steps[-1])
@@ -92,9 +93,12 @@ async def test_a_database_that_is_only_read_shows_the_roles_of_its_conversations
 
     async with opened(path, read_only=True) as store:
         assert await listed(store) == AGENTS
-        assert {one.id for one in await store.list(role="foreground")} == {"anna's", "given"}
-        assert {one.id for one in await store.list(role="background", limit=5)} == {"reader", "silent"}
-        assert [one.id for one in await store.list(parent="anna's")] == ["child"]
+        assert {one.id for one in await store.list(ConversationFilter(role="foreground"))} == {"anna's", "given"}
+        assert {one.id for one in await store.list(ConversationFilter(role="background", limit=5))} == {
+            "reader",
+            "silent",
+        }
+        assert [one.id for one in await store.list(ConversationFilter(parent="anna's"))] == ["child"]
         assert await store.scheduled(5) == ()
         assert (await examine(store)).findings == ()
         assert (await store.load("child")).log.seq == 5

@@ -13,6 +13,7 @@ from turnwise.persistence.errors import Damaged
 from turnwise.persistence.maintenance.doctor import examine, repair
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import Image, PolicyChanged, UserMessage
 
 from ....support.store_internals import take_back
@@ -108,11 +109,15 @@ class TestADatabaseThatIsOnlyRead:
 
         async with opened(path, read_only=True) as store:
             listed = await store.list()
-            page = await store.list(limit=2, before=listed[1].id, metadata={})
+            page = await store.list(ConversationFilter(limit=2, before=listed[1].id, metadata={}))
 
             assert {one.id: one.title for one in listed} == TITLES
             assert page == listed[2:4]
-            assert await store.list(metadata={"tenant": None}) == await store.list(owner="anna") == ()
+            assert (
+                await store.list(ConversationFilter(metadata={"tenant": None}))
+                == await store.list(ConversationFilter(owner="anna"))
+                == ()
+            )
             assert (await examine(store)).findings == ()
             assert (await store.load("later")).log.seq == 6
         assert path.read_bytes() == before
