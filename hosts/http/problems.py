@@ -48,10 +48,7 @@ HttpCode = Literal[
     "unsupported_media_type",
     "invalid_input",
     "too_many_attempts",
-    "headers_too_large",
     "internal_error",
-    "not_implemented",
-    "too_many_connections",
 ]
 """The codes of refusals that concern the request as HTTP."""
 
@@ -69,10 +66,7 @@ _HTTP: dict[HttpCode, tuple[int, str]] = {
     "unsupported_media_type": (415, "The body must be of the type application/json."),
     "invalid_input": (422, "The request is not valid."),
     "too_many_attempts": (429, "Too many wrong tokens came from this address; the right one is still taken."),
-    "headers_too_large": (431, "The head of the request is too large."),
     "internal_error": (500, "An unexpected error occurred."),
-    "not_implemented": (501, "The server does not support the encoding of the request."),
-    "too_many_connections": (503, "The server has too many connections; try again later."),
 }
 
 _REFUSED: dict[RefusalCode, int] = {

@@ -213,10 +213,10 @@ class _UnexpectedErrors:
         try:
             await self._app(scope, receive, noted)
         except Exception as error:
-            if began:
-                raise
             logger.error("A request failed unexpectedly with %s, raised in %s.", type(error).__name__, origin(error))
             logger.debug("The request was %s %r.", scope["method"], scope["path"], exc_info=error)
+            if began:
+                raise
             await ProblemResponse(http_problem("internal_error"))(scope, receive, send)
 
 

@@ -40,9 +40,6 @@ from .security import HttpLimits
 PIECE = 65_536
 """Bytes of an event that are sent at once. uvicorn holds about as many that a client has not read."""
 
-WATCHES_READERS = "watches_readers"
-"""A key in the state of a request whose server disconnects a client that does not read."""
-
 logger = logging.getLogger("turnwise.http")
 
 
@@ -141,9 +138,8 @@ class EventStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end or the client has gone. If it does not read, the response ends incomplete, and
         the server closes the connection."""
-        is_watched = WATCHES_READERS in scope.get("state", {})
         try:
-            await super().__call__(scope, receive, PiecewiseSend(send, None if is_watched else self._send_seconds))
+            await super().__call__(scope, receive, PiecewiseSend(send, self._send_seconds))
         except TimeoutError:
             sentence = "A client of %r was disconnected: it did not read for %g s."
             logger.warning(sentence, scope["path"], self._send_seconds)
@@ -151,9 +147,9 @@ class EventStream(EventSourceResponse):
 
 class PiecewiseSend:
     """Sends long events in pieces, each within `seconds`, so that a server holds little of an event that a client reads
-    slowly. No other event comes between the pieces of one. Raises `TimeoutError`, unless `seconds` is None."""
+    slowly. No other event comes between the pieces of one. Raises `TimeoutError`."""
 
-    def __init__(self, send: Send, seconds: float | None) -> None:
+    def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
         self._seconds = seconds
         self._lock = asyncio.Lock()

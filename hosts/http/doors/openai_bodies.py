@@ -313,7 +313,7 @@ def finish_reason_of(turn: Turn) -> _FinishReason:
     return "length" if turn.truncated or turn.limit is not None else "stop"
 
 
-_RETRIED = frozenset({"busy", "storage", "store_error", "engine_closed", "server_stopping", "too_many_connections"})
+_RETRIED = frozenset({"busy", "storage", "store_error", "engine_closed", "server_stopping"})
 """The codes of refusals that may pass by themselves. Clients of the OpenAI API send every 409 and 5xx again unless the
 header `x-should-retry` says otherwise."""
 

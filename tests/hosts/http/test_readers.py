@@ -12,14 +12,13 @@ import pytest
 
 from turnwise import Engine
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
-from turnwise.hosts.http import create_app
-from turnwise.hosts.http.server import ServerLimits
+from turnwise.hosts.http.security import HttpLimits
 from turnwise.hosts.http.sse import PIECE
 from turnwise.testing import reply
 
 from ...support.doors.waiting import until
 from ...support.http.event_stream import ServerSentEvent, read_until
-from ...support.http.live_server import LiveServer, serving_app
+from ...support.http.live_server import LiveServer, serving
 from ...support.http.raw_client import connected
 
 pytestmark = pytest.mark.slow
@@ -49,7 +48,7 @@ class LongAnswer:
 def served(send_seconds: float) -> Iterator[LiveServer]:
     """Run a server that waits so long for a reader that does not read."""
     engine = Engine.open("sqlite://", model=LongAnswer())
-    with serving_app(create_app(engine), engine=engine, limits=ServerLimits(send_seconds=send_seconds)) as server:
+    with serving(engine, limits=HttpLimits(send_seconds=send_seconds)) as server:
         yield server
 
 

@@ -11,9 +11,10 @@ from pydantic import BaseModel
 
 from turnwise.hosts.http.problems import install_problems
 from turnwise.hosts.http.security import HttpLimits, WrongTokens, middleware_of
-from turnwise.hosts.http.server import SURPLUS, ServerLimits
+from turnwise.hosts.http.server import ServerLimits
 
 from ...support.cases import holds_for
+from ...support.doors.waiting import until
 from ...support.http.live_server import LiveServer, serving_app
 from ...support.http.raw_client import ask, connected
 
@@ -57,7 +58,7 @@ def server() -> Iterator[LiveServer]:
 @pytest.fixture
 def impatient_server() -> Iterator[LiveServer]:
     """A server with short limits of time."""
-    with serving_app(_app(0.3), limits=ServerLimits(head_seconds=0.5, linger_seconds=0.3)) as server:
+    with serving_app(_app(0.3)) as server:
         yield server
 
 
@@ -85,28 +86,23 @@ class TestBrokenRequests:
             b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: localhost\r\nname : value\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: localhost\r\nx: a\x00b\r\n\r\n",
+            HEAD + b"Transfer-Encoding: gzip\r\n\r\n",
             HEAD + b"Content-Length: -1\r\n\r\n",
             HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
             HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
             HEAD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
         ],
     )
-    def test_it_is_a_problem(self, server: LiveServer, request_bytes: bytes) -> None:
-        """What is not HTTP gets 400 as a problem, and the connection is closed."""
+    def test_it_is_refused(self, server: LiveServer, request_bytes: bytes) -> None:
+        """What is not HTTP gets 400, and the connection is closed. A body is refused by the application, as a
+        problem."""
         with connected(server.port) as client:
             client.send(request_bytes)
             answer = client.answer()
 
             assert answer is not None
-            assert answer.problem().code == "malformed_request"
+            assert answer.status == 400
             assert client.is_closed()
-
-    def test_an_unknown_encoding_is_a_problem(self, server: LiveServer) -> None:
-        """A body in an encoding that the server does not know is 501."""
-        answer = ask(server.port, HEAD + b"Transfer-Encoding: gzip\r\n\r\n")
-
-        assert answer is not None
-        assert answer.problem().code == "not_implemented"
 
     @holds_for(
         "request_bytes",
@@ -154,59 +150,31 @@ class TestBrokenRequests:
 
 
 class TestHeads:
-    """Heads that are too large or too slow."""
+    """Heads that are too large. Those that are too slow are the proxy's: see tests/docs/test_proxies.py."""
 
-    @pytest.mark.parametrize(
+    @holds_for(
         "flood",
         [
             b"x: " + b"y" * 1_000_000,
-            b"\r\n".join(b"x%d: y" % n for n in range(101)),
             b"\r\n".join(b"x%d: y" % n for n in range(100_000)),
-            b"cookie: " + b"a=b; " * 4_000,
+            b"cookie: " + b"a=b; " * 40_000,
         ],
-        ids=["one long header", "101 headers", "100,000 headers", "a large cookie"],
     )
     def test_a_flood_of_headers_is_refused(self, server: LiveServer, flood: bytes) -> None:
-        """A head that is too large is 431, whether it comes at once or in parts."""
+        """The server keeps a bounded part of a head, and refuses the rest."""
         answer = ask(server.port, b"GET /texts HTTP/1.1\r\nHost: localhost\r\n" + flood + b"\r\n\r\n")
 
-        assert answer is not None
-        assert answer.problem().code == "headers_too_large"
-
-    def test_a_long_path_is_refused(self, server: LiveServer) -> None:
-        """The path is part of the head."""
-        answer = ask(server.port, b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-
-        assert answer is not None
-        assert answer.problem().code == "headers_too_large"
-
-    def test_a_slow_head_is_refused(self, impatient_server: LiveServer) -> None:
-        """A head that is not complete in time is 408, on a new connection and on one that was used."""
-        with connected(impatient_server.port) as client:
-            client.send(b"GET /texts HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            first = client.answer()
-            client.send(b"GET /texts HTTP/1.1\r\nHost:")
-            second = client.answer()
-
-        assert first is not None
-        assert second is not None
-        assert (first.status, second.problem().code) == (200, "timeout")
-
-    def test_an_idle_connection_is_closed(self, impatient_server: LiveServer) -> None:
-        """A connection on which nothing comes is closed without an answer."""
-        with connected(impatient_server.port) as client:
-            assert client.answer() is None
+        assert answer is None or answer.status == 400
 
 
 class TestBodies:
     """Bodies that are too large or too slow."""
 
     def test_a_slow_body_is_refused(self, impatient_server: LiveServer) -> None:
-        """A body that is not complete in time is 408; a client that goes on all the same is cut off."""
+        """A body that is not complete in time is 408; a client that sends nothing more is then cut off."""
         with connected(impatient_server.port) as client:
             client.send(HEAD + b'Content-Length: 100\r\n\r\n{"text": ')
             answer = client.answer()
-            client.send(b"x")
 
             assert answer is not None
             assert answer.problem().code == "timeout"
@@ -221,19 +189,6 @@ class TestBodies:
 
         assert answer is not None
         assert answer.problem().code == "too_large"
-
-    def test_an_endless_body_is_cut_off(self, impatient_server: LiveServer) -> None:
-        """A client that sends on and on after the refusal is disconnected."""
-        with connected(impatient_server.port) as client:
-            client.send(HEAD + b"Content-Length: 999999999\r\n\r\n")
-            answer = client.answer()
-            sent = 0
-            while _sends(client.socket.send) and sent < 1_000_000:
-                sent += 1
-
-        assert answer is not None
-        assert answer.problem().code == "too_large"
-        assert sent < 1_000_000
 
     def test_a_connection_goes_on_after_a_refused_body(self, server: LiveServer) -> None:
         """Whoever has sent all of a refused body may send the next request."""
@@ -253,33 +208,27 @@ class TestBodies:
             client.send(HEAD + b'Content-Length: 14\r\n\r\n{"text": "x"}')
 
 
-def _sends(send: object) -> bool:
-    try:
-        send(b" " * 1_000)  # type: ignore[operator]
-    except OSError:
-        return False
-    return True
-
-
 class TestManyConnections:
     """More clients than the server takes."""
 
     def test_a_surplus_is_refused(self) -> None:
-        """Beyond the limit a request gets 503, and beyond that the connection is closed; the others are served."""
+        """At the limit a request gets 503, so that files are left for the database; when clients have left, others are
+        served."""
         limits = ServerLimits(connections=3)
         request = b"GET /texts HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        with ExitStack() as stack:
-            server = stack.enter_context(serving_app(_app(), limits=limits))
-            clients = [stack.enter_context(connected(server.port)) for _ in range(limits.connections + SURPLUS + 1)]
-            answers = []
-            for client in clients:
-                client.send(request)
-                answers.append(client.answer())
-            clients[0].send(request)
-            again = clients[0].answer()
+        with serving_app(_app(), limits=limits) as server:
+            with ExitStack() as stack:
+                clients = [stack.enter_context(connected(server.port)) for _ in range(limits.connections - 1)]
+                for client in clients:
+                    client.send(request)
+                served = [client.answer() for client in clients]
+                refused = ask(server.port, request)
+            until(lambda: not server.connections)
+            again = ask(server.port, request)
 
-        statuses = [None if answer is None else answer.status for answer in answers]
-        assert statuses == [*[200] * limits.connections, *[503] * SURPLUS, None]
-        assert answers[limits.connections].problem().code == "too_many_connections"
-        assert again is not None
-        assert again.status == 200
+        assert [None if answer is None else answer.status for answer in (*served, refused, again)] == [
+            200,
+            200,
+            503,
+            200,
+        ]

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnwise import Engine
-from turnwise.hosts.http.server import GuardedProtocol, Server, ServerLimits
+from turnwise.hosts.http.server import Server, ServerLimits
 
 from .event_stream import ServerSentEvent, events_of
 
@@ -58,9 +59,9 @@ class LiveServer:
             await self._engine.close()
 
     @property
-    def connections(self) -> list[GuardedProtocol]:
+    def connections(self) -> list[H11Protocol]:
         """The connections that are open."""
-        return [one for one in self._server.server_state.connections if isinstance(one, GuardedProtocol)]
+        return [one for one in self._server.server_state.connections if isinstance(one, H11Protocol)]
 
     def start(self) -> None:
         """Start, and return when connections are taken. Raises AssertionError if the application does not start."""

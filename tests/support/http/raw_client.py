@@ -31,10 +31,11 @@ class Answer:
 
 
 class RawClient:
-    """A connection to a server of this machine."""
+    """A connection to a server of this machine, from an address of this machine."""
 
-    def __init__(self, port: int, *, receive_buffer: int | None = None) -> None:
+    def __init__(self, port: int, *, receive_buffer: int | None = None, address: str = "127.0.0.1") -> None:
         self.socket = socket.socket()
+        self.socket.bind((address, 0))
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE)
@@ -82,9 +83,9 @@ class RawClient:
 
 
 @contextmanager
-def connected(port: int, *, receive_buffer: int | None = None) -> Iterator[RawClient]:
-    """Connect to a server, and close the connection at the end."""
-    client = RawClient(port, receive_buffer=receive_buffer)
+def connected(port: int, *, receive_buffer: int | None = None, address: str = "127.0.0.1") -> Iterator[RawClient]:
+    """Connect to a server from this address, and close the connection at the end."""
+    client = RawClient(port, receive_buffer=receive_buffer, address=address)
     try:
         yield client
     finally:
