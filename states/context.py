@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import Field
-
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
-from .policy import Policy
-from .roles import Caller, Role
-from .values.acts import Schedule
-from .values.value import AGENTS, CURRENT_REVISION, Block, Revision, Text, Value
+from .header import Setup
+from .roles import Caller
+from .values.value import AGENTS, Text, Value, unvalidated
 
 CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""
@@ -25,29 +22,13 @@ class NextTools(Value):
     from_turn: int
 
 
-class Context(Value):
-    """What holds for the whole conversation: its role, its system prompt, its rules, the agents that it works for, its
-    tools, its schedule, and what the application notes about it.
+class Context(Setup):
+    """What holds for the whole conversation: its header and its rules, as they are now.
 
-    `tools` are those of the turns before `next_tools`; ask `tools_in`. `depth` is how many agents are above this one.
-    `revision` is the revision of the machine under which the log began.
+    `tools` are those of the turns before `next_tools`; ask `tools_in`.
     """
 
-    role: Role = "foreground"
-    system: str = ""
-    policy: Policy = Policy()
-    works_for: str | None = None
-    parent: str | None = None
-    chose_models: bool = False
-    chose_profiles: bool = False
-    tools: tuple[Text, ...] | None = None
     next_tools: NextTools | None = None
-    owner: str | None = None
-    title: str | None = None
-    metadata: Block = Field(default_factory=dict)
-    depth: int = 0
-    revision: Revision = CURRENT_REVISION
-    schedule: Schedule | None = None
 
     @property
     def caller(self) -> Caller:
@@ -86,11 +67,7 @@ class Context(Value):
                 changed = NextTools(tools=tools, from_turn=from_turn)
                 return self.replace(tools=self.tools_in(from_turn - 1), next_tools=changed)
             case DetailsChanged(title=title, metadata=metadata):
-                kept_title, kept_metadata = self.title, self.metadata
-                return self.replace(
-                    title=kept_title if title is None else title,
-                    metadata=kept_metadata if metadata is None else metadata,
-                )
+                return self.with_details(title, metadata)
             case ScheduleChanged(schedule=schedule):
                 return self.replace(schedule=schedule)
             case _:
@@ -99,22 +76,7 @@ class Context(Value):
     @classmethod
     def opened(cls, event: Opened) -> Context:
         """The context of a conversation that begins with this event. `Pure.`"""
-        return cls(
-            role=event.role,
-            system=event.system,
-            policy=event.policy,
-            works_for=event.works_for,
-            parent=event.parent,
-            chose_models=event.chose_models,
-            chose_profiles=event.chose_profiles,
-            tools=event.tools,
-            owner=event.owner,
-            title=event.title,
-            metadata=event.metadata,
-            depth=event.depth,
-            revision=event.revision,
-            schedule=event.schedule,
-        )
+        return unvalidated(cls, **{name: getattr(event, name) for name in Setup.model_fields})
 
 
 def are_among(tools: Sequence[str] | None, of: Sequence[str] | None) -> bool:

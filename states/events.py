@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar, cast
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
+from .header import Setup
 from .policy import Policy, WhenBusy
-from .roles import Role
 from .values.acts import Audience, Metadata, Owner, Schedule, Title
 from .values.messages import (
     Approver,
@@ -34,14 +34,12 @@ from .values.messages import (
 )
 from .values.questions import Annotation, Answers, QuestionSet, answers_as_json
 from .values.value import (
-    CURRENT_REVISION,
     FIRST_REVISION,
     Block,
     FailureKind,
     FilledText,
     Instant,
     RequestText,
-    Revision,
     Tagged,
     Text,
     Value,
@@ -334,36 +332,17 @@ class _BringsRules(Request):
         return {**write(self), "policy": self.policy.model_dump(mode="json")}
 
 
-class Opened(_BringsRules):
+class Opened(Setup, _BringsRules):
     """The conversation begins. This is the first event of every log.
 
-    `works_for` is the conversation for whose user a background agent works; `parent` is the conversation whose turn
-    started a sub-agent. `chose_models` says that the application chose the models of the policy; otherwise the
-    conversation follows the models of its engine. `chose_profiles` says the same of the profiles. `tools` are the names
-    of the tools that the conversation may use, or None for all that its engine has. `owner`, `title` and `metadata` are
-    the application's own. `messages` are a history from elsewhere that the conversation continues, and `repairs` says
-    what was wrong with it. `depth` is how many agents are above this one: 0 where no turn of another agent started it.
-    `schedule` says when the conversation wakes up, and `next_wake` when it does so first; a sub-agent has no schedule.
-    `nonce` is drawn at random when the conversation is created, so that no two logs are the same.
+    `messages` are a history from elsewhere that the conversation continues, and `repairs` says what was wrong with it.
+    `next_wake` is when the schedule wakes it up first. `nonce` is drawn at random when the conversation is created, so
+    that no two logs are the same.
     """
 
     type: Literal["opened"] = "opened"
-    role: Role = "foreground"
-    system: RequestText = ""
-    policy: Policy = Policy()
-    works_for: Text | None = None
-    parent: Text | None = None
-    chose_models: bool = False
-    chose_profiles: bool = False
-    tools: tuple[Text, ...] | None = None
-    owner: Owner | None = None
-    title: Title | None = None
-    metadata: Metadata = Field(default_factory=dict)
     messages: tuple[HistoryMessage, ...] = ()
     repairs: tuple[Text, ...] = ()
-    depth: int = Field(default=0, ge=0)
-    revision: Revision = CURRENT_REVISION
-    schedule: Schedule | None = None
     next_wake: Instant | None = None
     nonce: Text = ""
 

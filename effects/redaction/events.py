@@ -42,6 +42,7 @@ from ...states.events import (
     UserQuestionResponse,
     exact,
 )
+from ...states.header import ChosenHeader, Header, Setup
 from ...states.values.acts import AgentMail, Schedule, SubAgentTask, Transfer
 from ...states.values.messages import HistoryMessage, Image, ProviderFields, ToolCall, ToolResult
 from ...states.values.value import Value
@@ -54,7 +55,10 @@ OWN: Mapping[type[Value], frozenset[str]] = {
     # What a program chooses when it creates a conversation or changes it. A request that is sent again is known by its
     # `event_id`, which its sender chose.
     Request: frozenset({"event_id"}),
-    Opened: frozenset({"system", "policy", "works_for", "parent", "tools", "owner", "metadata", "nonce"}),
+    ChosenHeader: frozenset({"owner", "metadata", "works_for"}),
+    Header: frozenset({"parent"}),
+    Setup: frozenset({"system", "policy", "tools"}),
+    Opened: frozenset({"nonce"}),
     PolicyChanged: frozenset({"policy"}),
     ToolsChanged: frozenset({"tools"}),
     DetailsChanged: frozenset({"metadata"}),
