@@ -68,7 +68,7 @@ def print_notice(text: str, *, copyable: bool = False) -> None:
 
 
 def _wrapped(text: str) -> str:
-    from .drawing import LineWrapper
+    from .writer import LineWrapper
 
     wrapper = LineWrapper(_width())
     return wrapper.feed(text) + wrapper.finish()

@@ -6,23 +6,23 @@ the same lines are written without escape codes and unbroken, so that scripts ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 from typing_extensions import override
 
 from ....effects.printable import printable
-from .drawing import LineWrapper
 from .lines import one_line
-from .markdown import THEME
+from .markdown import THEME, StreamedAnswer
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from .drawing import StreamedAnswer
 
 MAX_WIDTH = 100
 """The most cells in a line of text; longer lines are hard to read."""
@@ -207,7 +207,7 @@ class TerminalWriter:
             self.note(text)
 
     def _begin_answer(self, text: str) -> StreamedAnswer:
-        from .drawing import StreamedAnswer
+        from .markdown import StreamedAnswer
 
         self._ends_blank = False
         answer = StreamedAnswer(self._console, MAX_WIDTH)
@@ -221,3 +221,53 @@ class TerminalWriter:
         if text:
             self._ends_blank = text == "\n"
             self._console.print(Text(text, style=style, end=""), end="", soft_wrap=True)
+
+
+_TOKENS = re.compile(r"\n|[^\S\n]+|\S+")
+
+
+class LineWrapper:
+    """Wraps a text to lines of at most `width` cells; with None its lines stay as they are.
+
+    A terminal breaks a line where it is full, even within a word. So a word is held back until its end has arrived, and
+    is then written on the line where it fits.
+
+    A word longer than a line is left for the terminal to break. Spaces at a line break are dropped.
+    """
+
+    def __init__(self, width: int | None) -> None:
+        self._width = width
+        self._column = 0
+        self._space = ""
+        self._word = ""
+
+    def feed(self, text: str) -> str:
+        """Add a piece of the text, and return what can be written now."""
+        return text if self._width is None else "".join(self._take(token) for token in _TOKENS.findall(text))
+
+    def finish(self) -> str:
+        """Return the rest of the text."""
+        return self._flush_word()
+
+    def _take(self, token: str) -> str:
+        if not token.isspace():
+            self._word += token
+            return ""
+        flushed = self._flush_word()
+        if token == "\n":
+            self._column, self._space = 0, ""
+            return f"{flushed}\n"
+        self._space += token
+        return flushed
+
+    def _flush_word(self) -> str:
+        word, space = self._word, self._space
+        if not word or self._width is None:
+            return ""
+        self._word = self._space = ""
+        end = self._column + cell_len(space) + cell_len(word)
+        if self._column and end > self._width:
+            self._column = cell_len(word)
+            return f"\n{word}"
+        self._column = end
+        return f"{space}{word}"

@@ -41,7 +41,7 @@ class TestTheScreen:
         async with OpenAiServer([says(*ANSWER)]) as server:
             shown = await asyncio.to_thread(chat, server, tmp_path, until="That is")
 
-        assert "\nA plan\n\n1. Look\n2. Leap\n\nleap(2)\n\nThat is all." in shown
+        assert "\nA plan\n\n 1 Look\n 2 Leap\n\nleap(2)\n\nThat is all." in shown
         assert shown.count("Look") == 1
 
     async def test_plain_shows_what_the_model_wrote(self, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from turnwise.effects.printable import printable
-from turnwise.hosts.terminal.output.drawing import LineWrapper, StreamedAnswer
-from turnwise.hosts.terminal.output.markdown import THEME
+from turnwise.hosts.terminal.output.markdown import THEME, StreamedAnswer
+from turnwise.hosts.terminal.output.writer import LineWrapper
 
 from ....support.screens import FakeScreen
 
@@ -58,14 +58,14 @@ RENDERED = """The plan
 
 First look, then leap — with code:
 
-1. Look.
+ 1 Look.
    Twice.
-2. Leap:
+ 2 Leap:
    make leap
 
-• a bullet
-  • within it
-• 漢字 and 🙂
+ • a bullet
+    • within it
+ • 漢字 and 🙂
 
 def leap(height: int) -> str:
     # [red]how high[/red]
@@ -80,7 +80,7 @@ def leap(height: int) -> str:
 ▌ Said once,
 ▌ quoted twice.
 
-────────────────────────────────────────
+----------------------------------------
 
 The end,
 on two lines."""
@@ -194,10 +194,10 @@ class TestRendering:
         assert shown == f"a\n\n\nb\n{line[:40]}\n{line[40:80]}\n{line[80:]}"
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("size", [1, 13, 10_000])
-    def test_coloured_code_is_the_code(self, size: int) -> None:
-        """Blank lines at its beginning, and texts over many lines, included."""
-        code = "\n\n" + "".join(f'x{number} = """a\n\n  b"""  # c\n' for number in range(100))
+    @pytest.mark.parametrize(("size", "length"), [(1, 10), (13, 60), (1_000, 300), (10_000, 300)])
+    def test_coloured_code_is_the_code(self, size: int, length: int) -> None:
+        """Blank lines at its beginning, and texts over many lines, included; also of code that is rendered in parts."""
+        code = "\n\n" + "".join(f'x{number} = """a\n\n  b"""  # c\n' for number in range(length))
 
         shown = streamed(cut(f"```python\n{code}```\n\nDone.", size), columns=80).text
 
@@ -207,7 +207,7 @@ class TestRendering:
         """An address is never hidden behind a text."""
         shown = streamed(["[my bank](http://evil.example) ![cat](http://x/c.png) <http://y>"], columns=100).text
 
-        assert shown == "my bank (http://evil.example) cat (http://x/c.png) http://y"
+        assert shown == "my bank (http://evil.example) !cat (http://x/c.png) <http://y>"
 
     def test_nothing_of_a_text_disappears(self) -> None:
         """HTML, definitions of links and the markup of other programs are text."""
@@ -247,13 +247,26 @@ class TestLongTexts:
 
             assert shown.replace("\n", "") == "x" * 30_000
 
-    @given(MARKUP, st.integers(1, 9))
-    def test_it_never_fails_and_no_word_is_lost(self, parts: list[str], size: int) -> None:
-        """Whatever is written and however it arrives; no control character reaches the terminal."""
+    def test_a_long_list_or_table_is_complete(self) -> None:
+        """A part of a list begins with an item, and a part of a table with its head."""
+        items = "\n".join(f"- item {number}:\n    - nested" for number in range(300))
+        rows = "\n".join(f"| row {number} | {'x' * 20} |" for number in range(300))
+
+        shown = streamed(cut(f"{items}\n\n| n | x |\n|--|--|\n{rows}", 500)).text
+
+        assert re.findall(r"^ • item (\d+):\n    • nested$", shown, re.MULTILINE) == [str(n) for n in range(300)]
+        assert re.findall(r"^ row (\d+)  +x+$", shown, re.MULTILINE) == [str(n) for n in range(300)]
+
+    @given(MARKUP, st.integers(1, 9), st.sampled_from([60, 8]))
+    def test_it_never_fails_and_no_word_is_lost(self, parts: list[str], size: int, columns: int) -> None:
+        """Whatever is written, however it arrives, and however narrow the terminal is; no control character reaches
+        it."""
         text = "".join(parts)
 
-        shown = streamed(cut(text, size), columns=60).text
+        shown = streamed(cut(text, size), columns=columns).text
 
+        if columns < 60:
+            return  # words are broken, and columns of a table are not shown
         for word, count in (("one", text.count("one")), ("two", text.count("two")), ("字", text.count("字"))):
             assert shown.count(word) >= count or word in "".join(_fence_lines(text))
 
