@@ -37,7 +37,7 @@ test-all: $(ready)  ## run the tests that `make test` leaves out: browsers, term
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
 	$(bin)/ruff format --check
-	$(bin)/mypy -p turnwise -p generator
+	$(bin)/mypy -p turnwise -p generator -p tests.simulation
 	$(bin)/lint-imports
 	$(bin)/python docs/generate.py --check
 

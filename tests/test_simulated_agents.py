@@ -25,8 +25,8 @@ from .simulation.agents_checks import (
     no_sub_agent_is_orphaned,
     nothing_arrives_that_nobody_sent,
 )
+from .simulation.disk import Disk, Row
 from .simulation.environment import EventTrace, RandomSource, VirtualLoop
-from .simulation.memory_storage import Disk, Row
 from .simulation.users import Call, CallRecorder
 from .simulation.world import PerformedEffects
 from .support.effect_contexts import effect_context
@@ -61,7 +61,7 @@ class Agents:
         for row in rows:
             context = context.after(row.event)
         step = begin(event) if isinstance(event, Opened) else transition(rows[-1].state, event, context)
-        row = Row(len(rows) + 1, "", event, (*step.effects, *effects), step.ended, step.state, "A1")
+        row = Row(len(rows) + 1, event, (*step.effects, *effects), step.ended, step.state, "A1")
         self.disk.keep(agent_id, row)
 
     def begin(self, agent_id: str, text: str, *effects: Effect) -> None:

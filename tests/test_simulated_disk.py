@@ -9,8 +9,9 @@ from turnwise.states import Opened, UnknownConversation, UserMessage, begin, tra
 from turnwise.states.context import Context
 from turnwise.testing.doubles import NOON
 
+from .simulation.disk import Disk
 from .simulation.environment import EventTrace, RandomSource, VirtualLoop
-from .simulation.memory_storage import Disk, MemoryStorage
+from .simulation.faulty_store import FaultyStorage
 
 OPENED = Opened(event_id="opened", at=NOON)
 MESSAGE = UserMessage(event_id="task", at=NOON, text="Hi")
@@ -26,7 +27,7 @@ def test_a_conversation_with_the_id_of_a_deleted_one_is_another_one() -> None:
     step = transition(opened.state, MESSAGE, Context().after(OPENED))
 
     async def live() -> None:
-        store = (await MemoryStorage(disk).open("A1")).store
+        store = (await FaultyStorage(disk).open("A1")).store
         first = await store.create("id", OPENED, opened)
         assert disk.key_of("id") == ("id", 0)
 

@@ -20,7 +20,7 @@ PAGE = Page("docs/extending.md")
 BLOCKS: list[tuple[str, str, str]] = re.findall(r"```(\w+)\n(?:# (\S+\.py)\n)?(.*?)```", PAGE.text, re.DOTALL)
 PROGRAMS = [text for language, path, text in BLOCKS if language == "python" and not path]
 PACKAGES = ("effects", "engine", "persistence", "states", "testing")
-KIT = ("tests/simulation", "examples")
+KIT = ("tests/simulation", "tests/support/scenarios", "examples")
 
 
 def changed(source: str, hunk: str) -> str:

@@ -27,8 +27,8 @@ from turnwise.states.values.value import FailureKind
 from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.vocabulary import TOOLS, Change, Vocabulary, a_policy, always, one_of, some_of
 
+from .disk import Disk, LogKey, Process, Row
 from .environment import RandomSource
-from .memory_storage import Disk, LogKey, Process, Row
 from .world import MODEL_NAMES, SIMULATED, OpenEngine, World
 
 if TYPE_CHECKING:

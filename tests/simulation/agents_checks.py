@@ -35,7 +35,7 @@ from turnwise.states.values.acts import Schedule
 from turnwise.states.values.messages import Usage
 
 from .agents import USAGE, AgentLog, Tree
-from .memory_storage import Delivered, LogKey, Row
+from .disk import Delivered, LogKey, Row
 from .users import CallRecorder
 
 __all__ = ["TREE_CHECKS", "TreeCheck", "TreeEnding"]

@@ -17,8 +17,8 @@ from turnwise.testing.generation.vocabulary import Vocabulary
 from .agents import AgentsWorld, SimulatedModels, Tree, background_rules, foreground_rules, some_schedule, vocabulary
 from .agents_checks import TREE_CHECKS, TreeEnding
 from .checks import CHECKS, Ending
+from .disk import Process
 from .environment import HostClock, place_of
-from .memory_storage import Process
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
 from .users import ACTIONS, Action, CallRecorder, Handle, SimulatedUser, end_wait, forge, use, waits_for_person
 from .world import OpenEngine, PerformedEffects, World, simulated_models

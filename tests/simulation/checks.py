@@ -23,7 +23,7 @@ from turnwise.states.values.turn import EndedStatus
 from turnwise.testing import laws
 from turnwise.testing.history import History, open_work, runs_beyond_contract
 
-from .memory_storage import Delivered, LogKey, Process, Row, identity
+from .disk import Delivered, LogKey, Process, Row, identity
 from .users import Call, CallRecorder, WatchRecord
 from .world import PerformedEffects, SimulatedChannel
 

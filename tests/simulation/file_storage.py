@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from turnwise.persistence.codec import EncodedStep, decode, decode_state
@@ -36,16 +37,19 @@ from turnwise.states.errors import StoreError
 from turnwise.states.events import Opened, PolicyChanged, Request
 from turnwise.states.machine import begin, transition
 from turnwise.states.policy import Policy
+from turnwise.states.states import AnyState
 
+from .disk import Delivered, Disk, Process, Row, disk_time
 from .environment import RandomSource, VirtualClock
-from .memory_storage import Delivered, Disk, Process, Row, disk_time
 
 if TYPE_CHECKING:
     from turnwise.persistence.ports import Log, Store
     from turnwise.states.states import State
 
-    from .memory_storage import Storage
+    from .disk import Storage
     from .runs import EngineHost
+
+_STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
 _STEPS = f"SELECT {', '.join(EventRow._fields)} FROM events WHERE conversation = ? AND seq > ? ORDER BY seq"
 
@@ -121,7 +125,8 @@ class FileStorage:
         if len(steps) != 1:
             self.disk.trace.report_fault(f"{conversation_id} has {len(steps)} new steps behind step {known}")
             return
-        self.disk.keep(conversation_id, Row.read(decode(EventRow._make(steps[0])), state, self._writer_name))
+        entry = decode(EventRow._make(steps[0]))
+        self.disk.keep(conversation_id, Row.of(entry, _STATE.validate_json(state), self._writer_name))
 
     def outbox(self) -> tuple[Delivered, ...]:
         """What is still to be delivered."""

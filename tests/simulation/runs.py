@@ -21,8 +21,9 @@ from unittest.mock import patch
 from turnwise.states.errors import EngineClosed, Refused, StoreError, UnknownConversation
 from turnwise.states.policy import ModelSpec
 
+from .disk import Disk, Process, Row, Storage
 from .environment import EventTrace, Hangs, RandomSource, VirtualClock, VirtualLoop, captured_logs, place_of
-from .memory_storage import Disk, MemoryStorage, Process, Row, Storage
+from .faulty_store import FaultyStorage
 from .world import OpenEngine, OpensEngines, SimulatedChannel
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class VirtualRun:
         self.trace = EventTrace(self.loop)
         self.clock = VirtualClock(self.loop)
         self.disk = Disk(self.source("disk"), self.trace)
-        self.storage = self._file_storage() if file else MemoryStorage(self.disk)
+        self.storage = self._file_storage() if file else FaultyStorage(self.disk)
         self._options = options
 
     def source(self, name: str) -> RandomSource:

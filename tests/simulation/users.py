@@ -53,8 +53,8 @@ from turnwise.testing.generation.events import call_of, request
 from turnwise.testing.generation.states import any_answer_to
 from turnwise.testing.generation.vocabulary import Vocabulary
 
+from .disk import Disk, Process
 from .environment import EventTrace, RandomSource, VirtualClock
-from .memory_storage import Disk, Process
 from .runs import EngineHost
 from .world import SIMULATED
 

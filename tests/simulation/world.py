@@ -58,8 +58,8 @@ from turnwise.testing.generation.vocabulary import (
     some_of,
 )
 
+from .disk import Delivered, Disk, LogKey, Process
 from .environment import EventTrace, RandomSource, VirtualClock
-from .memory_storage import Delivered, Disk, LogKey, Process
 
 if TYPE_CHECKING:
     from turnwise.effects.channels.port import Delivery
