@@ -7,44 +7,99 @@ import cProfile
 import json
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import FrozenInstanceError, replace
+from dataclasses import fields as steps_fields
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from itertools import count
+from typing import Any, get_args, get_type_hints
 from unittest.mock import ANY
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from turnwise import StoredEntry
+from turnwise.effects.tools.arguments import TypedArguments
+from turnwise.effects.tools.context import Question
+from turnwise.effects.tools.normalization import InvalidArguments, describe_fault
+from turnwise.engine.requests import make
 from turnwise.states import (
+    Abort,
+    Annotation,
+    AwaitingApproval,
+    Book,
+    Cancelling,
+    Closed,
     Context,
     Event,
+    ExecuteTool,
+    Failed,
     Heard,
     Idle,
+    Image,
+    InvalidInput,
+    Limits,
     LlmFailed,
+    LlmRequesting,
     LlmResponse,
+    LogEntry,
+    Message,
+    ModelSpec,
     Opened,
     Policy,
     PolicyChanged,
+    QuestionOption,
+    Questions,
+    Refused,
+    RequestLlm,
+    Retry,
     RetryDue,
+    RetryWaiting,
     Round,
     RoundCall,
     Running,
+    SettledCall,
+    Speech,
+    StartTimer,
+    State,
+    Step,
+    Timer,
+    ToolApproval,
     ToolCall,
+    ToolResult,
+    ToolsChanged,
+    TurnEnded,
+    TurnRecord,
+    TurnwiseError,
+    UnknownConversation,
     Usage,
+    UserCancel,
     UserMessage,
+    UserQuestionResponse,
+    Waiting,
+    begin,
 )
-from turnwise.states.effects import EFFECTS, PersistMessage
-from turnwise.states.events import EVENTS, exact
-from turnwise.states.states import STATES
-from turnwise.states.values.questions import UserQuestion, answers_as_json
+from turnwise.states.effects import EFFECTS, AnyEffect, PersistMessage
+from turnwise.states.errors import MAX_FAULTS, CompactionFailed, EngineClosed, RefusalCode, faults_of
+from turnwise.states.events import EVENTS, AnyEvent, exact
+from turnwise.states.states import STATES, AnyState
+from turnwise.states.values.messages import MAX_IMAGES
+from turnwise.states.values.questions import MAX_QUESTIONS, UserQuestion, answers_as_json
 from turnwise.states.values.round import fingerprint
+from turnwise.states.values.turn import MAX_INBOX
 from turnwise.states.values.value import (
+    MAX_QUOTED,
+    MAX_SENTENCE,
+    MAX_TEXT,
     Block,
     Instant,
     Part,
     RequestText,
     Tagged,
     Text,
+    Value,
+    is_nested_deeper,
     json_array,
     later,
     shortened,
@@ -472,3 +527,517 @@ def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> Non
 
     assert broken != other
     assert len(broken) == len(fingerprint(call("read"))) == 32
+
+
+# --- How deeply JSON is nested.
+
+
+@pytest.mark.parametrize(
+    ("value", "depth"),
+    [(1, 0), ("[[", 0), ([], 1), ({}, 1), ({"a": 1, "b": [2]}, 2), ([[], [[{"a": None}]]], 4)],
+)
+def test_every_list_and_object_is_a_level(value: Any, depth: int) -> None:
+    """A value is deeper than one level less than it has, and not deeper than it is."""
+    assert not is_nested_deeper(value, depth)
+    assert depth == 0 or is_nested_deeper(value, depth - 1)
+
+
+def test_a_deep_value_does_not_exhaust_the_stack() -> None:
+    """Values are looked through layer by layer."""
+    value: Any = None
+    for _ in range(100_000):
+        value = [value]
+
+    assert is_nested_deeper(value, 50_000)
+
+
+# --- However wrong a value is, nobody waits for a description of each of a million wrong items.
+
+
+MANY = 20_000
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def fields(number: int = MANY) -> dict[str, Any]:
+    """So many fields that no value has."""
+    return {f"field {each}": each for each in range(number)}
+
+
+class TestItems:
+    """Questions and images are few, so no more of them are read."""
+
+    @pytest.mark.parametrize(
+        "make_value",
+        [
+            lambda: Question(["x"] * MANY),  # type: ignore[list-item]
+            lambda: Question("x" * MANY),  # type: ignore[arg-type]
+            lambda: Question(tuple("x" * MANY)),  # type: ignore[arg-type]
+            lambda: Question({"x": "y"}),  # type: ignore[arg-type]
+            lambda: ToolResult(text="x", images=(1,) * MANY),  # type: ignore[arg-type]
+        ],
+    )
+    def test_what_is_no_list_of_them_has_few_faults(self, make_value: Callable[[], object]) -> None:
+        """Not one for each item."""
+        with pytest.raises(ValidationError) as refused:
+            make_value()
+
+        assert refused.value.error_count() <= 3
+
+    @pytest.mark.parametrize(
+        ("items", "most", "take"),
+        [
+            ({"question": "When?"}, MAX_QUESTIONS, lambda given: Question(given)),
+            (
+                "https://example.org/a.png",
+                MAX_IMAGES,
+                lambda given: make(UserMessage, event_id="m", at=NOW, text="x", images=given),
+            ),
+            (Image(url="https://example.org/a.png"), MAX_IMAGES, lambda given: ToolResult(text="x", images=given)),
+        ],
+        ids=["questions", "images of a message", "images of a result"],
+    )
+    def test_no_more_items_are_read_than_show_that_they_are_too_many(
+        self, items: Any, most: int, take: Callable[[Any], object]
+    ) -> None:
+        """Even if their iterator never ends."""
+        read = 0
+
+        def endless() -> Iterator[Any]:
+            nonlocal read
+            for _ in count():
+                read += 1
+                yield items
+
+        with pytest.raises((ValidationError, InvalidInput), match=rf"1-{most}|at most {most}"):
+            take(endless())
+
+        assert read == most + 1
+
+
+class TestRequests:
+    """What a host hands over is refused in one sentence."""
+
+    @pytest.mark.parametrize(
+        ("kind", "given", "sentence"),
+        [
+            (UserMessage, {"text": "x", "images": "x" * MANY}, "images: Input should be a valid tuple."),
+            (UserQuestionResponse, {"answers": "x" * MANY}, "answers: Input should be a valid dictionary."),
+            (UserQuestionResponse, {"answers": {"When?": [1] * MANY}}, f"Input has {MANY + 1:,} faults."),
+            (
+                UserQuestionResponse,
+                {"answers": {}, "annotations": {"When?": fields()}},
+                f"Input has {MANY:,} faults.",
+            ),
+            (ToolsChanged, {"tools": [1] * MANY, "from_turn": 1}, f"Input has {MANY:,} faults."),
+            (ToolsChanged, {"tools": [1, 1], "from_turn": 1}, "tools.0: Input should be a valid string."),
+        ],
+    )
+    def test_it_names_the_first_fault_or_their_number(self, kind: Any, given: dict[str, Any], sentence: str) -> None:
+        """And describes no other."""
+        with pytest.raises(InvalidInput) as refused:
+            make(kind, event_id="r", at=NOW, **given)
+
+        assert refused.value.sentence == sentence
+
+
+class Foreign(BaseModel):
+    """A model of an application."""
+
+    numbers: list[int]
+
+
+class TestDescriptions:
+    """Very many faults are counted, not described."""
+
+    def test_so_many_are_described_and_more_are_counted(self) -> None:
+        """One fault more, and only the number is told."""
+        errors = []
+        for number in (MAX_FAULTS, MAX_FAULTS + 1):
+            with pytest.raises(ValidationError) as refused:
+                Foreign.model_validate({"numbers": ["x"] * number})
+            errors.append(refused.value)
+
+        assert len(faults_of(errors[0])) == MAX_FAULTS
+        assert [(fault["loc"], fault["msg"]) for fault in faults_of(errors[1])] == [((), "Input has 2,001 faults")]
+
+    def test_the_arguments_of_a_call(self) -> None:
+        """A model reads how many there are."""
+
+        def book(numbers: list[int]) -> None:
+            """Book."""
+
+        with pytest.raises(InvalidArguments) as refused:
+            TypedArguments(book).check(f'{{"numbers": [{",".join(["null"] * MANY)}]}}')
+
+        assert refused.value.sentence == f"Invalid input: Input has {MANY:,} faults"
+
+    def test_the_acts_of_a_result_are_still_told_one_by_one(self) -> None:
+        """A few faults are described as before."""
+        with pytest.raises(ValidationError) as refused:
+            Speech(text=5, when="never")  # type: ignore[arg-type]
+
+        assert describe_fault(refused.value).count(";") == 1
+
+
+# --- Steps and entries of a log are values, like everything that they hold.
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+STEP = begin(Opened(at=AT, event_id="opened"))
+STEPS_MESSAGE = UserMessage(at=AT, event_id="message", text="Hello.")
+ENTRY = LogEntry(2, STEPS_MESSAGE)
+STORED = StoredEntry(seq=2, event=STEPS_MESSAGE, digest=b"digest", chain=b"chain", content=b"content")
+
+
+@pytest.mark.parametrize("value", [STEP, ENTRY, STORED], ids=["step", "entry", "stored"])
+class TestAValue:
+    """Whoever sees a step sees what was stored: an observer cannot change it for the next one."""
+
+    def test_no_field_can_be_set(self, value: Any) -> None:
+        """It raises FrozenInstanceError, and nothing happened."""
+        before = deepcopy(value)
+        for field in steps_fields(value):
+            with pytest.raises(FrozenInstanceError):
+                setattr(value, field.name, None)
+
+        assert value == before
+
+    def test_equal_ones_count_once_in_a_set(self, value: Any) -> None:
+        """They can be compared and counted, by tests of properties for instance."""
+        assert len({value, replace(value)}) == 1
+
+    def test_it_can_be_pickled(self, value: Any) -> None:
+        """Another process gets an equal one."""
+        assert pickle.loads(pickle.dumps(value)) == value
+
+
+def test_only_the_state_must_be_given() -> None:
+    """Everything else is absent unless it is given."""
+    assert Step(STEP.state) == Step(STEP.state, effects=(), ended=None, withdrawn=(), ignored=False)
+
+
+# --- The fields of values: what may stand in them, and what is meant where one is left out.
+#
+# Both belong to the format of what is stored. A field at its default is not written, so a default that changed would
+# change what an old log says; and a bound that was wider let in what a narrower one would refuse to read back.
+
+
+TIMES = {"at": "2030-01-01T12:00:00Z"}
+SENT = {"event_id": "1", **TIMES}
+
+LEFT_OUT: list[tuple[type[Value], dict[str, Any]]] = [
+    (Context, {"system": ""}),
+    (Book, {"seq": 0, "turn": 0, "next_effect": 1, "window_used": 0}),
+    (LlmRequesting, {"inbox": (), "attempt": 1}),
+    (RetryWaiting, {"inbox": ()}),
+    (AwaitingApproval, {"inbox": (), "deadline": None}),
+    (Cancelling, {"inbox": (), "closing": False}),
+    (Failed, {"inbox": ()}),
+    (Waiting, {"steer": False}),
+    (TurnRecord, {"model": 0, "requests": 0, "only_thought": False, "tool_calls": 0}),
+    (TurnEnded, {"final_content": None, "truncated": False, "failure": None}),
+    (Round, {"running": (), "settled": (), "allowed": ()}),
+    (RoundCall, {"approval": False, "exclusive": False, "crash": "at_most_once", "acts": ()}),
+    (Heard, {"index": 0}),
+    (Usage, {"input_tokens": 0, "output_tokens": 0, "cost": None}),
+    (ToolCall, {"raw_arguments": "{}", "provider_id": "", "fault": None, "approval": False, "exclusive": False}),
+    (ToolCall, {"crash": "at_most_once", "acts": ()}),
+    (ToolResult, {"error": False}),
+    (SettledCall, {"error": False}),
+    (RequestLlm, {"tool_choice": "auto"}),
+    (Message, {"text": "", "thinking": "", "opaque": (), "tool_calls": (), "message_id": "", "tool_call_id": None}),
+    (Message, {"error": False, "turn": 0, "model": ""}),
+    (Opened, {"system": ""}),
+    (UserMessage, {"when_busy": None}),
+    (UserQuestionResponse, {"annotations": {}, "call_id": None}),
+    (ToolApproval, {"note": "", "arguments": None}),
+    (UserCancel, {"turn": None, "call_id": None}),
+    (LlmResponse, {"content": "", "thinking": "", "opaque": (), "tool_calls": (), "finish_reason": "stop"}),
+    (LlmResponse, {"model": "", "digest": ""}),
+    (LlmFailed, {"retry_after": None}),
+    (QuestionOption, {"description": None, "preview": None}),
+    (UserQuestion, {"header": None, "multi_select": False}),
+    (Annotation, {"notes": ""}),
+    (Questions, {"alongside": "in_order", "answer": "json", "cancel": "idle", "partial": False, "deadline": None}),
+    (Limits, {"requests": 50, "last": "answer_now", "tool_calls": None, "tokens": None, "cost": None, "seconds": None}),
+    (Retry, {"attempts": 3, "base": 1.0, "factor": 2.0, "cap": 60.0}),
+    (Policy, {"approval_deadline": None, "parallel": 1, "when_busy": "refuse", "cancel_deadline": 5.0}),
+    (Policy, {"models": (ModelSpec(name="default"),)}),
+]
+
+
+class TestWhatIsLeftOut:
+    """A default value is part of the format."""
+
+    @holds_for(("kind", "fields"), LEFT_OUT)
+    def test_a_field_that_is_not_written_means_this(self, kind: type[Value], fields: dict[str, Any]) -> None:
+        """A log that was written before the field existed still means the same."""
+        meant = {name: kind.model_fields[name].get_default(call_default_factory=True) for name in fields}
+
+        assert meant == fields
+
+    def test_what_nothing_happened_to_is_empty(self) -> None:
+        """So is a step that only rests, and its entry in a log."""
+        step = Step(Idle())
+
+        assert (step.effects, step.ended, step.withdrawn, step.ignored) == ((), None, (), False)
+        entry = LogEntry(seq=1, event=UserCancel(event_id="1", at=NOON))
+        assert (entry.effects, entry.ended, entry.turn) == ((), None, 0)
+
+    def test_the_shortest_of_everything(self) -> None:
+        """Only what has no default is written, and always the `type`."""
+        assert Idle().to_json() == '{"type":"idle"}'
+        assert Closed().to_json() == '{"type":"closed"}'
+        assert Abort(effect_id=1).to_json() == '{"type":"abort","effect_id":1}'
+
+
+class TestHabits:
+    """Values are frozen, and exact about their fields."""
+
+    def test_a_value_cannot_be_changed(self) -> None:
+        """So whoever holds it may rely on it."""
+        with pytest.raises(ValidationError, match="frozen"):
+            Book().seq = 1  # type: ignore[misc]
+
+        assert len({Book(), Book(), Book(seq=1)}) == 2
+
+    @pytest.mark.parametrize("kind", [Idle, Policy, Usage, Book])
+    def test_a_field_that_nobody_declared_is_refused(self, kind: type[Value]) -> None:
+        """It is not dropped silently."""
+        with pytest.raises(ValidationError, match="extra"):
+            kind.model_validate({"unheard_of": 1})
+
+    @pytest.mark.parametrize("kind", [PolicyChanged, Opened])
+    def test_rules_are_written_whole(self, kind: Any) -> None:
+        """A policy is stored with all its fields, so a default that changes later does not change an old log."""
+        written = kind(event_id="1", at=NOON, policy=Policy()).to_json()
+
+        assert Policy().model_dump_json() in written
+        assert TypeAdapter(AnyEvent).validate_json(written).to_json() == written
+
+    @pytest.mark.parametrize(
+        ("family", "written"),
+        [
+            (AnyState, {"type": "nowhere"}),
+            (AnyEvent, {"type": "nothing", **SENT}),
+            (AnyEffect, {"type": "nothing"}),
+            (AnyState, {}),
+        ],
+    )
+    def test_a_type_that_nobody_knows_is_refused(self, family: Any, written: dict[str, Any]) -> None:
+        """With one error about the type, instead of one for each member of the family."""
+        with pytest.raises(ValidationError) as fault:
+            TypeAdapter(family).validate_python(written)
+
+        assert fault.value.error_count() == 1
+        assert fault.value.errors()[0]["type"].startswith("union_tag")
+
+
+SMALLEST: list[tuple[type[Value], str, Any, Any]] = [
+    (Usage, "input_tokens", 0, -1),
+    (Usage, "output_tokens", 0, -1),
+    (Usage, "cost", 0.0, -0.5),
+    (Limits, "requests", 1, 0),
+    (Limits, "tool_calls", 0, -1),
+    (Limits, "tokens", 1, 0),
+    (Limits, "cost", 0.5, 0.0),
+    (Limits, "seconds", 0.5, 0.0),
+    (Retry, "attempts", 1, 0),
+    (Retry, "base", 0.0, -0.5),
+    (Retry, "factor", 1.0, 0.5),
+    (Retry, "cap", 0.0, -0.5),
+    (Policy, "parallel", 1, 0),
+    (Policy, "models", (ModelSpec(name="m"),), ()),
+    (Policy, "cancel_deadline", 0.0, -0.5),
+    (Policy, "approval_deadline", 0.0, -0.5),
+    (Questions, "deadline", 0.0, -0.5),
+    (ModelSpec, "name", "m", ""),
+]
+
+FINITE = [
+    (Usage, "cost"),
+    (Limits, "cost"),
+    (Limits, "seconds"),
+    (Retry, "base"),
+    (Retry, "factor"),
+    (Retry, "cap"),
+    (Policy, "cancel_deadline"),
+    (Questions, "deadline"),
+]
+
+
+class TestBounds:
+    """The bound itself is allowed; one step beyond it is refused."""
+
+    @holds_for(("kind", "field", "inside", "outside"), SMALLEST)
+    def test_the_smallest(self, kind: type[Value], field: str, inside: Any, outside: Any) -> None:
+        """A smaller value would have no meaning."""
+        assert getattr(kind.model_validate({field: inside}), field) == inside
+        with pytest.raises(ValidationError, match=field):
+            kind.model_validate({field: outside})
+
+    @holds_for(("kind", "field"), FINITE)
+    def test_numbers_are_numbers(self, kind: type[Value], field: str) -> None:
+        """Infinity and NaN are refused, since JSON cannot hold them."""
+        for number in (float("inf"), float("nan")):
+            with pytest.raises(ValidationError, match=field):
+                kind.model_validate({field: number})
+
+    @pytest.mark.parametrize("wait", [-0.5, float("inf"), float("nan")])
+    def test_a_provider_asks_for_a_wait_that_can_be_waited(self, wait: float) -> None:
+        """It is neither negative nor infinite."""
+        failed = {"effect_id": 1, "kind": "timeout", "sentence": "Slow.", **TIMES}
+
+        assert LlmFailed.model_validate({**failed, "retry_after": 0.0}).retry_after == 0.0
+        with pytest.raises(ValidationError, match="retry_after"):
+            LlmFailed.model_validate({**failed, "retry_after": wait})
+
+    @pytest.mark.parametrize(("shortest", "longest"), [(1, 200)])
+    def test_an_id_of_a_request(self, shortest: int, longest: int) -> None:
+        """It is not empty, and not longer than an id may be."""
+        for length in (shortest, longest):
+            assert len(UserCancel(event_id="x" * length, at=NOON).event_id) == length
+        for length in (shortest - 1, longest + 1):
+            with pytest.raises(ValidationError, match="event_id"):
+                UserCancel(event_id="x" * length, at=NOON)
+
+    def test_the_bounds_that_are_ours(self) -> None:
+        """The length of a request's text, the size of an inbox, the length of a sentence, and how much a sentence
+        quotes."""
+        assert (MAX_TEXT, MAX_INBOX, MAX_SENTENCE, MAX_QUOTED) == (1_000_000, 100, 500, 200)
+
+    def test_a_text_of_a_request(self) -> None:
+        """It has at most `MAX_TEXT` characters."""
+        assert len(UserMessage(text="x" * MAX_TEXT, **SENT).text) == MAX_TEXT
+        with pytest.raises(ValidationError, match="text"):
+            UserMessage(text="x" * (MAX_TEXT + 1), **SENT)
+
+    def test_a_message_says_something(self) -> None:
+        """A message of blanks is refused, and the sentence says why."""
+        with pytest.raises(ValidationError) as fault:
+            UserMessage(text=" \n", **SENT)
+
+        (error,) = fault.value.errors()
+        assert (error["type"], error["msg"]) == ("message_empty", "a message must not be empty")
+
+    def test_a_note_of_a_person(self) -> None:
+        """It has at most 2,000 characters."""
+        assert len(ToolApproval(call_id="a", allowed=False, note="x" * 2_000, **SENT).note) == 2_000
+        with pytest.raises(ValidationError, match="note"):
+            ToolApproval(call_id="a", allowed=False, note="x" * 2_001, **SENT)
+
+    def test_the_calls_of_a_response_are_told_apart(self) -> None:
+        """Their ids are not empty, and all different."""
+        with pytest.raises(ValidationError) as fault:
+            LlmResponse(effect_id=1, at=NOON, tool_calls=(call("a"), call("a")))
+        (error,) = fault.value.errors()
+        assert (error["type"], error["msg"]) == (
+            "call_ids_repeat",
+            "the ids of the calls in one response must differ",
+        )
+
+        with pytest.raises(ValidationError, match="call_id"):
+            ToolCall(call_id="", name="a")
+
+    @pytest.mark.parametrize("crash", ["pure", "idempotent", "reconcile", "at_most_once"])
+    def test_what_may_happen_to_a_call_after_a_crash(self, crash: str) -> None:
+        """There are four crash contracts; any other is refused, in a call and in the effect that runs it."""
+        made = RoundCall.of(call("a", crash=crash), 1)
+
+        effect = ExecuteTool(effect_id=1, call=made)
+        assert effect.call.crash == crash
+        with pytest.raises(ValidationError, match="crash"):
+            call("a", crash=crash.upper())
+
+
+class TestWorks:
+    """`works` says whether something would be interrupted if the process died."""
+
+    def test_the_world_moves_it_next(self) -> None:
+        """It waits for a request, for a tool, or for a timer."""
+        requesting = LlmRequesting(effect_id=1, turn=TurnRecord(number=1, since=NOON))
+
+        assert requesting.works
+        assert not Idle().works
+
+    def test_a_person_moves_it_next(self) -> None:
+        """It waits for a person; a deadline does not change that, since the wait outlives the process."""
+        held = RoundCall.of(call("a", approval=True), 1)
+        turn = TurnRecord(number=1, since=NOON)
+        deadline = Timer(effect_id=1, due=NOON)
+
+        waits = AwaitingApproval(call=held, round=Round(calls=(held,)), since=NOON, turn=turn, deadline=deadline)
+
+        assert waits.awaited()
+        assert not waits.works
+
+
+@holds_for("kind", STATES)
+def test_a_state_has_a_timer_where_it_has_one_in_flight(kind: type[State]) -> None:
+    """A store finds the timer that is due next by the states that name `StartTimer` in `IN_FLIGHT`."""
+    types = {one for hint in get_type_hints(kind).values() for one in (hint, *get_args(hint))}
+
+    assert (Timer in types) == (StartTimer in kind.IN_FLIGHT)
+
+
+# --- Refusals and errors: each has one sentence for people, and data for programs.
+
+
+class TestSentences:
+    """A sentence can be shown to people as it is."""
+
+    @holds_for("code", get_args(RefusalCode))
+    def test_every_refusal_has_one(self, code: RefusalCode) -> None:
+        """It begins with a capital letter and ends with a full stop, or with what it is about."""
+        sentence = Refused(code, "When?").sentence
+
+        assert sentence[0].isupper()
+        assert sentence.endswith((".", ": When?"))
+
+    def test_what_a_refusal_is_about_is_named(self) -> None:
+        """It is in the sentence for people, and an attribute for programs."""
+        refused = Refused("missing_answer", "When?")
+
+        assert refused.sentence == "An answer is missing: When?"
+        assert (refused.code, refused.subject) == ("missing_answer", "When?")
+
+    def test_a_refusal_need_not_be_about_anything(self) -> None:
+        """Then the sentence has nothing in its place."""
+        assert Refused("busy").subject == ""
+        assert Refused("unknown_question").sentence == "This was not asked: "
+
+    def test_a_long_text_is_not_repeated_in_full(self) -> None:
+        """The sentence quotes at most `MAX_QUOTED` characters of it."""
+        for error in (Refused("unknown_question", "x" * 1_000), UnknownConversation("x" * 1_000)):
+            assert f"{'x' * (MAX_QUOTED - 1)}…" in error.sentence
+            assert "x" * MAX_QUOTED not in error.sentence
+
+    def test_an_unknown_conversation_is_named(self) -> None:
+        """The sentence has the id that was asked for."""
+        error = UnknownConversation("c-1")
+
+        assert error.sentence == "There is no conversation with the id c-1."
+        assert error.conversation_id == "c-1"
+
+    def test_a_closed_engine(self) -> None:
+        """The sentence is complete without further data."""
+        assert EngineClosed().sentence == "The engine is closed."
+
+    def test_an_error_that_nobody_caught_shows_its_sentence(self) -> None:
+        """A log that writes the error shows its sentence."""
+        for error in (TurnwiseError("No."), Refused("busy"), UnknownConversation("c-1"), EngineClosed()):
+            assert str(error) == error.sentence
+
+    def test_a_history_that_could_not_be_condensed_says_why(self) -> None:
+        """In the sentence for people, and as an attribute for programs."""
+        error = CompactionFailed("timeout", "It took too long.")
+
+        assert (error.kind, error.sentence) == ("timeout", "It took too long.")
+
+    @pytest.mark.parametrize(
+        "error", [TurnwiseError("No \ud800."), UnknownConversation("\ud800"), Refused("closed", sentence="\ud800")]
+    )
+    def test_they_can_be_written_whatever_they_quote(self, error: TurnwiseError) -> None:
+        """Half a character is replaced, so that a log or a response can hold the sentence."""
+        assert "\ufffd" in error.sentence
+        assert str(error) == error.sentence
