@@ -248,8 +248,8 @@ async def _digest(read_entries: ReadEntries, seq: int, effect: RequestLlm) -> st
 def written_request(conversation_id: str, asked: _AskedRequest, writer: RequestWriter) -> RequestView:
     """Return the request as `writer` writes it now."""
     effect, context = asked.effect, asked.context
+    offer = writer.offer_for(effect, context, asked.turn)
     prompt = CachedPrompt(conversation_id)
-    offer = writer.offer_for(effect, context, asked.turn, prompt)
     request, digest = writer.write(effect, context, asked.turn, asked.transcript, offer, prompt)
     return RequestView(
         seq=asked.seq,

@@ -9,10 +9,11 @@ another name. Whoever implements the port for one of them reads both by the func
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import iscoroutinefunction
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
@@ -43,61 +44,17 @@ class ModelRequest:
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS
 
-    _volume: Volume | None = field(default=None, init=False, repr=False, compare=False)
-
-    @property
+    @cached_property
     def size(self) -> int:
         """The characters of text in the messages, arguments of calls among them. `Pure.`"""
-        return volume_in(self).characters
+        return sum(len(text) for message in self.messages for text in _texts_in(message))
 
-    @property
+    @cached_property
     def has_images(self) -> bool:
         """Whether the request shows images. `Pure.`"""
-        return volume_in(self).images > 0
-
-
-class Volume(NamedTuple):
-    """How much messages hold: the characters of their text, arguments of calls among them, and their images."""
-
-    characters: int = 0
-    images: int = 0
-
-    def changed(self, before: Volume, after: Volume) -> Volume:
-        """Return this volume with `after` in place of `before`. `Pure.`"""
-        return Volume(
-            self.characters - before.characters + after.characters, self.images - before.images + after.images
-        )
-
-
-NO_VOLUME = Volume()
-
-
-def counted(request: ModelRequest, volume: Volume) -> ModelRequest:
-    """Return the same request, of which this is how much the messages hold. So nobody counts all messages of a long
-    history again. A request that `dataclasses.replace` makes of it is counted anew. `Pure.`"""
-    known = replace(request)
-    object.__setattr__(known, "_volume", volume)
-    return known
-
-
-def volume_in(request: ModelRequest) -> Volume:
-    """How much the messages of this request hold; they are counted at most once. `Pure.`"""
-    known: Volume | None = request.__dict__.get("_volume")
-    if known is None:
-        known = volume_of(request.messages)
-        object.__setattr__(request, "_volume", known)
-    return known
-
-
-def volume_of(messages: Iterable[Mapping[str, Any]]) -> Volume:
-    """Count what these messages hold, as they are sent. `Pure.`"""
-    characters = images = 0
-    for message in messages:
-        characters += sum(map(len, _texts_in(message)))
-        content = message.get("content")
-        if isinstance(content, list):
-            images += sum(isinstance(part, dict) and part.get("type") == "image_url" for part in content)
-    return Volume(characters, images)
+        contents = (message.get("content") for message in self.messages)
+        parts = (part for content in contents if isinstance(content, list) for part in content)
+        return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)
 
 
 def _texts_in(message: Mapping[str, Any]) -> Iterator[str]:

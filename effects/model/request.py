@@ -17,12 +17,11 @@ the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from sys import intern
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
-from weakref import finalize
+from typing import Any, NamedTuple, get_args
+from weakref import WeakKeyDictionary
 
 from ...states.context import Context
 from ...states.dialogue import of_turn
@@ -35,10 +34,10 @@ from ...states.transcript import Transcript
 from ...states.values.acts import Audience
 from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
 from ...states.values.value import KNOWS_WHO_SPEAKS, UNEXPLAINED, FailureKind
-from ..context import EffectContext
+from ..context import EffectContext, History
 from ..text import DAYS, MONTHS
 from ..wire.definitions import wire_tools
-from .port import NO_VOLUME, ModelRequest, counted, volume_in, volume_of
+from .port import ModelRequest
 from .system_message import (
     CLAIM_PLACEHOLDER,
     NO_EXPLAINED_TOOLS,
@@ -53,7 +52,7 @@ from .system_message import (
     text_shown,
     write_system_message,
 )
-from .written_messages import WrittenMessages, WrittenRequest, arrange_behind, canonical_json, parts_of
+from .written_messages import WrittenMessages, arrange_behind, canonical_json, parts_of
 
 
 def build_request(
@@ -70,10 +69,7 @@ def build_request(
     their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
     messages of one role are merged. `Pure.`
     """
-    written = WrittenMessages(effect.model, write_system(system))
-    history = list(messages)
-    written.follow(history, turn)
-    return _compose_request(effect, written.request(history, ()), OfferedTools(tools))
+    return CachedPrompt().request(effect, system, messages, OfferedTools(tools), turn)[0]
 
 
 class OfferedTools:
@@ -87,25 +83,6 @@ class OfferedTools:
         self.left_out = written.left_out
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
         self.listed = list_tools(self.definitions)
-
-
-def _compose_request(
-    effect: RequestLlm,
-    written: WrittenRequest,
-    tools: OfferedTools,
-    conversation_id: str = "",
-    settings: ModelSettings = DEFAULT_SETTINGS,
-) -> ModelRequest:
-    """The request that `effect` asks for in this conversation, with all its written messages. `Pure.`"""
-    request = ModelRequest(
-        model=effect.model,
-        messages=written.messages,
-        tools=tools.definitions or tuple(map(_removed_tool, written.called)),
-        tool_choice=effect.tool_choice if tools.definitions or not written.called else "none",
-        conversation_id=conversation_id,
-        settings=settings,
-    )
-    return counted(request, written.volume)
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:
@@ -130,20 +107,6 @@ def _removed_tool(name: str) -> dict[str, Any]:
     description = "This tool is no longer available."
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-Names = tuple[str, ...] | None
-"""Names of tools as they were chosen; None stands for all tools."""
-
-
-class OfferSource(NamedTuple):
-    """What an offer follows from: the tools that there are, by their version, those that the conversation `chose`, the
-    profile of the request, and the rules and the role of the conversation."""
-
-    version: tuple[int, ...]
-    chosen: Names
-    profile: str
-    context: Context
 
 
 @dataclass(frozen=True)
@@ -193,14 +156,12 @@ def assemble_context(
     turn: int,
     tools: ExplainedTools = NO_EXPLAINED_TOOLS,
     listed_tools: str = "",
-    write_system: Callable[[SystemSource], str] = write_system_message,
 ) -> AssembledContext:
     """The content of the request that `effect` asks for, in the turn under way.
 
     The system message explains `tools` and, by the rules, says which tools there are (`listed_tools`, written by
-    `list_tools`); `write_system` writes it, or returns what was written from an equal source. A plain request holds
-    the system prompt and the user's messages of this turn, and nothing else; the caller sends it without tools.
-    `Pure.`
+    `list_tools`). A plain request holds the system prompt and the user's messages of this turn, and nothing else; the
+    caller sends it without tools. `Pure.`
     """
     found = transcript.found(effect.memory)
     recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
@@ -208,7 +169,7 @@ def assemble_context(
         context, effect.profile, effect.plain, recalled, tools, listed_tools, holds_mail=transcript.holds_mail
     )
     return AssembledContext(
-        system=write_system(source),
+        system=write_system_message(source),
         history=_history(effect, context, transcript, turn, found),
         closing=tuple(_nudge(effect, context, transcript, tools)),
         # Where no message needs other words, none is looked at.
@@ -320,12 +281,9 @@ def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:
     """
     *before, last = request.messages or ({"role": "system", "content": ""},)
     if last["role"] == "user":
-        together = _in_front(note, last)
-        volume = volume_in(request).changed(volume_of((last,)), volume_of((together,)))
-        return counted(replace(request, messages=(*before, together)), volume)
+        return replace(request, messages=(*before, _in_front(note, last)))
     own = arrange_behind(last["role"], {"role": "user", "content": note}, request.model)
-    volume = volume_in(request).changed(NO_VOLUME, volume_of(own))
-    return counted(replace(request, messages=(*request.messages, *own)), volume)
+    return replace(request, messages=(*request.messages, *own))
 
 
 def _in_front(note: str, message: WireMessage) -> WireMessage:
@@ -341,27 +299,18 @@ request anew, from the transcript in memory."""
 
 
 class CachedPrompt:
-    """The written requests of one conversation. `offer` keeps what the last one offered of the tools.
+    """The written messages of one conversation.
 
-    `WrittenMessages` writes the messages that are new, and compares the others with those that it has written. All
-    messages are written anew where that does not help: because the history was condensed, only the last minutes are
-    sent, another model is asked, or messages have to be worded for the model for the first time. The system message
-    may change with each turn, since it holds what was found for the turn; only the digest is computed anew then.
+    All of them are written anew where those that were written do not help: because another model is asked, or messages
+    have to be worded for the model for the first time. The system message may change with each turn, since it holds
+    what was found for the turn; only the digest is computed anew then.
     """
 
     def __init__(self, conversation_id: str = "") -> None:
         self.conversation_id = conversation_id
-        self.offer: Kept[OfferSource, ToolOffer] = Kept()
-        self._system_message: Kept[SystemSource, str] = Kept()
-        self._model = self._family = ""
-        self._system = ""
-        self._wording: Wording | None = None
         self._written = WrittenMessages("")
-
-    def write_system(self, source: SystemSource) -> str:
-        """Return what `write_system_message` returns: the last system message, while nothing has changed that it was
-        written from, which is mostly so within a turn."""
-        return self._system_message.made_from(source, write_system_message)
+        self._written_for: tuple[str, str, Wording | None] = ("", "", None)
+        self._system: tuple[WireMessage, ...] = ()
 
     def request(
         self,
@@ -384,25 +333,28 @@ class CachedPrompt:
         model; None leaves them as they are. `family` is that of the model, by default that of its name. `first_turn` is
         the turn that this one tries again, by default none.
         """
-        self._prepare(effect.model, system, wording, family)
+        self._prepare((effect.model, family, wording), write_system(system))
         history = messages if isinstance(messages, list) else list(messages)
-        self._written.follow(history, turn, first_turn)
-        written = self._written.request(history, closing)
-        request = _compose_request(effect, written, tools, self.conversation_id, settings)
-        return request, written.digest.finish(request, tools.canonical)
+        first_turn = turn if first_turn is None else first_turn
+        written, called, digest = self._written.request(history, turn, first_turn, closing)
+        request = ModelRequest(
+            model=effect.model,
+            messages=written,
+            tools=tools.definitions or tuple(map(_removed_tool, called)),
+            tool_choice=effect.tool_choice if tools.definitions or not called else "none",
+            conversation_id=self.conversation_id,
+            settings=settings,
+        )
+        return request, digest.finish(request, tools.canonical)
 
-    def _prepare(self, model: str, system: str, wording: Wording | None, family: str) -> None:
+    def _prepare(self, written_for: tuple[str, str, Wording | None], system: tuple[WireMessage, ...]) -> None:
         """Keep what was written, unless the messages would be written differently now."""
-        is_same_dialogue = model == self._model and family == self._family and wording == self._wording
-        if is_same_dialogue and system == self._system:
-            return
-        before, now = write_system(self._system), write_system(system)
-        if is_same_dialogue and len(now) == len(before):
-            self._written.replace_system(now)
-        else:
-            self._written = WrittenMessages(model, now, None if wording is None else wording.read, family)
-        self._model, self._family, self._wording = model, family, wording
-        self._system = intern(system)  # most conversations of an engine have one of a few
+        model, family, wording = written_for
+        if written_for != self._written_for or len(system) != len(self._system):
+            self._written = WrittenMessages(model, system, None if wording is None else wording.read, family)
+        elif system != self._system:
+            self._written.replace_system(system)
+        self._written_for, self._system = written_for, system
 
 
 class PromptCache:
@@ -411,45 +363,15 @@ class PromptCache:
 
     def __init__(self, capacity: int = _MAX_PROMPTS) -> None:
         self._capacity = capacity
-        self._prompts: dict[str, tuple[CachedPrompt, finalize[Any, Any]]] = {}
+        self._prompts = WeakKeyDictionary[History, CachedPrompt]()
 
     def __len__(self) -> int:
         return len(self._prompts)
 
     def prompt_of(self, context: EffectContext) -> CachedPrompt:
         """Return the cached prompt of this conversation, an empty one if it is not cached."""
-        cached = self._prompts.pop(context.conversation_id, None)
-        if cached is None:
-            end = finalize(context.history, self._prompts.pop, context.conversation_id, None)
-            end.atexit = False
-            cached = CachedPrompt(context.conversation_id), end
-        self._prompts[context.conversation_id] = cached  # behind all others, which are dropped before it
+        prompt = self._prompts.pop(context.history, None) or CachedPrompt(context.conversation_id)
+        self._prompts[context.history] = prompt  # behind all others, which are dropped before it
         if len(self._prompts) > self._capacity:
-            _, end = self._prompts.pop(next(iter(self._prompts)))
-            end.detach()
-        return cached[0]
-
-
-S = TypeVar("S", bound=tuple[object, ...])
-T = TypeVar("T")
-
-
-class Kept(Generic[S, T]):
-    """What was made last, and the source that it was made from.
-
-    It is kept for each request of a conversation, since most of what is written for one stays the same for the next.
-    """
-
-    __slots__ = ("_made", "_source")
-
-    _made: T
-
-    def __init__(self) -> None:
-        self._source: S | None = None
-
-    def made_from(self, source: S, make: Callable[[S], T]) -> T:
-        """Return what `make` makes from the source: what was made last, if that was made from an equal one."""
-        # Tuples are compared by the identity of their items first, and most of these are the same objects.
-        if source != self._source:
-            self._made, self._source = make(source), source
-        return self._made
+            del self._prompts[next(iter(self._prompts))]
+        return prompt

@@ -1,14 +1,13 @@
-"""Writes the messages of a conversation as they are sent to a model, and goes on where it has stopped.
+"""Writes the messages of a conversation as they are sent to a model, each of them once.
 
 Each request holds the whole history, and a history grows only at its end. Writing all of it for every request would
 cost more the longer the conversation and its turn are: a turn of an agent that works by itself has a hundred
-requests. So the messages are written once and kept, and a request adds those that are new. Its cost is then that of
-its new messages, and of one copy of the list.
+requests. So what was written is kept, and a request adds the messages that are new.
 
 A message that was written can still change: the next one may be merged with the last, the sealed thinking of a turn
-is left out when the turn has ended, and a note is added to a speech that was not delivered. So the place at which the
-newest turn begins is remembered. What stands behind it can be taken back and written again, which costs what the turn
-costs. A request also takes back what it holds besides the history, such as a reminder to the model.
+is left out when the turn has ended, a note is added to a speech that was not delivered. So the place at which each
+request went on is remembered, and what stands behind a place can be taken back and written again. A request takes
+back what it holds besides the history, such as a reminder to the model.
 
 Three things are minded on the way: ids of calls that every provider accepts, an order of the messages that every
 provider accepts, and a digest, which is stored in the log beside the answer and tells whether a later request is the
@@ -21,8 +20,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from itertools import compress, count
-from operator import is_not, ne
 from typing import NamedTuple
 
 from ...states.openai_writing import MessageWithResults, WireMessage, legal_name, pair_results, text_parts, write
@@ -38,48 +35,35 @@ from .families import (
     needs_user_first,
     own_id,
 )
-from .port import NO_VOLUME, ModelRequest, Volume, volume_of
+from .port import ModelRequest
 
 Read = Callable[[Message], Message]
 """Returns a message in the words that a model reads."""
 
+_MOST_PLACES = 64
+"""The places that are remembered: those of the requests of a few turns, within which messages change."""
+
 
 class _Place(NamedTuple):
-    """How much was written at some moment, so that what was written since can be taken back.
-
-    `messages` counts those of the history, `sent` those that are sent, `called` the tools that they call, and
-    `digested` the sent messages that `digest` covers. `last` is the last one that is sent, kept because the next one
-    may be merged with it; `unanswered` are the ids of calls without a result, and `volume` is how much the history
-    that was written holds.
-    """
+    """How much was written at some moment: `messages` of the history, and `sent` ones, of which the `last` is kept
+    because the next one may be merged with it. `called` counts the tools that were called, and `digest` covers the
+    first `digested` of the sent messages."""
 
     messages: int
     sent: int
     last: WireMessage | None
     call_ids: tuple[int, int]
     called: int
-    unanswered: frozenset[str]
     digested: int
-    digest: _RequestDigest
-    volume: Volume
-
-
-class WrittenRequest(NamedTuple):
-    """The messages of a request as they are sent, the names of the tools that they call, each once, their digest, and
-    how much they hold."""
-
-    messages: tuple[WireMessage, ...]
-    called: tuple[str, ...]
-    digest: _RequestDigest
-    volume: Volume
+    digest: RequestDigest
 
 
 class WrittenMessages:
-    """The messages of a history as they are sent to `model` behind this system message.
+    """The messages of a history as they are sent to `model` behind this system message, which is one message or none.
 
     `read` returns a message in the words that the model reads; None stands for a history without a message that needs
     other words. `family` is that of the model, by default that of its name: what the model of a message wrote for its
-    family goes back to it, as `provider_fields` says.
+    family goes back to it, as `families.py` says.
     """
 
     def __init__(
@@ -89,175 +73,106 @@ class WrittenMessages:
         self._family = family or family_named(model)
         maker = maker_of(self._family)
         self._takes_own_ids = maker is None or maker.takes_own_ids
+        self._needs_separator, self._needs_user_first = needs_separator(model), needs_user_first(model)
         self._read = read
-        self._order = _MessageOrder(model)
-        self._system = tuple(system)
+        self._system = len(system)
         self._turn = self._first_turn = 0
         """The turn under way, and the one that it tries again, or the same."""
-        self._clear()
-
-    def _clear(self) -> None:
         self._messages: list[Message] = []
-        self._sent: list[WireMessage] = list(self._system)
+        self._sent: list[WireMessage] = [*system]
         self._called: dict[str, None] = {}
         self._call_ids = _CallIds()
-        self._unanswered: set[str] = set()
-        """The ids of the calls of finished turns that were written without a result."""
-        self._digest = _RequestDigest(self._model)
+        self._digest = RequestDigest(model)
         self._digested = 0
         """How many of the messages that are sent the digest covers. The last one is left out while it may change."""
-        self._volume = NO_VOLUME
-        """How much the messages hold that are sent, without the system message."""
-        self._turn_start: _Place | None = None
-        self._has_sealed = False
+        self._places: list[_Place] = []
+        self._sealed: int | None = None
+        """The place in the history before the first message that was written with what is sent within its turn only."""
 
     def replace_system(self, system: Sequence[WireMessage]) -> None:
         """Put another system message in front of the messages, which stay as they are. Their digest is computed anew.
         Both system messages are one message, or none."""
-        self._sent[: len(self._system)] = self._system = tuple(system)
-        self._digest, self._digested = _RequestDigest(self._model), 0
-        if self._turn_start is not None:
-            self._turn_start = self._turn_start._replace(digest=_RequestDigest(self._model), digested=0)
+        self._sent[: self._system] = system
+        self._digest, self._digested = RequestDigest(self._model), 0
+        self._places = [one._replace(digest=self._digest.copy(), digested=0) for one in self._places]
+
+    def request(
+        self, messages: list[Message], turn: int, first_turn: int, closing: Sequence[Message]
+    ) -> tuple[tuple[WireMessage, ...], tuple[str, ...], RequestDigest]:
+        """Return the messages of the request with this history, the names of the tools that they call, each once, and
+        their digest. `turn` is the turn under way, and `first_turn` the one that it tries again, or the same. The
+        `closing` messages stand behind the history, and no other request has them."""
+        self._take_back_changes(messages)
+        self._begin_turn(turn, first_turn)
+        while self._places and _answers_earlier_calls(messages[len(self._messages) :]):
+            self._take_back(self._places[-1])
+        self._write_new(messages[len(self._messages) :])
+        self._digest_what_stays()
+        place = self._place()
+        self._write(closing)
+        digest = self._digest.copy()
+        digest.add(self._sent[self._digested :])
+        sent, called = tuple(self._sent), tuple(self._called)
+        if closing:
+            self._take_back(place)
+        return sent, called, digest
 
     # --- the history
-
-    def follow(self, messages: list[Message], turn: int, first_turn: int | None = None) -> None:
-        """Write what is new in this history, of which `turn` is the turn under way and `first_turn` the one that it
-        tries again; None stands for a turn that tries none again. What was written of messages that have changed since
-        is written again."""
-        self._take_back_changes(messages)
-        if turn != self._turn:
-            self._begin_turn(turn, turn if first_turn is None else first_turn)
-        if not (self._write_finished_turns(messages) and self._write(messages[len(self._messages) :])):
-            self._clear()
-            self._turn_start = self._place()
-            self._write(messages)
-
-    def _begin_turn(self, turn: int, first: int) -> None:
-        """Prepare for the messages of another turn, in which what belongs to earlier turns is not sent; `first` is the
-        turn that it tries again."""
-        if turn < self._turn:
-            self._clear()
-        elif self._turn_start is not None and (self._has_sealed or first < turn):
-            self._take_back(self._turn_start)
-        self._turn, self._first_turn = turn, first
-        self._turn_start, self._has_sealed = None, False
 
     def _take_back_changes(self, messages: list[Message]) -> None:
         """Take back what was written of messages that are not the same in this history. Lists are compared by the
         identity of their items first, so this costs next to nothing where nothing has changed."""
         beginning = messages[: len(self._messages)]
-        if beginning == self._messages:
-            self._messages = beginning  # equal messages that were read again from the log are the same ones next time
-            return
-        changed = self._first_change(messages)
-        if changed is None and len(messages) >= len(self._messages):
-            return
-        start = self._turn_start
-        if start is None or (len(messages) if changed is None else changed) < start.messages:
-            self._clear()
+        if beginning != self._messages:
+            pairs = zip(self._messages, beginning, strict=False)
+            changed = (place for place, (one, other) in enumerate(pairs) if one is not other and one != other)
+            self._take_back_from(next(changed, len(beginning)))
         else:
-            self._take_back(start)
+            self._messages = beginning  # equal messages that were read again from the log are the same ones next time
 
-    def _first_change(self, messages: list[Message]) -> int | None:
-        """Return the place of the first message that differs in what is sent of it, and take over those before it that
-        differ only in what was delivered, which is not sent. None if no message differs."""
-        for place in compress(count(), map(is_not, self._messages, messages)):
-            before, now = self._messages[place], messages[place]
-            if before.replace(deliveries=()) == now.replace(deliveries=()):
-                self._messages[place] = now
-            else:
-                return place
-        return None
+    def _begin_turn(self, turn: int, first_turn: int) -> None:
+        """Take back what is written otherwise in another turn than in the one that was under way."""
+        if (turn, first_turn) == (self._turn, self._first_turn):
+            return
+        if first_turn < self._first_turn:
+            self._take_back_from(0)
+        elif self._sealed is not None:
+            self._take_back_from(self._sealed)
+        self._turn, self._first_turn = turn, first_turn
 
-    def _write_finished_turns(self, messages: list[Message]) -> bool:
-        """Write what is new of the turns before the one under way, and note where that one begins. Returns what
-        `_write` returns."""
-        if self._turn_start is not None:
-            return True
-        new = messages[len(self._messages) :]
-        finished = 0
-        while finished < len(new) and new[finished].turn < self._first_turn:
-            finished += 1
-        if not self._write(new[:finished]):
-            return False
-        if finished < len(new):
-            self._turn_start = self._place()
-        return True
-
-    def _write(self, messages: Sequence[Message]) -> bool:
-        """Write these further messages of the history, except from the first one whose results may still come. Returns
-        whether that can be done: not if one of them is the result of a call that was written without one."""
-        if self._unanswered and self._answer_earlier_calls(messages):
-            return False
-        entries, end = self._settled(messages)
-        for entry in entries:
-            self._add(entry)
-        self._messages += messages[:end]
-        return True
-
-    def _settled(self, messages: Sequence[Message]) -> tuple[list[MessageWithResults], int]:
-        """The messages with their results, except from the first one whose results may still come, and how many of the
-        messages these are. No result of theirs stands behind these.
-
-        For example, `b` runs and has no result yet. Of `user, calls a, result a, calls b` the first three are settled.
-        Of `user, calls a, calls b, result a` only the first is, because the result of `a` stands behind the call of
-        `b`.
-        """
-        entries = pair_results(messages)
-        first = self._first_open(entries)
-        if first is None:
-            return entries, len(messages)
-        places = [place for place, one in enumerate(messages) if one.role != "tool"]
-        while True:
-            end = places[first]
-            settled = pair_results(messages[:end])
-            first = next(compress(count(), map(ne, settled, entries)), None)
-            if first is None:
-                return settled, end
-
-    def _first_open(self, entries: Sequence[MessageWithResults]) -> int | None:
-        """Return the place of the first message whose results may still come: one of the turn under way."""
-        for place, entry in enumerate(entries):
-            if None in entry.results and entry.message.turn >= self._turn:
-                return place
-        return None
-
-    def _answer_earlier_calls(self, messages: Sequence[Message]) -> bool:
-        """Whether one of these is the result of a call that was written without one."""
-        made: set[str] = set()
-        for message in messages:
-            made.update(call.call_id for call in message.tool_calls)
-            if message.role == "tool" and message.tool_call_id in self._unanswered and message.tool_call_id not in made:
-                return True
-        return False
+    def _write_new(self, new: list[Message]) -> None:
+        """Write these further messages. The turn under way begins at a place of its own, so that it can be written
+        again without those before it."""
+        finished = next((place for place, one in enumerate(new) if one.turn >= self._first_turn), len(new))
+        if _answers_earlier_calls(new[finished:]):
+            finished = 0
+        for messages in (new[:finished], new[finished:]):
+            if messages:
+                self._places.append(self._place())
+                self._write(messages)
+                self._messages += messages
+        del self._places[1:-_MOST_PLACES]
 
     # --- one message
+
+    def _write(self, messages: Sequence[Message]) -> None:
+        for entry in pair_results(messages):
+            self._add(entry if self._read is None else _as_read(entry, self._read))
 
     def _add(self, entry: MessageWithResults) -> None:
         """Write a message with the results of its calls, and with what goes back to its family of models. Nothing goes
         back of a message whose text is withheld from this model: as it is read, it has nothing of that kind."""
-        read = entry if self._read is None else _as_read(entry, self._read)
-        message, calls = read.message, read.message.tool_calls
+        message = entry.message
         is_own = message.role == "assistant" and is_of_family(message, self._model, self._family)
-        if is_own and self._turn_start is not None and is_sent_in_its_turn_only(message):
-            self._has_sealed = True
-        for sent in write(read, self._ids_of(message, is_own)):
+        if self._sealed is None and is_own and message.turn >= self._first_turn and is_sent_in_its_turn_only(message):
+            self._sealed = len(self._messages)
+        for sent in write(entry, self._ids_of(message, is_own)):
             if is_own:
                 add_provider_fields(sent, message, self._turn, self._first_turn)
                 is_own = False
             self._append(sent)
-        for call in calls:
+        for call in message.tool_calls:
             self._called[legal_name(call.name)] = None
-        if self._unanswered or None in entry.results:
-            self._note_unanswered(entry)
-
-    def _append(self, message: WireMessage) -> None:
-        """Append a message to those that are sent, and count what it adds. It may be merged with the last one."""
-        place = max(len(self._sent) - 1, len(self._system))
-        before = volume_of(self._sent[place:])
-        self._order.append(message, self._sent, first=len(self._system))
-        self._volume = self._volume.changed(before, volume_of(self._sent[place:]))
 
     def _ids_of(self, message: Message, is_own: bool) -> Callable[[ToolCall], str]:
         """What assigns the ids of the calls of this message: to its own family those that its provider gave."""
@@ -265,52 +180,51 @@ class WrittenMessages:
             return lambda call: self._call_ids.assign(call.call_id, own_id(message, call))
         return lambda call: self._call_ids.assign(call.call_id)
 
-    def _note_unanswered(self, entry: MessageWithResults) -> None:
-        calls = entry.message.tool_calls
-        self._unanswered.difference_update(call.call_id for call in calls)
-        pairs = zip(calls, entry.results, strict=True)
-        self._unanswered.update(call.call_id for call, result in pairs if result is None)
+    def _append(self, message: WireMessage) -> None:
+        """Append a message in the order that the model requires.
 
-    # --- a request
+        Some providers require user and assistant to alternate, and refuse two messages of one role in a row. litellm
+        merges such messages for a few providers only (Anthropic, Bedrock, Gemini, Cohere), so it is done here for all.
+        Models of Mistral also require a message of the assistant between the result of a tool and the user's next
+        message; after a cancelled turn there is none. Several providers, and the templates of many open models,
+        require that a user speaks first; a history from elsewhere may begin with the assistant's greeting.
+        """
+        sent = self._sent
+        if len(sent) == self._system:
+            if message["role"] == "assistant" and self._needs_user_first:
+                sent.append({"role": "user", "content": BEGINNING})
+        elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
+            sent[-1] = merged(sent[-1], message)
+            return
+        elif self._needs_separator:
+            sent += separator(sent[-1]["role"], message["role"])
+        sent.append(message)
 
-    def request(self, messages: list[Message], closing: Sequence[Message]) -> WrittenRequest:
-        """The messages of the request with the history that `follow` was called with, and with the `closing` messages
-        behind it, which no other request has."""
-        rest = messages[len(self._messages) :]
-        if not rest and not closing:
-            return self._written_request()
-        place = self._place()
-        for entry in pair_results([*rest, *closing]):
-            self._add(entry)
-        request = self._written_request()
-        self._take_back(place)
-        return request
-
-    def _written_request(self) -> WrittenRequest:
+    def _digest_what_stays(self) -> None:
+        """Add to the digest what is sent in all later requests, too: all but the last message, if it may be merged."""
         final = len(self._sent)
         if final > self._digested and may_be_merged(self._sent[-1]):
             final -= 1
         self._digest.add(self._sent[self._digested : final])
         self._digested = final
-        digest = self._digest.copy()
-        digest.add(self._sent[final:])
-        volume = self._volume.changed(NO_VOLUME, volume_of(self._system))
-        return WrittenRequest(tuple(self._sent), tuple(self._called), digest, volume)
 
     # --- taking back
 
     def _place(self) -> _Place:
         return _Place(
-            messages=len(self._messages),
-            sent=len(self._sent),
-            last=self._sent[-1] if len(self._sent) > len(self._system) else None,
-            call_ids=self._call_ids.place,
-            called=len(self._called),
-            unanswered=frozenset(self._unanswered),
-            digested=self._digested,
-            digest=self._digest.copy(),
-            volume=self._volume,
+            len(self._messages),
+            len(self._sent),
+            self._sent[-1] if len(self._sent) > self._system else None,
+            self._call_ids.place,
+            len(self._called),
+            self._digested,
+            self._digest.copy(),
         )
+
+    def _take_back_from(self, message: int) -> None:
+        """Take back what was written from this message of the history on, or from a place before it."""
+        while self._places and len(self._messages) > message:
+            self._take_back(self._places[-1])
 
     def _take_back(self, place: _Place) -> None:
         """Forget what was written since this place."""
@@ -321,9 +235,21 @@ class WrittenMessages:
         self._call_ids.take_back(place.call_ids)
         while len(self._called) > place.called:
             self._called.popitem()
-        self._unanswered = set(place.unanswered)
         self._digested, self._digest = place.digested, place.digest.copy()
-        self._volume = place.volume
+        while self._places and self._places[-1].messages >= place.messages:
+            self._places.pop()
+        if self._sealed is not None and self._sealed >= place.messages:
+            self._sealed = None
+
+
+def _answers_earlier_calls(messages: Sequence[Message]) -> bool:
+    """Whether one of these is the result of a call that stands before them."""
+    made: set[str | None] = set()
+    for message in messages:
+        made.update(call.call_id for call in message.tool_calls)
+        if message.role == "tool" and message.tool_call_id not in made:
+            return True
+    return False
 
 
 def _as_read(entry: MessageWithResults, read: Read) -> MessageWithResults:
@@ -340,37 +266,6 @@ it."""
 
 BEGINNING = "Begin the conversation."
 """The text of the user's message that is inserted in front of the assistant's greeting where a model requires one."""
-
-
-class _MessageOrder:
-    """The order of messages that the model of this name requires.
-
-    Some providers require user and assistant to alternate, and refuse two messages of one role in a row. litellm
-    merges such messages for a few providers only (Anthropic, Bedrock, Gemini, Cohere), so it is done here for all.
-    Models of Mistral also require a message of the assistant between the result of a tool and the user's next
-    message; after a cancelled turn there is none. Several providers, and the templates of many open models, require
-    that a user speaks first; a history from elsewhere may begin with the assistant's greeting.
-    """
-
-    def __init__(self, model: str) -> None:
-        self._needs_separator = needs_separator(model)
-        self._needs_user_first = needs_user_first(model)
-
-    def append(self, message: WireMessage, sent: list[WireMessage], first: int) -> None:
-        """Append the message to those that are sent, of which the first one of the dialogue has the place `first`.
-
-        A message of the same role as the last one is merged with it. If the model requires it, a message of the
-        assistant is put between a result and a user's message, and a user's message in front of the assistant's first.
-        """
-        if len(sent) == first:
-            if message["role"] == "assistant" and self._needs_user_first:
-                sent.append({"role": "user", "content": BEGINNING})
-        elif sent[-1]["role"] == message["role"] and may_be_merged(sent[-1]) and may_be_merged(message):
-            sent[-1] = merged(sent[-1], message)
-            return
-        elif self._needs_separator:
-            sent += separator(sent[-1]["role"], message["role"])
-        sent.append(message)
 
 
 def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tuple[WireMessage, ...]:
@@ -423,11 +318,6 @@ def _join(first: Content, second: Content) -> Content:
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral accepts no others, and every other provider accepts these
 
 
-def _is_legal_id(call_id: str) -> bool:
-    """Whether every provider accepts this id. `Pure.`"""
-    return _LEGAL_ID.fullmatch(call_id) is not None
-
-
 class _CallIds:
     """Assigns ids. An id that is legal and not yet used is kept; so is one that goes back to the models that gave it.
 
@@ -445,7 +335,7 @@ class _CallIds:
         preferred."""
         if own.strip() and own not in self._used:
             assigned = own
-        elif _is_legal_id(wanted) and wanted not in self._used:
+        elif _LEGAL_ID.fullmatch(wanted) and wanted not in self._used:
             assigned = wanted
         else:
             assigned = self._make()
@@ -481,12 +371,12 @@ def request_digest(request: ModelRequest) -> str:
 
     Equal requests, and only these, have equal digests. `Pure.`
     """
-    digest = _RequestDigest(request.model)
+    digest = RequestDigest(request.model)
     digest.add(request.messages)
     return digest.finish(request)
 
 
-class _RequestDigest:
+class RequestDigest:
     """A digest that is computed while the messages are written, from their canonical JSON."""
 
     __slots__ = ("_hash", "_separator")
@@ -495,9 +385,9 @@ class _RequestDigest:
         self._hash = blake2b(f"[{canonical_json(model)},[".encode(), digest_size=16)
         self._separator = ""
 
-    def copy(self) -> _RequestDigest:
+    def copy(self) -> RequestDigest:
         """The digest of the same messages, to which others can be added. `Pure.`"""
-        copied = object.__new__(_RequestDigest)
+        copied = object.__new__(RequestDigest)
         copied._hash, copied._separator = self._hash.copy(), self._separator
         return copied
 

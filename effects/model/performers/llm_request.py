@@ -35,10 +35,7 @@ from ..families import family_named, provider_fields_of, storable_blocks
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request import (
     CachedPrompt,
-    Kept,
-    Names,
     OfferedTools,
-    OfferSource,
     PromptCache,
     ToolOffer,
     assemble_context,
@@ -65,9 +62,8 @@ class LlmRequestPerformer:
 
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with the response or with the failure."""
-        prompt = self._prompts.prompt_of(context)
-        offer = self._writer.offer_for(effect, context.context, context.turn, prompt)
-        request, digest = self._write(effect, context, await context.transcript(), offer, prompt)
+        offer = self._writer.offer_for(effect, context.context, context.turn)
+        request, digest = self._write(effect, context, await context.transcript(), offer)
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
@@ -87,12 +83,13 @@ class LlmRequestPerformer:
         return self._response(effect, request.model, digest, answer, context, offer)
 
     def _write(
-        self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer, prompt: CachedPrompt
+        self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer
     ) -> tuple[ModelRequest, str]:
         """Return what follows from the log: the request without the fresh context, and its digest. Nobody holds the
         transcript afterwards, while the model is asked."""
         if logger.isEnabledFor(logging.INFO):
             _log_request(context.turn, transcript, len(_offered_to(effect, offer).definitions))
+        prompt = self._prompts.prompt_of(context)
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
@@ -163,55 +160,6 @@ def _log_request(turn: int, transcript: Transcript, tools: int) -> None:
 
 _NO_TOOLS = OfferedTools(())
 
-
-class RequestWriter:
-    """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name."""
-
-    def __init__(self, tools: ToolRegistry, family_of: Callable[[str], str] = family_named) -> None:
-        self._offers = _ToolOffers(tools)
-        self._family_of = family_of
-
-    def offer_for(self, effect: RequestLlm, context: Context, turn: int, prompt: CachedPrompt) -> ToolOffer:
-        """Return what this request offers of the tools. `prompt` keeps that for the next request."""
-        return self._offers.offer_for(effect, context, turn, prompt.offer)
-
-    def write(
-        self,
-        effect: RequestLlm,
-        context: Context,
-        turn: int,
-        transcript: Transcript,
-        offer: ToolOffer,
-        prompt: CachedPrompt,
-    ) -> tuple[ModelRequest, str]:
-        """Return the request that `effect` asks for, without the fresh context, and its digest. `context`, `turn` and
-        `transcript` are those of the step that has the effect; `prompt` keeps the written beginning for the next
-        request of this conversation."""
-        if effect.plain:  # it has nothing in common with the requests before and behind it
-            prompt = CachedPrompt(prompt.conversation_id)
-        tools = _offered_to(effect, offer)
-        assembled = assemble_context(
-            effect, context, transcript, turn, offer.explained, tools.listed, prompt.write_system
-        )
-        return prompt.request(
-            effect,
-            assembled.system,
-            assembled.history,
-            tools,
-            turn,
-            settings_of(context.policy, effect.profile),
-            closing=assembled.closing,
-            wording=assembled.wording,
-            family=self._family_of(effect.model),
-            first_turn=transcript.first_try(turn),
-        )
-
-
-def _offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:
-    """Return the definitions that the request holds: a plain one has none. `Pure.`"""
-    return _NO_TOOLS if effect.plain else offer.definitions
-
-
 _LOGGER = performer_logger("turnwise.tools")
 
 KEPT = 256
@@ -230,35 +178,61 @@ _EXPLAINED = {
 }
 """The built-in tools that the system message explains, by the fields of `ExplainedTools`."""
 
+Names = tuple[str, ...] | None
+"""Names of tools as they were chosen; None stands for all tools."""
 
-class _ToolOffers:
-    """Knows what each request offers of the tools of an engine.
+
+class RequestWriter:
+    """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name.
 
     A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the
     same in all conversations. So what is offered is written once for each choice of tools and each kind of agent and
-    kept, until a source of tools changes. Each conversation keeps the offer of its last request, which is mostly that
-    of the next one.
+    kept, until a source of tools changes.
     """
 
-    def __init__(self, tools: ToolRegistry) -> None:
+    def __init__(self, tools: ToolRegistry, family_of: Callable[[str], str] = family_named) -> None:
         self._tools = tools
+        self._family_of = family_of
         self._offer = lru_cache(KEPT)(self._make_offer)
         self._told = set[str]()
 
-    def offer_for(
-        self, effect: RequestLlm, context: Context, turn: int, last: Kept[OfferSource, ToolOffer]
-    ) -> ToolOffer:
-        """What this request offers in this turn; `last` keeps it for the next request of the conversation.
+    def offer_for(self, effect: RequestLlm, context: Context, turn: int) -> ToolOffer:
+        """Return what this request offers of the tools in this turn.
 
         It stays the same within a turn, also after a crash: tools that a conversation chooses during a turn are those
         of the next one. Only the tools of sources come and go within a turn."""
-        source = OfferSource(self._tools.version, context.tools_in(turn), effect.profile, context)
-        return last.made_from(source, self._find_offer)
-
-    def _find_offer(self, source: OfferSource) -> ToolOffer:
-        context, profile = source.context, source.context.policy.find_profile(source.profile)
+        profile = context.policy.find_profile(effect.profile)
         of_profile = None if profile is None else profile.tools
-        return self._offer(source.version, source.chosen, of_profile, context.caller)
+        return self._offer(self._tools.version, context.tools_in(turn), of_profile, context.caller)
+
+    def write(
+        self,
+        effect: RequestLlm,
+        context: Context,
+        turn: int,
+        transcript: Transcript,
+        offer: ToolOffer,
+        prompt: CachedPrompt,
+    ) -> tuple[ModelRequest, str]:
+        """Return the request that `effect` asks for, without the fresh context, and its digest. `context`, `turn` and
+        `transcript` are those of the step that has the effect; `prompt` keeps what is written for the next request of
+        this conversation."""
+        if effect.plain:  # it has nothing in common with the requests before and behind it
+            prompt = CachedPrompt(prompt.conversation_id)
+        tools = _offered_to(effect, offer)
+        assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed)
+        return prompt.request(
+            effect,
+            assembled.system,
+            assembled.history,
+            tools,
+            turn,
+            settings_of(context.policy, effect.profile),
+            closing=assembled.closing,
+            wording=assembled.wording,
+            family=self._family_of(effect.model),
+            first_turn=transcript.first_try(turn),
+        )
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
@@ -280,3 +254,8 @@ class _ToolOffers:
         if sentences:
             more = f" So are {len(sentences) - _MAX_TOLD} others." if len(sentences) > _MAX_TOLD else ""
             _LOGGER.warning("%s%s", " ".join(sentences[:_MAX_TOLD]), more)
+
+
+def _offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:
+    """Return the definitions that the request holds: a plain one has none. `Pure.`"""
+    return _NO_TOOLS if effect.plain else offer.definitions

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from turnwise import ModelRequest
-from turnwise.effects.model.port import volume_in, volume_of
 from turnwise.effects.model.request import with_fresh_context, write_fresh_context
 from turnwise.effects.model.written_messages import BETWEEN
 from turnwise.effects.text import DAYS, MONTHS
@@ -118,7 +117,6 @@ class TestItsPlace:
 
         changed = with_fresh_context(request, NOTE)
 
-        assert volume_in(changed) == volume_of(changed.messages)
         assert user == {"role": "user", "content": [IMAGE]}
         assert (changed.tools, changed.conversation_id, changed.messages[:2]) == ((TOOL,), "c", (CALLS, RESULT))
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.model import port, written_messages
-from turnwise.effects.model.port import ModelRequest, Volume, volume_in, volume_of
+from turnwise.effects.model import written_messages
+from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request import CachedPrompt, OfferedTools, PromptCache, build_request
 from turnwise.effects.model.system_message import Wording
 from turnwise.effects.model.written_messages import request_digest
@@ -58,26 +58,6 @@ def ask(
     return prompt.request(effect_for(model), system, messages, OfferedTools(TOOLS[turn % 2]), turn, **options)
 
 
-def test_nobody_counts_what_a_kept_history_holds_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request knows how large it is, and whether it shows images, from what is new in it."""
-    counted: list[int] = []
-
-    def count(messages: Sequence[Any]) -> Volume:
-        counted.append(len(messages))
-        return volume_of(messages)
-
-    prompt = CachedPrompt()
-    history = [each for turn in range(1, 100) for each in (user(turn=turn), assistant("Hi", turn=turn))]
-    ask(prompt, history, 99)
-    monkeypatch.setattr(written_messages, "volume_of", count)
-    monkeypatch.setattr(port, "volume_of", count)
-
-    request, _ = ask(prompt, [*history, user(turn=100)], 100)
-
-    assert (request.size, request.has_images) == (99 * len("HelloHi") + len("Hello"), False)
-    assert sum(counted) < 10
-
-
 def test_a_turn_that_tries_another_one_again_continues_it_whatever_was_said_first() -> None:
     """A message of another agent may enter before the model is asked again. The sealed thinking of the first try goes
     back all the same."""
@@ -107,7 +87,6 @@ def assert_same(
 
     assert request == build_request(effect_for(model), system, (*read, *closing), TOOLS[turn % 2], turn)
     assert digest == request_digest(request)
-    assert volume_in(request) == volume_of(request.messages)
 
 
 COMPARED: list[str] = []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.request import CachedPrompt, assemble_context
+from turnwise.effects.model.request import assemble_context
 from turnwise.effects.model.system_message import (
     DOCUMENTS_TITLE,
     MEMORY_TITLE,
@@ -319,39 +319,3 @@ def test_time_is_no_part_of_it() -> None:
     messages = {assemble_context(one, context, Transcript(), 1, listed_tools="- a").system for one in (early, late)}
 
     assert len(messages) == 1
-
-
-class TestTheCachedMessage:
-    """It is written once while it stays the same."""
-
-    SOURCE = SystemSource(
-        Context(system="You are kind.", policy=rules(describe_tools=True)), "guide", listed_tools="- a"
-    )
-
-    def test_an_equal_source_gives_the_same_text(self) -> None:
-        """It is not written again."""
-        kept = CachedPrompt()
-        again = self.SOURCE._replace(context=self.SOURCE.context.replace())
-
-        assert kept.write_system(self.SOURCE) is kept.write_system(again)
-        assert kept.write_system(again) == write_system_message(self.SOURCE)
-
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"context": Context(system="You are quick.")},
-            {"profile": "cook"},
-            {"plain": True},
-            {"recalled": RECALLED},
-            {"tools": ExplainedTools(talk="talk")},
-            {"listed_tools": "- b"},
-            {"holds_mail": True},
-        ],
-    )
-    def test_whatever_changes_it_is_written_again(self, changes: dict[str, Any]) -> None:
-        """And again when the change is undone."""
-        kept, changed = CachedPrompt(), self.SOURCE._replace(**changes)
-        sources = (self.SOURCE, changed, self.SOURCE)
-
-        assert [kept.write_system(source) for source in sources] == [write_system_message(source) for source in sources]
-        assert kept.write_system(changed) != kept.write_system(self.SOURCE)
