@@ -12,8 +12,9 @@ allows, and again much shorter if the model says that it was too long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TypeVar
 
 from ....states.dialogue import of_turn
@@ -60,9 +61,8 @@ class ModelCaller:
         running: RunningAnswers | None = None,
     ) -> None:
         self._find = find
-        self._silence = TimeLimit(silence)
-        self._whole = TimeLimit(silence if whole is None else whole)
-        self._loading = TimeLimit(_LONGEST_LOADING)
+        self._silence = silence
+        self._whole = silence if whole is None else whole
         self._running = RunningAnswers() if running is None else running
 
     def family_of(self, name: str) -> str:
@@ -73,7 +73,7 @@ class ModelCaller:
         """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at a deadline."""
         model = self._find(request.model)
         if (ready := ready_of(model)) is not None:
-            with _failing_after(self._loading, request.model, "not ready"):
+            async with _failing_after(_LONGEST_LOADING, request.model, "not ready"):
                 await ready()
         answer = await self._answer(model, request, show)
         if not isinstance(answer, ModelAnswer):
@@ -84,13 +84,13 @@ class ModelCaller:
 
     async def _answer(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         answering = _Answering(model, request, show)
-        with (
-            self._running.noted(request.conversation_id, answering),
-            _failing_after(self._whole, request.model, "no whole answer", answering.usage),
-            _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
-        ):
-            answering.silence = silence
-            return await model.complete(request, answering.hear)
+        with self._running.noted(request.conversation_id, answering):
+            async with (
+                _failing_after(self._whole, request.model, "no whole answer", answering.usage),
+                _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
+            ):
+                answering.on_piece = partial(_begin_again, silence, self._silence)
+                return await model.complete(request, answering.hear)
 
 
 class RunningAnswers:
@@ -119,7 +119,7 @@ class RunningAnswers:
 class _Answering:
     """An answer that is under way: how much of it has come, and what that may have cost."""
 
-    __slots__ = ("_has_begun", "_model", "_request", "_show", "_written", "silence")
+    __slots__ = ("_has_begun", "_model", "_request", "_show", "_written", "on_piece")
 
     def __init__(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> None:
         self._model = model
@@ -127,13 +127,13 @@ class _Answering:
         self._show = show
         self._written = 0
         self._has_begun = False
-        self.silence: LimitedWork | None = None
+        self.on_piece: Callable[[], None] | None = None
 
     def hear(self, token: Token) -> None:
         """Show a piece of the answer, and go on waiting for the next."""
         self._has_begun = True
-        if self.silence is not None:
-            self.silence.restart()
+        if self.on_piece is not None:
+            self.on_piece()
         if token.text:
             self._written += len(token.text)
             self._show(token)
@@ -147,16 +147,22 @@ def _nothing() -> Usage:
     return NOTHING_SPENT
 
 
-@contextmanager
-def _failing_after(
-    limit: TimeLimit, model: str, what: str, spent: Callable[[], Usage] = _nothing
-) -> Iterator[LimitedWork]:
+@asynccontextmanager
+async def _failing_after(
+    seconds: float, model: str, what: str, spent: Callable[[], Usage] = _nothing
+) -> AsyncIterator[asyncio.Timeout]:
     """Return a context that raises `LlmFailure` at the limit, with what was spent until then."""
     try:
-        with limit.apply() as work:
-            yield work
+        async with asyncio.timeout(seconds) as limit:
+            yield limit
     except TimeoutError:
-        raise make_failure("timeout", model, f"{what} within {limit.seconds:g} s", usage=spent()) from None
+        raise make_failure("timeout", model, f"{what} within {seconds:g} s", usage=spent()) from None
+
+
+def _begin_again(limit: asyncio.Timeout, seconds: float) -> None:
+    """Count the seconds of the limit from now on, unless they have run out."""
+    if not limit.expired():
+        limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def sentence_of(failure: LlmFailure, introduction: str = "") -> str:
@@ -245,90 +251,3 @@ def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> Model
     messages = () if turn is None else of_turn(transcript.messages, turn)
     names = (message.model for message in reversed(messages) if message.turn == turn)
     return next((models[name] for name in names if name in models), policy.models[0])
-
-
-class TimeLimit:
-    """The limit of `seconds`, and the work that it applies to at the moment, oldest first.
-
-    `asyncio.timeout` sets a timer for each piece of work. Those that have the same limit run out of time in the order
-    in which they began, so one timer is enough: for the one that began first. Work that shows that it goes on begins
-    again, at the end of this order, so a limit of silence costs as little as one of the whole.
-    """
-
-    __slots__ = ("_running", "_timer", "seconds")
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._running: dict[LimitedWork, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def apply(self) -> LimitedWork:
-        """Return a context for the current task. It raises `TimeoutError` if it takes longer than the limit; what the
-        task waits for is cancelled then."""
-        return LimitedWork(self)
-
-    def add(self, work: LimitedWork) -> None:
-        """Note that this work has begun."""
-        self._running[work] = None
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(work.due, self._expire)
-
-    def remove(self, work: LimitedWork) -> None:
-        """Note that this work has ended. Without work there is no timer."""
-        self._running.pop(work, None)
-        if not self._running and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def restart(self, work: LimitedWork) -> None:
-        """Note that this work has begun again. The timer stays as it is; when it fires it is set for what is next."""
-        del self._running[work]
-        work.due = asyncio.get_running_loop().time() + self.seconds
-        self._running[work] = None
-
-    def _expire(self) -> None:
-        """Cancel the work whose time has run out, and set the timer for the one that is next."""
-        self._timer = None
-        loop = asyncio.get_running_loop()
-        while self._running:
-            oldest = next(iter(self._running))
-            if oldest.due > loop.time():
-                self._timer = loop.call_at(oldest.due, self._expire)
-                return
-            del self._running[oldest]
-            oldest.cancel()
-
-
-class LimitedWork:
-    """What the current task does in this context, until `due` on the clock of its event loop. It ends like
-    `asyncio.timeout`: a cancel from elsewhere is never taken for the end of the time."""
-
-    __slots__ = ("_cancels", "_is_expired", "_limit", "_task", "due")
-
-    def __init__(self, limit: TimeLimit) -> None:
-        self._limit = limit
-        self._is_expired = False
-
-    def __enter__(self) -> LimitedWork:
-        task = asyncio.current_task()
-        assert task is not None, "only the work of a task can be cancelled"
-        self._task = task
-        self._cancels = task.cancelling()
-        self.due = asyncio.get_running_loop().time() + self._limit.seconds
-        self._limit.add(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        self._limit.remove(self)
-        if self._is_expired and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
-            raise TimeoutError from error
-
-    def restart(self) -> None:
-        """Count its time from now on, because it goes on. Nothing happens if it has run out."""
-        if not self._is_expired:
-            self._limit.restart(self)
-
-    def cancel(self) -> None:
-        """Cancel the task, because its time has run out."""
-        self._is_expired = True
-        self._task.cancel()

@@ -1,15 +1,16 @@
-"""What every request to a model has in common, whichever effect it belongs to: it is asked in one way, and its work has
-one limit of time, however many pieces it has.
+"""What every request to a model has in common, whichever effect it belongs to: it is asked in one way, and it may be
+silent for so long, however many pieces it has.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from turnwise.effects.model.performers.asking import MAX_CALLS, ModelCaller, TimeLimit
-from turnwise.effects.model.port import LlmFailure, ModelRequest
+from turnwise.effects.model.performers.asking import MAX_CALLS, ModelCaller
+from turnwise.effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.testing import FunctionLlm, call, calls
 
 from ....simulation.environment import RandomSource, VirtualLoop
@@ -25,19 +26,31 @@ async def asked(count: int) -> int:
 LIMIT = 0.01
 
 
-async def hang() -> None:
-    """Wait for ever."""
-    await asyncio.Event().wait()
+class Pieces:
+    """A model that says so many pieces, a third of the limit apart, and then hangs or ends."""
+
+    def __init__(self, pieces: int, *, ends: bool = False) -> None:
+        self.pieces, self.ends = pieces, ends
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Say the pieces, and one more when the request is cancelled."""
+        for _ in range(self.pieces):
+            await asyncio.sleep(LIMIT / 3)
+            show(Token("."))
+        try:
+            await asyncio.sleep(0 if self.ends else 3600)
+        finally:
+            show(Token("."))
+        return ModelAnswer("." * self.pieces)
 
 
-async def limited(limit: TimeLimit) -> str:
-    """Hang within the limit, and say how that ended."""
+async def ask(model: Pieces, silence: float = LIMIT, whole: float = 60) -> str:
+    """Ask the model, and say how that ended."""
+    caller = ModelCaller(lambda name: model, silence, whole)
     try:
-        with limit.apply():
-            await hang()
-    except TimeoutError:
-        return "out of time"
-    return "ended"
+        return (await caller.ask(ModelRequest(model="any", messages=()))).content
+    except LlmFailure as failure:
+        return failure.kind
 
 
 class TestCalls:
@@ -55,69 +68,42 @@ class TestCalls:
         assert failed.value.kind == "malformed_response"
 
 
-class TestWorkThatTakesTooLong:
-    """It is cancelled, and raises `TimeoutError`."""
+class TestAModelThatTakesTooLong:
+    """Its request is cancelled, and fails."""
 
     async def test_each_of_several_ends(self) -> None:
-        """Also one that begins later than the others; nothing is left behind in their tasks."""
-        limit = TimeLimit(LIMIT)
-
-        async def later() -> str:
-            await asyncio.sleep(LIMIT / 2)
-            return await limited(limit)
-
-        assert set(await asyncio.gather(limited(limit), limited(limit), later())) == {"out of time"}
-        assert await limited(limit) == "out of time"
+        """A piece that comes too late changes nothing, and nothing is left behind in their tasks."""
+        assert await asyncio.gather(*[ask(Pieces(0)) for _ in range(3)]) == ["timeout"] * 3
+        assert await ask(Pieces(0)) == "timeout"
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
 
-    async def test_the_oldest_may_have_ended_by_itself(self) -> None:
-        """The time of the one behind it runs on."""
-        limit = TimeLimit(LIMIT)
-        second = asyncio.ensure_future(limited(limit))
-
-        with limit.apply():
-            await asyncio.sleep(0)
-
-        assert await second == "out of time"
-
-    async def test_work_within_other_work_ends_by_its_own_limit(self) -> None:
-        """The outer one goes on."""
-        with TimeLimit(60).apply():
-            assert await limited(TimeLimit(LIMIT)) == "out of time"
-
-    async def test_an_error_that_it_raises_when_it_is_cancelled_is_kept(self) -> None:
-        """As `asyncio.timeout` does."""
-        with pytest.raises(KeyError), TimeLimit(LIMIT).apply():
-            try:
-                await hang()
-            finally:
-                raise KeyError("no")
+    async def test_one_that_goes_on_for_longer_than_a_whole_answer_may_take(self) -> None:
+        """However steadily its pieces come."""
+        assert await ask(Pieces(1000), whole=LIMIT * 2) == "timeout"
 
 
-class TestWorkThatGoesOn:
-    """It says so, and its time is counted from then on."""
+class TestAModelThatGoesOn:
+    """Its time is counted from each of its pieces on."""
 
-    async def test_it_may_take_longer_than_the_limit(self) -> None:
+    def test_it_may_take_longer_than_the_limit(self) -> None:
         """As long as each of its pauses is shorter."""
-        limit = TimeLimit(LIMIT * 3)
+        ended: list[str] = []
 
-        with limit.apply() as work:
-            for _ in range(6):
-                await asyncio.sleep(LIMIT)
-                work.restart()
+        async def long() -> None:
+            ended.append(await ask(Pieces(20, ends=True)))
+
+        VirtualLoop(RandomSource(0)).run(long(), bound=100 * LIMIT)
+
+        assert ended == ["." * 20]
 
     def test_it_runs_out_after_the_last_piece(self) -> None:
         """And those that have the same limit run out in the order of their last pieces."""
-        limit, ended = TimeLimit(LIMIT), list[int]()
+        ended: list[int] = []
 
         async def hang_after(pieces: int) -> None:
-            with pytest.raises(TimeoutError), limit.apply() as work:
-                for _ in range(pieces):
-                    await asyncio.sleep(LIMIT / 3)
-                    work.restart()
-                await hang()
+            assert await ask(Pieces(pieces)) == "timeout"
             ended.append(pieces)
 
         async def hang_at_once() -> None:
@@ -127,56 +113,17 @@ class TestWorkThatGoesOn:
 
         assert ended == [0, 3, 6]
 
-    async def test_a_piece_that_comes_too_late_changes_nothing(self) -> None:
-        """The time is over."""
-        with pytest.raises(TimeoutError), TimeLimit(LIMIT).apply() as work:
-            try:
-                await hang()
-            finally:
-                work.restart()
-
 
 class TestACancelFromElsewhere:
     """It stays a cancel."""
 
-    async def test_before_the_time_has_run_out(self) -> None:
-        """Nothing raises `TimeoutError`."""
-        task = asyncio.ensure_future(limited(TimeLimit(60)))
-        await asyncio.sleep(0)
-        task.cancel()
-
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    async def test_in_the_moment_in_which_the_time_runs_out(self) -> None:
-        """The caller that cancels the task is not told that it ended in time."""
-        limit = TimeLimit(0)
-        task = asyncio.ensure_future(limited(limit))
+    @pytest.mark.parametrize("silence", [60, 0])
+    async def test_before_the_time_has_run_out_and_in_that_moment(self, silence: float) -> None:
+        """The caller that cancels the task is not told that the model took too long."""
+        task = asyncio.ensure_future(ask(Pieces(0), silence))
         await asyncio.sleep(0)
         task.cancel()
 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert task.cancelling() == 1
-
-
-async def test_there_is_no_timer_without_work() -> None:
-    """One while something runs, however much, and none when all of it has ended."""
-    loop, limit = asyncio.get_running_loop(), TimeLimit(60)
-    timers: list[asyncio.TimerHandle] = []
-    call_at = loop.call_at
-
-    def counted(*args: object, **kwargs: object) -> asyncio.TimerHandle:
-        timers.append(call_at(*args, **kwargs))  # type: ignore[arg-type]
-        return timers[-1]
-
-    loop.call_at = counted  # type: ignore[method-assign]
-    tasks = [asyncio.ensure_future(limited(limit)) for _ in range(10)]
-    await asyncio.sleep(0)
-    assert [timer.cancelled() for timer in timers] == [False]
-
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-
-    assert [timer.cancelled() for timer in timers] == [True]
