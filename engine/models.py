@@ -11,7 +11,7 @@ from ..effects.clock import Clock
 from ..effects.model.families import family_of
 from ..effects.model.litellm.llm import LiteLlm
 from ..effects.model.port import Llm, name_of, ready_of
-from ..effects.model.rehearsal import REHEARSAL
+from ..effects.model.rehearsal import REHEARSAL, RehearsalLlm
 from ..effects.text import is_encodable
 from ..states.context import Context
 from ..states.errors import ConfigurationError
@@ -167,12 +167,8 @@ def _model_of(given: _GivenModel) -> Llm:
 
 
 def _make_model(name: str, window: int | None = None) -> Llm:
-    """The model of this name: the rehearsal model, which is imported only where it is asked, or one of litellm's."""
-    if name != REHEARSAL:
-        return LiteLlm(name, window=window)
-    from ..effects.model.rehearsal import RehearsalLlm
-
-    return RehearsalLlm(window=window)
+    """The model of this name: the rehearsal model, or one of litellm's."""
+    return RehearsalLlm(window=window) if name == REHEARSAL else LiteLlm(name, window=window)
 
 
 def _spec_of(model: Llm) -> ModelSpec:

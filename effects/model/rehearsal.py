@@ -4,13 +4,9 @@ A program can be tried, shown and tested with it before anybody has an account. 
 are built, answers stream, tools run and questions are asked as with any other model. It imports no client library, so
 a program that uses it starts at once.
 
-The model follows no script. Each rule looks at what was said and which tools are offered, and returns a reply or
-None; the first reply is used. Nothing here knows litellm or who asks.
-
-By some of the rules it is one of several agents. In the foreground it presents what other agents have for its user,
-and takes note of the rest. In the background it passes on what it has found. Anywhere it hands a list of tasks to
-sub-agents, writes to another agent, and hands the conversation over to another profile, where it has the tool for
-that and the user's words ask for it.
+Which tool a message mentions, which arguments it gives and which options a result lists is guessed from words and JSON
+schemas. Only the built-in tools have rules of their own: by them the model speaks, asks, and is one of several agents.
+A demonstration writes down beforehand what is answered in a conversation.
 """
 
 from __future__ import annotations
@@ -18,355 +14,385 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...states.events import ORIGIN_OF_WAKE_UPS
-from ...states.values.messages import Usage
+from ...states.openai_writing import RESULT_IMAGES
+from ...states.policy import Texts
+from ...states.values.messages import Usage, read_agent_text
 from ...states.values.value import encodable
-from .port import ModelAnswer, ModelCall, ModelRequest, Purpose, Token
-from .rehearsal_words import (
-    ASK,
-    COMPLETE,
-    CONDENSED,
-    RESPOND,
-    SPAWN,
-    TALK,
-    TELL_AGENT,
-    TELL_USER,
-    TRANSFER,
-    Call,
-    Dialogue,
-    Reply,
-    choice_in,
-    count_mentions,
-    fill_parameters,
-    find_first_mention,
-    find_keywords,
-    has_just_spoken,
-    list_unfilled,
-    options_in,
-    read_dialogue,
-    tasks_in,
-)
+from .port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
+from .request import CONTEXT_TITLE, SUMMARY_TITLE
+from .system_message import MEMORY_TITLE
 
-REHEARSAL = "rehearsal"
-"""The name under which an engine, a policy and the log know the model."""
-
-DELAY = 0.015
-"""Seconds before each word, so that a reader can watch the answer come in."""
-
-VERDICT = '{"passed": true, "reason": "A rehearsal takes every claim at its word."}'
-"""The answer to a request to check the work."""
-
-SUMMARY = "Something was done; a rehearsal cannot tell what."
-"""The answer to a request to summarize a turn."""
-
-_ANSWERS: dict[Purpose, str] = {"check": VERDICT, "summarize": SUMMARY, "condense": CONDENSED}
-
-
-class RehearsalLlm:
-    """Answers by fixed rules, word by word. `delay` is the pause before each word, in seconds; None means `DELAY`.
-
-    `window` is how many tokens one request may hold, as for any model; without it nothing is condensed ahead.
-    """
-
-    name: Final = REHEARSAL
-
-    def __init__(self, *, window: int | None = None, delay: float | None = None) -> None:
-        self.window = window
-        self._delay = DELAY if delay is None else delay
-
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Answer the request; call `show` with each word as it comes. Tokens in the usage are counted as words."""
-        reply = _reply_to(request)
-        words = re.findall(r"\s*\S+", encodable(reply.text))
-        for word in words:
-            await asyncio.sleep(self._delay)
-            show(Token(word))
-        return ModelAnswer(
-            content="".join(words),
-            tool_calls=tuple(
-                ModelCall(f"call_{index}", call.name, json.dumps(call.arguments, ensure_ascii=False))
-                for index, call in enumerate(reply.calls)
-            ),
-            finish_reason="tool_calls" if reply.calls else "stop",
-            usage=Usage(input_tokens=len(json.dumps(request.messages).split()), output_tokens=len(words)),
-            model=request.model,
-        )
-
-
-def _reply_to(request: ModelRequest) -> Reply:
-    if request.purpose in _PREPARATIONS:
-        return Reply(_PREPARATIONS[request.purpose](request.messages))
-    if request.purpose in _ANSWERS:
-        return Reply(_ANSWERS[request.purpose])
-    return reply_to(request.messages, request.tools if request.tool_choice == "auto" else ())
-
-
-# What is answered before a turn is answered: which profile suits it, and what to search for. Both requests have an
-# instruction and the user's text. The choice among profiles lists them in the instruction, a line `- name: description`
-# for each.
-MAX_KEYWORDS = 8
-
-_PROFILE = re.compile(r"^- ([^:\n]+)(?:: (.*))?$", re.MULTILINE)
-
-
-def _choose_profile(messages: Sequence[dict[str, Any]]) -> str:
-    """The answer that names the profile with whose name and description the user's text has the most words in common;
-    of several, the first. `Pure.`"""
-    said = _content(messages, "user")
-    profiles = _PROFILE.findall(_content(messages, "system"))
-    names = sorted(profiles, key=lambda profile: -count_mentions(" ".join(profile), said))
-    return json.dumps({"profile": names[0][0] if names else ""}, ensure_ascii=False)
-
-
-def search_terms(messages: Sequence[dict[str, Any]]) -> str:
-    """The answer that names the words of the user's text that say what it is about. `Pure.`"""
-    keywords = find_keywords(_content(messages, "user"))[:MAX_KEYWORDS]
-    return json.dumps({"keywords": keywords, "from": None, "to": None}, ensure_ascii=False)
-
-
-def _content(messages: Sequence[dict[str, Any]], role: str) -> str:
-    """The content of the last message of this role, if it is a text."""
-    contents = [message["content"] for message in messages if message["role"] == role]
-    return contents[-1] if contents and isinstance(contents[-1], str) else ""
-
-
-_PREPARATIONS: dict[Purpose, Callable[[Sequence[dict[str, Any]]], str]] = {
-    "route": _choose_profile,
-    "enrich": search_terms,
-}
-
+REHEARSAL = "rehearsal"  # the name under which an engine, a policy and the log know the model
+DELAY = 0.015  # seconds before each word, so that a reader can watch the answer come in
+PRICES = 0.40e-6, 1.60e-6  # US dollars for a token in and for one out, so that a demonstration shows costs
 INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
     "For a real one, set OPENAI_API_KEY and start with --model openai/gpt-4.1-mini."
 )
-
+SUMMARY = "Something was done; a rehearsal cannot tell what."
+CONDENSED = "Something was said before; a rehearsal does not remember what."
 BEFORE_SPEAKING, AFTER_SPEAKING = "The user should hear this.", "The user was told."
-"""What the model writes beside a call of a speaking tool, and after its result."""
-
-_FINGERPRINT = re.compile(r"_[0-9a-f]{8}\Z")
-
-_HINTS = {
-    SPAWN: "Give me a list of tasks, and I will hand them to sub-agents.",
-    TRANSFER: "Ask me to hand you over to somebody, and I will.",
-}
-"""What a user can say to see these tools used."""
-
-MAX_CALLS = 2
-_LONGEST_HEADER = 12
+BEFORE_PASSING_ON, AFTER_PASSING_ON = "The user should know this.", "That is all for now."
+NEWS, SENT = "An agent that works for you reports:", "The message is on its way."
 
 
-def _use_tools(dialogue: Dialogue) -> Reply | None:
-    """Call the tools that the user mentions, if the user's words fill their required parameters."""
-    if dialogue.results:
-        return None
-    ordinary = {name: tool for name, tool in dialogue.tools.items() if name != ASK}
-    mentions = {name: find_first_mention(tool, dialogue.said) for name, tool in ordinary.items()}
-    calls = [
-        Call(name, arguments)
-        for name in sorted(ordinary, key=lambda name: mentions[name] or 0)
-        if mentions[name] is not None
-        and (arguments := fill_parameters(ordinary[name].get("parameters") or {}, dialogue.said)) is not None
-    ][:MAX_CALLS]
-    return Reply(f"Let me use {' and '.join(_readable(call.name) for call in calls)}.", tuple(calls)) if calls else None
+def says(text: str, *calls: ModelCall, thinking: str = "") -> ModelAnswer:
+    """Return an answer with a text and calls of tools. `Pure.`"""
+    return ModelAnswer(text, thinking, tool_calls=calls, finish_reason="tool_calls" if calls else "stop")
 
 
-def _ask_to_choose(dialogue: Dialogue) -> Reply | None:
-    """Ask the user to choose if a result lists several options."""
-    if ASK not in dialogue.tools or any(name == ASK for name, _ in dialogue.results):
-        return None
-    for name, text in dialogue.results:
-        if options := options_in(text):
-            topic = _topic(name)
-            question = {
-                "question": f"Which {topic} would you like?",
-                "header": topic[:_LONGEST_HEADER].title(),
-                "options": options,
-            }
-            return Reply(f"There is more than one {topic}.", (Call(ASK, {"questions": [question]}),))
+def call(name: str, **arguments: object) -> ModelCall:
+    """Return a call of a tool. `Pure.`"""
+    return ModelCall("call_0", name, json.dumps(arguments, ensure_ascii=False))
+
+
+class RehearsalLlm:
+    """Answers by fixed rules, word by word, each after `delay` seconds; None means `DELAY`. `window` is how many tokens
+    one request may hold, as for any model. Under the `name` of another model it stands in for that one."""
+
+    def __init__(self, *, window: int | None = None, delay: float | None = None, name: str = REHEARSAL) -> None:
+        self.name = name
+        self.window = window
+        self._delay = DELAY if delay is None else delay
+        self._scripts: dict[str, list[ModelAnswer | LlmFailure]] = {}
+
+    def write(self, conversation_id: str, answers: Iterable[ModelAnswer | LlmFailure]) -> None:
+        """Have these answers given in a conversation, in this order, before the rules answer."""
+        self._scripts[conversation_id] = [*answers]
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Answer the request; call `show` with each word as it comes. Tokens in the usage are counted as words. Raises
+        `LlmFailure` where one was written."""
+        script = self._scripts.get(request.conversation_id)
+        if script:
+            answer = script.pop(0)
+        elif purpose := _ANSWERS.get(request.purpose):
+            texts = {one["role"]: one["content"] for one in request.messages if isinstance(one["content"], str)}
+            answer = says(purpose(texts.get("system", ""), texts.get("user", "")))
+        else:
+            answer = reply_to(request.messages, request.tools if request.tool_choice == "auto" else ())
+        if isinstance(answer, LlmFailure):
+            raise answer
+        thoughts, words = (re.findall(r"\s*\S+", encodable(text)) for text in (answer.thinking, answer.content))
+        for token in (*(Token(word, "thinking") for word in thoughts), *map(Token, words)):
+            await asyncio.sleep(self._delay)
+            show(token)
+        read, written = len(json.dumps(request.messages).split()), len(thoughts) + len(words)
+        cost = None if script is None else round(read * PRICES[0] + written * PRICES[1], 6)
+        usage = Usage(input_tokens=read, output_tokens=written, reasoning_tokens=len(thoughts), cost=cost)
+        return replace(answer, content="".join(words), usage=usage, model=request.model)
+
+
+def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> ModelAnswer:
+    """The answer by the rules, for messages and tools in OpenAI's shape. An internal message is no request of the user,
+    so only agents in the background, and those that a schedule has woken, do what it asks. `Pure.`"""
+    dialogue = _read(messages, tools)
+    is_background = TELL_USER in dialogue.tools
+    newest = [one for one in messages if one["role"] == "assistant" or _text_of(one)][-1:]
+    if any(one.get("tool_calls") and _called(one) <= _SPEAKING for one in newest):
+        return says(AFTER_PASSING_ON if is_background else AFTER_SPEAKING)
+    if dialogue.audience == "agent" and not is_background:
+        return says("")
+    if dialogue.audience == "user":
+        answer = says(f"{NEWS}\n\n{dialogue.said}")
+    else:
+        answer = _go_on(dialogue) if dialogue.results else _call_for(dialogue) or _use_tools(dialogue)
+    if is_background or _TEXTS.sub_agent_guidance in dialogue.system:
+        return answer
+    news = [f"{NEWS}\n\n{text}" for text in dialogue.overdue if not answer.tool_calls]
+    text = "\n\n".join([*[INTRODUCTION] * dialogue.is_new, *news, answer.content])
+    return _by_tool(text, answer.tool_calls, dialogue.tools)
+
+
+def _by_tool(text: str, calls: tuple[ModelCall, ...], offered: Collection[str]) -> ModelAnswer:
+    """The answer with its text as the argument of a speaking tool, or as text if no such tool can be used."""
+    if TALK in offered:
+        return says(BEFORE_SPEAKING, call(TALK, message=text), *calls)
+    for respond in (name for name in RESPOND if name in offered and not calls):
+        completion = (call(COMPLETE, summary=AFTER_SPEAKING),) if COMPLETE in offered else ()
+        return says(BEFORE_SPEAKING, call(respond, text=text), *completion)
+    return says(text, *calls)
+
+
+ASK, SPAWN, TRANSFER = "ask_user_question", "spawn_agents", "transfer_to"
+TELL_USER, TELL_AGENT = "send_user_message", "send_agent_message"
+TALK, RESPOND, COMPLETE = "talk", ("respond_to_user", "speak_to_user"), "mark_work_complete"
+_SPEAKING = {TALK, *RESPOND, COMPLETE, TELL_USER}
+_SPECIAL = (*_SPEAKING, ASK, SPAWN, TELL_AGENT, TRANSFER)  # a message that mentions one does not call it
+_TEXTS = Texts()
+_NUDGES = "nudge", "speak", "answer_missing", "relay", "fallback", "claim_missing", "fallback_result"
+_NUDGE = re.compile("|".join(re.escape(getattr(_TEXTS, one)).replace(RESPOND[0], r"\S+") for one in _NUDGES))
+_CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
+_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
+_CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
+_RECALLED = re.compile(rf"{MEMORY_TITLE}.*?^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.M | re.S)
+_MAIL = r"<message_for_user [^<>]*>[^<>]*</message_for_user>"
+_OVERDUE = re.compile(rf"(?:\n\n|\A){re.escape(_TEXTS.overdue)}((?:\n\n{_MAIL})+)(?=\n\n|\Z)")
+
+
+@dataclass(frozen=True)
+class _Dialogue:
+    """What the rules look at: the message to answer, and the `results` since then as pairs of tool name and text.
+
+    `audience` is None if the user `said` it; a message of another agent is for the "user", or for the "agent" alone.
+    `overdue` are messages for the user that an earlier turn left.
+    """
+
+    said: str
+    audience: str | None
+    results: tuple[tuple[str, str], ...]
+    tools: dict[str, dict[str, Any]]
+    system: str
+    is_new: bool
+    overdue: tuple[str, ...]
+
+
+def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> _Dialogue:
+    asked = _place_of_request(messages)
+    said = _text_of(messages[asked]) if asked >= 0 else ""
+    mail = read_agent_text(said)
+    names = {call["id"]: call["function"]["name"] for one in messages for call in one.get("tool_calls") or ()}
+    results = [(names[one["tool_call_id"]], one["content"]) for one in messages[asked + 1 :] if one["role"] == "tool"]
+    late = "".join(_OVERDUE.findall("\n\n".join(_texts_in(messages[-1])))) if messages else ""
+    return _Dialogue(
+        said=(said if mail is None else mail.text).removeprefix(_CONDENSED_MESSAGE).lstrip(),
+        audience=None if mail is None or mail.origin == ORIGIN_OF_WAKE_UPS else mail.audience,
+        results=tuple((name, _NOTE.sub("", text) or "[image]") for name, text in results if name not in _SPEAKING),
+        tools={tool["function"]["name"]: tool["function"] for tool in tools},
+        system=str(next((one["content"] for one in messages if one["role"] == "system"), "")),
+        is_new=not said.startswith(_CONDENSED_MESSAGE) and all(one["role"] != "assistant" for one in messages),
+        overdue=tuple(one.text for one in map(read_agent_text, re.findall(_MAIL, late)) if one is not None),
+    )
+
+
+def _place_of_request(messages: Sequence[dict[str, Any]]) -> int:
+    """The place of the newest message that asks for something, -1 if there is none. An internal one may have come while
+    something else is being answered, so it does so only if nothing else was said since."""
+    said = {place: text for place, one in enumerate(messages) if (text := _text_of(one)) and not _NUDGE.fullmatch(text)}
+    spoken = [place for place, one in enumerate(messages) if one["role"] == "assistant" and _called(one) <= _SPEAKING]
+    mails = {place: read_agent_text(text) for place, text in said.items() if place > max(spoken, default=-1)}
+    asking = [place for place, mail in mails.items() if mail is None or mail.audience != "agent"]
+    return max(asking, default=max(said, default=-1))
+
+
+def _called(message: dict[str, Any]) -> set[str]:
+    return {call["function"]["name"] for call in message.get("tool_calls") or ()}
+
+
+def _texts_in(message: dict[str, Any]) -> list[str]:
+    """The texts of a user's message; `[image]` stands for an image."""
+    content = message["content"] if message["role"] == "user" else ""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [part["text"] if part["type"] == "text" else "[image]" for part in parts]
+
+
+def _text_of(message: dict[str, Any]) -> str:
+    """What a person or an agent said in a user's message, without what turnwise adds to it and images of results."""
+    texts, is_own = [], True
+    for text in _texts_in(message):
+        is_own = is_own if text == "[image]" else not text.startswith(RESULT_IMAGES)
+        texts.append(_OVERDUE.sub("", _CONTEXT_NOTE.sub("", text)) if is_own else "")
+    return " ".join(filter(None, texts))
+
+
+def _call_for(dialogue: _Dialogue) -> ModelAnswer | None:
+    """Pass on to the user, to another agent, to another profile or to sub-agents what the words say."""
+    said, tools = dialogue.said, dialogue.tools
+    if TELL_USER in tools and (found := _TO_USER.search(said)):
+        return says(BEFORE_PASSING_ON, call(TELL_USER, text=found[1]))
+    if TELL_AGENT in tools and (found := _TO_AGENT.search(said)):
+        return says("Let me tell that agent.", call(TELL_AGENT, agent_id=found[1], text=found[2]))
+    if TRANSFER in tools and (found := _TO_PROFILE.search(said)):
+        return says(f"Let me hand you over to {found[1]}.", call(TRANSFER, profile=found[1]))
+    if SPAWN in tools and (tasks := tasks_in(said)):
+        text = f"There are {len(tasks)} tasks. Let me hand them to sub-agents."
+        return says(text, call(SPAWN, tasks=[task for _, task in tasks]))
     return None
 
 
-def report(dialogue: Dialogue) -> Reply | None:
-    """Report the results of the tools and of sub-agents, and the user's choice. A background agent sends its report to
-    the user of the agent that it works for."""
-    if not dialogue.results:
-        return None
-    choices = [choice_in(text) for name, text in dialogue.results if name == ASK]
-    lines = [f"You chose {choice}." if choice else "You left the choice open." for choice in choices]
+def _use_tools(dialogue: _Dialogue) -> ModelAnswer:
+    """Call the tools that the words mention and fill. Without one, answer a question with what the user said in an
+    older conversation, name what a tool still needs, or repeat what was said."""
+    mentioned = _mentioned(dialogue)
+    if calls := [call(name, **arguments) for _, name, arguments, missing in mentioned if not missing][:MAX_CALLS]:
+        return says(f"Let me use {' and '.join(_readable(one.name) for one in calls)}.", *calls)
+    if dialogue.said.rstrip().endswith("?") and (recalled := _RECALLED.search(dialogue.system)):
+        return says(f"You said earlier: “{' '.join(recalled[1].split())}”")
+    for _, name, _, missing in mentioned:
+        needs = " and ".join(missing)
+        return says(f"To use {_readable(name)} I also need to know: {needs}. Say it all in one message, please.")
+    names = " or ".join(_readable(name) for name in dialogue.tools if name not in _SPECIAL)
+    hint = f"Say something that {names} is good for, and I will use it." if names else "There is no tool I could use."
+    return says(f"You said: “{dialogue.said}” {hint}")
+
+
+def _go_on(dialogue: _Dialogue) -> ModelAnswer:
+    """Say who is speaking now, ask to choose among the options that a result lists, or report the results."""
+    found, results = _TO_PROFILE.search(dialogue.said), dict(dialogue.results)
+    if found is not None and TRANSFER in results:
+        return says(f"You are now speaking to {found[1]}. {results[TRANSFER]}")
+    for name, text in dialogue.results:
+        if ASK in dialogue.tools and ASK not in results and (options := options_in(text)):
+            topic = _readable(name).split("_")[-1]
+            question = {"question": f"Which {topic} would you like?", "header": topic[:12].title(), "options": options}
+            return says(f"There is more than one {topic}.", call(ASK, questions=[question]))
+    text = "\n".join(_report(dialogue))  # to the user of the agent that a background agent works for
+    return says(BEFORE_PASSING_ON, call(TELL_USER, text=text)) if TELL_USER in dialogue.tools else says(text)
+
+
+def _report(dialogue: _Dialogue) -> Iterator[str]:
+    choices = [_choice_in(text) for name, text in dialogue.results if name == ASK]
+    yield from (f"You chose {choice}." if choice else "You left the choice open." for choice in choices)
     for name, text in dialogue.results:
         if name == SPAWN:
-            lines += _findings_of(dialogue.said, text)
+            agents = json.loads(text)["agents"] if text.startswith("{") else ()
+            for (title, _), agent in zip(tasks_in(dialogue.said), agents, strict=False):
+                failed = "" if agent["status"] == "completed" else f" ({agent['status']})"
+                yield f"{title}{failed}: {agent['result']}"
+            yield from () if agents else (text,)
         elif name == TELL_AGENT and text.startswith('{"success": true'):
-            lines.append(SENT)
+            yield SENT
         elif name != ASK and not (choices and options_in(text)):
-            lines.append(f"{_topic(name).capitalize()}: {_one_line(text)}")
-    text = "\n".join(lines)
-    return _tell_user(text) if dialogue.is_background else Reply(text)
-
-
-def _request_details(dialogue: Dialogue) -> Reply | None:
-    """Name the parameters that are still needed if the user mentions a tool without filling all of them."""
-    for name, tool in dialogue.tools.items():
-        if name != ASK and find_first_mention(tool, dialogue.said) is not None:
-            unfilled = " and ".join(list_unfilled(tool.get("parameters") or {}, dialogue.said))
-            return Reply(
-                f"To use {_readable(name)} I also need to know: {unfilled}. Say it all in one message, please."
-            )
-    return None
-
-
-def remember(dialogue: Dialogue) -> Reply | None:
-    """Answer a question with what the user said in an older conversation."""
-    if not dialogue.recalled or not dialogue.said.rstrip().endswith("?"):
-        return None
-    return Reply(f"You said earlier: “{dialogue.recalled}”")
-
-
-def repeat(dialogue: Dialogue) -> Reply:
-    """Repeat the user's message, and name the tools that would do more."""
-    names = " or ".join(_readable(name) for name in dialogue.tools if name != ASK)
-    hints = [f"Say something that {names} is good for, and I will use it."] if names else []
-    hints += [hint for name, hint in _HINTS.items() if name in dialogue.special]
-    return Reply(f"You said: “{dialogue.said}” {' '.join(hints) or 'There is no tool I could use.'}")
-
-
-NEWS = "An agent that works for you reports:"
-"""What the model writes above a message that another agent has for the user."""
-
-BEFORE_PASSING_ON, AFTER_PASSING_ON = "The user should know this.", "That is all for now."
-"""What a background agent writes beside a message for the user, and after it."""
-
-SENT = "The message is on its way."
-"""What the model says once it has written to another agent."""
-
-SILENCE = Reply("")
-"""Nothing, as an answer to a message that is no request."""
-
-_TO_USER = re.compile(r"\btell (?:the|your|my) user (?:that )?(.+)", re.IGNORECASE | re.DOTALL)
-_TO_AGENT = re.compile(r"\btell (?:the )?agent (\S+?)[:,]? (?:that |to )?(.+)", re.IGNORECASE | re.DOTALL)
-_TO_PROFILE = re.compile(r"\b(?:transfer|hand|pass|connect)\b.*? (?:over )?to (?:the )?([\w-]+)", re.IGNORECASE)
-
-
-def present(dialogue: Dialogue) -> Reply | None:
-    """Present to the user what another agent has for them."""
-    return Reply(f"{NEWS}\n\n{dialogue.said}") if dialogue.audience == "user" else None
-
-
-def _take_note(dialogue: Dialogue) -> Reply | None:
-    """Say nothing to an internal message: it is no request of the user. Background agents do what it asks, and so does
-    an agent that a schedule has woken."""
-    is_update = dialogue.audience == "agent" and dialogue.origin != ORIGIN_OF_WAKE_UPS
-    return SILENCE if is_update and not dialogue.is_background else None
-
-
-def _pass_on(dialogue: Dialogue) -> Reply | None:
-    """Pass on to the user what the message says, if it asks for that in the background."""
-    found = _TO_USER.search(dialogue.said)
-    if not dialogue.is_background or dialogue.results or found is None:
-        return None
-    return _tell_user(found[1])
-
-
-def _tell_user(text: str) -> Reply:
-    """Send the user a message through the agent in the foreground. `Pure.`"""
-    return Reply(BEFORE_PASSING_ON, (Call(TELL_USER, {"text": text}),))
-
-
-def _tell_agent(dialogue: Dialogue) -> Reply | None:
-    """Write to the agent that the user names by its id."""
-    found = _TO_AGENT.search(dialogue.said)
-    if TELL_AGENT not in dialogue.special or dialogue.results or found is None:
-        return None
-    return Reply("Let me tell that agent.", (Call(TELL_AGENT, {"agent_id": found[1], "text": found[2]}),))
-
-
-def transfer(dialogue: Dialogue) -> Reply | None:
-    """Hand the conversation over to the profile that the user names, and then say who is speaking."""
-    found = _TO_PROFILE.search(dialogue.said)
-    if found is None or (TRANSFER not in dialogue.special and not dialogue.results):
-        return None
-    if not dialogue.results:
-        return Reply(f"Let me hand you over to {found[1]}.", (Call(TRANSFER, {"profile": found[1]}),))
-    result = next((text for name, text in dialogue.results if name == TRANSFER), None)
-    return None if result is None else Reply(f"You are now speaking to {found[1]}. {result}")
-
-
-def _hand_out(dialogue: Dialogue) -> Reply | None:
-    """Hand a list of tasks to sub-agents, one each."""
-    tasks = tasks_in(dialogue.said)
-    if SPAWN not in dialogue.special or dialogue.results or not tasks:
-        return None
-    text = f"There are {len(tasks)} tasks. Let me hand them to sub-agents."
-    return Reply(text, (Call(SPAWN, {"tasks": [task.text for task in tasks]}),))
-
-
-_AGENT_RULES: tuple[Callable[[Dialogue], Reply | None], ...] = (
-    present,
-    _take_note,
-    _pass_on,
-    _tell_agent,
-    transfer,
-    _hand_out,
-)
-
-
-def _findings_of(said: str, result: str) -> Iterator[str]:
-    """What the sub-agents of `said` returned, a line for each. `Pure.`"""
-    try:
-        agents = json.loads(result)["agents"]
-    except (ValueError, KeyError, TypeError):
-        yield result
-        return
-    tasks = [task.item for task in tasks_in(said)]
-    for number, agent in enumerate(agents):
-        title = tasks[number] if len(tasks) == len(agents) else f"Sub-agent {number + 1}"
-        failed = "" if agent["status"] == "completed" else f" ({agent['status']})"
-        yield f"{title}{failed}: {agent['result']}"
-
-
-Rule = Callable[[Dialogue], Reply | None]
-
-RULES: tuple[Rule, ...] = (*_AGENT_RULES, _use_tools, _ask_to_choose, report, remember, _request_details, repeat)
-
-
-def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
-    """The reply of the first rule that has one, for messages and tools in OpenAI's shape. `Pure.`"""
-    offered = {tool["function"]["name"] for tool in tools}
-    if has_just_spoken(messages):
-        return Reply(AFTER_PASSING_ON if TELL_USER in offered else AFTER_SPEAKING)
-    dialogue = read_dialogue(messages, tools)
-    reply = next(reply for rule in RULES if (reply := rule(dialogue)) is not None)
-    if dialogue.is_background or dialogue.is_sub_agent or reply == SILENCE:
-        return reply
-    introduction = [INTRODUCTION] if dialogue.is_new else []
-    news = [] if reply.calls else [f"{NEWS}\n\n{text}" for text in dialogue.overdue]
-    return _speak_by_tool(Reply("\n\n".join([*introduction, *news, reply.text]), reply.calls), offered)
-
-
-def _speak_by_tool(reply: Reply, offered: Collection[str]) -> Reply:
-    """The reply with its text as the argument of a speaking tool, or unchanged if no such tool can be used."""
-    if TALK in offered:
-        return Reply(BEFORE_SPEAKING, (Call(TALK, {"message": reply.text}), *reply.calls))
-    respond = next((name for name in RESPOND if name in offered), None)
-    if respond is None or reply.calls:
-        return reply
-    completion = (Call(COMPLETE, {"summary": AFTER_SPEAKING}),) if COMPLETE in offered else ()
-    return Reply(BEFORE_SPEAKING, (Call(respond, {"text": reply.text}), *completion))
-
-
-def _topic(tool: str) -> str:
-    return _readable(tool).split("_")[-1]
+            options = "; ".join(", ".join(option.values()) for option in options_in(text))
+            yield f"{_readable(name).split('_')[-1].capitalize()}: {options or ' '.join(text.split())}"
 
 
 def _readable(tool: str) -> str:
-    """The name of a tool as a person would write it. A name that providers do not accept, such as that of an MCP
-    server's tool, is offered with a fingerprint behind it."""
-    return _FINGERPRINT.sub("", tool)
+    return re.sub(r"_[0-9a-f]{8}\Z", "", tool)  # the fingerprint of a name that providers do not accept
 
 
-def _one_line(text: str) -> str:
-    options = [", ".join(option.values()) for option in options_in(text)]
-    return "; ".join(options) or " ".join(text.split())
+def _mentioned(dialogue: _Dialogue) -> list[tuple[int, str, dict[str, Any], list[str]]]:
+    """The tools with a word in what was said, in order: its place, the name, the arguments said, and those left out."""
+    words = _stems(dialogue.said)
+    found: list[tuple[int, str, dict[str, Any], list[str]]] = []
+    for name, tool in dialogue.tools.items():
+        known = set(_stems(f"{name.replace('_', ' ')} {tool.get('description') or ''}")) - {""}
+        if name not in _SPECIAL and known.intersection(words):
+            arguments, missing = fill_parameters(tool.get("parameters") or {}, dialogue.said)
+            found.append((min(map(words.index, known.intersection(words))), name, arguments, missing))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _choose_profile(instruction: str, said: str) -> str:
+    """The profile, of those that the instruction lists, that has the most words in common with the user's text."""
+    words = set(_stems(said)) - {""}
+    profiles = re.findall(r"^- ([^:\n]+)(?:: (.*))?$", instruction, re.M)
+    names = sorted(profiles, key=lambda profile: -len(words & set(_stems(" ".join(profile)))))
+    return json.dumps({"profile": names[0][0] if names else ""}, ensure_ascii=False)
+
+
+def _search_terms(_: str, said: str) -> str:
+    words = {word.lower(): word for word in _WORD.findall(said) if len(word) > 2}
+    keywords = [word for lower, word in words.items() if lower not in _STOP_WORDS][:MAX_KEYWORDS]
+    return json.dumps({"keywords": keywords, "from": None, "to": None}, ensure_ascii=False)
+
+
+_ANSWERS: dict[Purpose, Callable[[str, str], str]] = {
+    "route": _choose_profile,
+    "enrich": _search_terms,
+    "check": lambda *_: '{"passed": true, "reason": "A rehearsal takes every claim at its word."}',
+    "summarize": lambda *_: SUMMARY,
+    "condense": lambda *_: CONDENSED,
+}
+
+
+_WORD = re.compile(r"[\w'’-]+")
+_QUOTED = re.compile(r"[\"“](.+?)[\"”]")
+_TIME = re.compile(
+    r"(?i)\b(?:\d{1,2}(?::\d\d)?\s*[ap]m|\d{1,2}:\d\d|today|tonight|tomorrow|noon|midnight|morning|afternoon|evening"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b"
+)
+_TIME_PARAMETER = re.compile(r"time|day|date|when|hour", re.I)
+_NAME = re.compile(r"(?<=[^.!?\s])\s+([^\W\d_][\w'’-]+)")
+_PLACE = re.compile(r"\b(?:somewhere|in|near|at|to|from|about|called)\s+(?:an?\s+|the\s+)?([\w'’-]+)", re.I)
+_NEGATION = r"\b(?:no|not|without|don['’]t)\b[^.,;!?]*\b"
+_NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_NUMBER = re.compile(rf"[0-9]{{1,9}}|{'|'.join(_NUMBERS)}")
+_SYNONYMS = {"umbrella": "weather", "rain": "weather", "sunny": "weather", "dinner": "table", "eat": "table"}
+_TO_USER = re.compile(r"\btell (?:the|your|my) user (?:that )?(.+)", re.I | re.S)
+_TO_AGENT = re.compile(r"\btell (?:the )?agent (\S+?)[:,]? (?:that |to )?(.+)", re.I | re.S)
+_TO_PROFILE = re.compile(r"\b(?:transfer|hand|pass|connect)\b.*? (?:over )?to (?:the )?([\w-]+)", re.I)
+MAX_CALLS, MAX_OPTIONS, MAX_KEYWORDS = 2, 4, 8
+_STOP_WORDS = frozenset(
+    _WORD.findall(
+        "a an the and or of for to in on at is are be do does will would can could i you me my we it this that what "
+        "which who when where how need want have has get give use any some with from by as not no if then there here "
+        "please one list return value"
+    )
+)
+
+
+def _stems(text: str) -> list[str]:
+    """The words of the text without their plural endings; stop words are empty."""
+    words = [word.lower() for word in _WORD.findall(text)]
+    return ["" if word in _STOP_WORDS else _SYNONYMS.get(word, word.rstrip("s")) for word in words]
+
+
+def fill_parameters(parameters: dict[str, Any], said: str) -> tuple[dict[str, Any], list[str]]:
+    """Arguments for a JSON schema, taken from what was said, and the required ones that are not in it. Each number and
+    each name is used once. `Pure.`"""
+    times, rest = " ".join(_TIME.findall(said)), _TIME.sub("", said)
+    words = [word.lower() for word in _WORD.findall(rest)]
+    numbers = [_NUMBERS.index(word) if word in _NUMBERS else int(word) for word in words if _NUMBER.fullmatch(word)]
+    proper = [name for name in _NAME.findall(rest) if name[0].isupper()]
+    names = list(dict.fromkeys([*_QUOTED.findall(rest), *proper, *_PLACE.findall(rest)]))
+    found: dict[str, Any] = {}
+    for name, schema in (parameters.get("properties") or {}).items():
+        kind, phrase = schema.get("type"), re.escape(name.replace("_", " "))
+        if "enum" in schema:
+            found[name] = next((one for one in schema["enum"] if str(one).lower() in said.lower()), None)
+        elif kind in ("integer", "number"):
+            found[name] = numbers.pop(0) if numbers else None
+        elif kind == "boolean":
+            found[name] = bool(re.search(phrase, said, re.I)) and not re.search(_NEGATION + phrase, said, re.I)
+        elif kind == "string" and _TIME_PARAMETER.search(name):
+            found[name] = times or None
+        elif kind == "string":
+            found[name] = names.pop(0) if names else said
+    arguments = {name: value for name, value in found.items() if value is not None}
+    return arguments, [name for name in parameters.get("required") or () if name not in arguments]
+
+
+def tasks_in(said: str) -> list[tuple[str, str]]:
+    """The tasks that a message lists, on lines with a mark in front, or behind a colon with commas between them: what
+    sets each apart, and its whole text, with what stands before the list. Empty if there are fewer than two. `Pure.`"""
+    lines = [match for line in said.splitlines() if (match := re.match(r"\s*(?:[-*•]|\d+[.)])\s+(.+)", line))]
+    head, _, rest = said.partition(lines[0][0] if len(lines) > 1 else ":")
+    separated = re.split(r",\s*(?:and\s+)?|;\s*(?:and\s+)?|\s+and\s+", rest)
+    items = [item.strip(" .\n") for item in ([match[1] for match in lines] if len(lines) > 1 else separated)]
+    title = " ".join(head.split()).rstrip(":")
+    tasks = [(item, f"{title}: {item}" if title else item) for item in items if item]
+    return tasks if len(tasks) > 1 else []
+
+
+def options_in(text: str) -> list[dict[str, str]]:
+    """The options that a result lists: the items of a JSON list, or its lines. Empty if there are fewer than two. Each
+    has a `label`, and a `description` if the item has more than one value. `Pure.`"""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = [] if text.startswith("Error: ") else text.splitlines()
+    if isinstance(value, dict):
+        value = next((inner for inner in value.values() if isinstance(inner, list)), None)
+    options: dict[str, dict[str, str]] = {}
+    for item in value if isinstance(value, list) else ():
+        parts = item.values() if isinstance(item, dict) else [item]
+        label, *more = [str(part).strip(" -*•\t") for part in parts] or [""]
+        if 0 < len(label) <= 80 and label.casefold() != "other":
+            description = ", ".join(filter(None, more))
+            options[label] = {"label": label, "description": description} if description else {"label": label}
+    return list(options.values())[:MAX_OPTIONS] if len(options) > 1 else []
+
+
+def _choice_in(text: str) -> str:
+    """The labels chosen in the answer to a question, which is JSON or lines of text; empty if there is no answer."""
+    try:
+        answers = list(json.loads(text)["answers"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        answers = re.findall(r"^Answer: (.*)$", text, re.M)
+    return ", ".join(answer if isinstance(answer, str) else ", ".join(answer) for answer in answers)

@@ -9,23 +9,20 @@ model that answers visitors, so that each conversation goes on with that one.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from ...effects.model.port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
-from ...effects.model.rehearsal import RehearsalLlm
+from ...effects.model.port import LlmFailure, ModelAnswer
+from ...effects.model.rehearsal import RehearsalLlm, call, says
 from ...effects.tools.context import ToolContext
 from ...effects.tools.tool import tool
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...states import presets
 from ...states.policy import Policy
-from ...states.values.messages import Usage
 
 POLICY = Policy(when_busy="queue")
 """The rules of most conversations, and of those that a visitor opens."""
@@ -49,7 +46,7 @@ async def hold_conversations(database: Path, model: str) -> None:
 
     The log names `model` as the one that answered, so that each conversation goes on with it. Takes about a second.
     """
-    scripted = _ScriptedModel(model)
+    scripted = RehearsalLlm(name=model, delay=0)
     tools = TravelTools(delay=0).tools
     async with Engine.open(database, model=scripted, tools=tools, policy=POLICY) as engine:
         desk = _TravelDesk(engine, scripted)
@@ -72,7 +69,7 @@ class _TravelDesk:
     Each method holds one conversation, and leaves it at rest or waiting for the visitor.
     """
 
-    def __init__(self, engine: Engine, model: _ScriptedModel) -> None:
+    def __init__(self, engine: Engine, model: RehearsalLlm) -> None:
         self._engine = engine
         self._model = model
 
@@ -81,7 +78,7 @@ class _TravelDesk:
         conversation_id: str,
         title: str,
         messages: Sequence[str],
-        script: Sequence[Answer],
+        script: Sequence[ModelAnswer | LlmFailure],
         policy: Policy | None = None,
     ) -> Conversation:
         """Open a conversation and send the messages, each when the turn before it has ended or rests."""
@@ -179,61 +176,6 @@ class _TravelDesk:
         await scout.send("Find out where the sun shines on Saturday.")
         await self._engine.delivered()
         await desk.wait()
-
-
-Answer = ModelAnswer | LlmFailure
-
-PRICES = 0.40e-6, 1.60e-6
-"""US dollars for one token in and for one token out, so that the demonstration shows costs."""
-
-
-def says(text: str, *calls: ModelCall, thinking: str = "") -> ModelAnswer:
-    """Return an answer with a text and calls of tools. `Pure.`"""
-    return ModelAnswer(text, thinking, tool_calls=calls, finish_reason="tool_calls" if calls else "stop")
-
-
-def call(name: str, **arguments: object) -> ModelCall:
-    """Return a call of a tool. `Pure.`"""
-    return ModelCall("call_0", name, json.dumps(arguments, ensure_ascii=False))
-
-
-class _ScriptedModel:
-    """Gives each conversation the answers written for it, and answers all others as the rehearsal model does.
-
-    `name` is that of the model that answers visitors.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._scripts: dict[str, deque[Answer]] = {}
-        self._rehearsal = RehearsalLlm(delay=0)
-
-    def write(self, conversation_id: str, answers: Iterable[Answer]) -> None:
-        """Have these answers given in a conversation, in this order."""
-        self._scripts[conversation_id] = deque(answers)
-
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Answer the request. Raises `LlmFailure` where one was written."""
-        script = self._scripts.get(request.conversation_id)
-        if not script:
-            return await self._rehearsal.complete(request, show)
-        answer = script.popleft()
-        if isinstance(answer, LlmFailure):
-            raise answer
-        return _priced(answer, request)
-
-
-def _priced(answer: ModelAnswer, request: ModelRequest) -> ModelAnswer:
-    """Return the answer with a usage: four characters count as a token."""
-    read = len(json.dumps([request.messages, request.tools])) // 4
-    written = (len(answer.content) + len(answer.thinking) + sum(len(call.arguments) for call in answer.tool_calls)) // 4
-    cost = read * PRICES[0] + written * PRICES[1]
-    usage = Usage(
-        input_tokens=read, output_tokens=written, cost=round(cost, 6), reasoning_tokens=len(answer.thinking) // 4
-    )
-    return ModelAnswer(
-        answer.content, answer.thinking, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason, usage=usage
-    )
 
 
 BUILT_IN = ("ask_user_question", "spawn_agents", "send_user_message", "send_agent_message")

@@ -260,7 +260,7 @@ class TestTheRehearsal:
             shown,
         ]
 
-        assert "“Hurry [image]”" in reply_to([{"role": "user", "content": content}], []).text
+        assert "“Hurry [image]”" in reply_to([{"role": "user", "content": content}], []).content
 
 
 class TestTheTerminal:

@@ -31,83 +31,30 @@ from .loading import load_litellm, redact
 from .refusals import Refusal, chain_of, gives_no_reason, kind_of_refusal, refusal_of
 
 _CLASSES: dict[FailureKind, tuple[str, ...]] = {
-    "rate_limit": (
-        "litellm.exceptions:RateLimitError",
-        "litellm.exceptions:BudgetExceededError",
-        "openai:RateLimitError",
-    ),
-    "server_error": (
-        "litellm.exceptions:InternalServerError",
-        "litellm.exceptions:ServiceUnavailableError",
-        "litellm.exceptions:BadGatewayError",
-        "litellm.exceptions:APIError",
-        "litellm.exceptions:MockException",
-        "litellm.exceptions:OpenAIError",
-        "openai:InternalServerError",
-        "openai:ConflictError",
-        "openai:APIStatusError",
-        "openai:APIError",
-        "openai:OpenAIError",
-        "httpx:HTTPStatusError",
-    ),
-    "timeout": (
-        "litellm.exceptions:Timeout",
-        "openai:APITimeoutError",
-        "httpx:TimeoutException",
-        "builtins:TimeoutError",
-    ),
+    "rate_limit": ("openai:RateLimitError", "litellm.exceptions:BudgetExceededError"),
+    "server_error": ("openai:OpenAIError", "httpx:HTTPStatusError"),
+    "timeout": ("openai:APITimeoutError", "httpx:TimeoutException", "builtins:TimeoutError"),
     "network": (
-        "litellm.exceptions:APIConnectionError",
-        "litellm.exceptions:MidStreamFallbackError",
-        "openai:APIConnectionError",
-        "httpx:HTTPError",
-        "httpx:StreamError",
-        "aiohttp:ClientError",
-        "builtins:ConnectionError",
-        "socket:gaierror",
-        "ssl:SSLError",
+        *("openai:APIConnectionError", "litellm.exceptions:MidStreamFallbackError", "httpx:HTTPError"),
+        *("httpx:StreamError", "aiohttp:ClientError", "builtins:ConnectionError", "socket:gaierror", "ssl:SSLError"),
     ),
     "malformed_response": (
-        "litellm.exceptions:APIResponseValidationError",
-        "litellm.exceptions:JSONSchemaValidationError",
-        "openai:APIResponseValidationError",
-        "httpx:DecodingError",
-        "json:JSONDecodeError",
+        *("openai:APIResponseValidationError", "httpx:DecodingError", "json:JSONDecodeError"),
         "builtins:UnicodeDecodeError",
     ),
-    "authentication": (
-        "litellm.exceptions:AuthenticationError",
-        "litellm.exceptions:PermissionDeniedError",
-        "openai:AuthenticationError",
-        "openai:PermissionDeniedError",
-    ),
-    "unknown_model": (
-        "litellm.exceptions:NotFoundError",
-        "litellm.exceptions:LiteLLMUnknownProvider",
-        "openai:NotFoundError",
-    ),
-    "invalid_request": (
-        "litellm.exceptions:BadRequestError",
-        "litellm.exceptions:InvalidRequestError",
-        "litellm.exceptions:UnprocessableEntityError",
-        "litellm.exceptions:UnsupportedParamsError",
-        "litellm.exceptions:ImageFetchError",
-        "openai:BadRequestError",
-        "openai:UnprocessableEntityError",
-        "httpx:InvalidURL",
-    ),
+    "authentication": ("openai:AuthenticationError", "openai:PermissionDeniedError"),
+    "unknown_model": ("openai:NotFoundError", "litellm.exceptions:LiteLLMUnknownProvider"),
+    "invalid_request": ("openai:BadRequestError", "openai:UnprocessableEntityError", "httpx:InvalidURL"),
     "context_window": ("litellm.exceptions:ContextWindowExceededError",),
     "content_filter": (
-        "litellm.exceptions:ContentPolicyViolationError",
-        "litellm.exceptions:RejectedRequestError",
-        "litellm.exceptions:GuardrailRaisedException",
-        "litellm.exceptions:BlockedPiiEntityError",
-        "litellm.exceptions:ModifyResponseException",
+        *("openai:ContentFilterFinishReasonError", "litellm.exceptions:ContentPolicyViolationError"),
+        *("litellm.exceptions:RejectedRequestError", "litellm.exceptions:GuardrailRaisedException"),
+        *("litellm.exceptions:BlockedPiiEntityError", "litellm.exceptions:ModifyResponseException"),
         "litellm.exceptions:SensitiveDataRouteException",
-        "openai:ContentFilterFinishReasonError",
     ),
 }
-"""The classes by kind, each as `module:name`. They are imported when the first error has to be classified."""
+"""The classes by kind, each as `module:name`; most of litellm's have a parent of openai's. They are imported when the
+first error has to be classified."""
 
 _WRAPPERS = (
     "litellm.exceptions:InternalServerError",

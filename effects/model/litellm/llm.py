@@ -13,11 +13,9 @@ have it fail, and the conversation goes on without the image.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 from collections.abc import Callable
-from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from ....states.errors import ConfigurationError
@@ -26,14 +24,13 @@ from ....states.values.value import FailureKind
 from ..answers import SENTENCES, make_failure
 from ..families import family_named, maker_of
 from ..port import NOTHING_SPENT, LlmFailure, ModelAnswer, ModelRequest, Token
-from .answers import AnswerReader
 from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
 from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_stripped_fields
 from .errors import failure_of, failure_of_refusal, kind_of_ending
 from .loading import begin_loading, load_litellm, redact
 from .refusals import Refusal
+from .stream import AnswerReader, translated
 from .stream_assembler import BrokenAnswer, StreamAssembler
-from .stream_chunks import translated
 from .traits import Arguments, copy_json
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
@@ -193,11 +190,11 @@ class LiteLlm:
         """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""
         base = self._options.get("api_base")
         try:
-            self._litellm.get_llm_provider(model=self.model, api_base=base)
+            _, provider, *_ = self._litellm.get_llm_provider(model=self.model, api_base=base)
         except Exception:
             sentence = f"The model {self.model!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
             return "unknown_model", sentence
-        if not self._secrets() and (missing := _missing_keys(self._litellm, self.model)):
+        if not self._secrets() and (missing := _missing_keys(self._litellm, self.model, provider)):
             return "authentication", f"There is no key for the model {self.name!r}: set {' or '.join(missing)}."
         return None
 
@@ -311,25 +308,26 @@ def _own_copy(arguments: Arguments) -> Arguments:
     return {name: copy_json(value) if name in _COPIED else value for name, value in arguments.items()}
 
 
-def _missing_keys(litellm: Any, model: str) -> list[str]:
+def _missing_keys(litellm: Any, model: str, provider: str) -> list[str]:
     """The environment variables of which one must hold a key; empty if there is one, or if none is needed. Other ways
     to sign in, such as AWS's, are not checked.
 
     litellm knows which variables the provider of a model reads, and takes a variable for a key even if it is blank. A
-    blank key is missing here. So litellm's function is run with an environment of its own, without the blank
-    variables; that of the process is not changed.
+    blank key is missing here.
     """
     if (litellm.api_key or "").strip():
         return []
-    environment = {name: value for name, value in os.environ.items() if value.strip()}
-    function: Any = inspect.unwrap(litellm.validate_environment)
-    validate = FunctionType(
-        function.__code__,
-        {**function.__globals__, "os": SimpleNamespace(environ=environment, getenv=environment.get)},
-        argdefs=function.__defaults__,
-    )
-    return [name for name in validate(model=model)["missing_keys"] if name.endswith("_API_KEY")]
+    if missing := litellm.validate_environment(model=model)["missing_keys"]:
+        return [name for name in missing if name.endswith("_API_KEY")]
+    provider = provider.replace("_", "")
+    own = (provider, _OTHER_NAMES.get(provider, provider))
+    keys = {name: key for name, key in os.environ.items() if name.endswith("_API_KEY")}
+    keys = {name: key for name, key in keys.items() if name.replace("_", "").lower().startswith(own)}
+    return [] if any(key.strip() for key in keys.values()) else sorted(keys)
 
+
+_OTHER_NAMES = {"gemini": "google"}
+"""The name that a provider has in a variable for its key, beside its own."""
 
 _ENOUGH_REFUSALS = 2
 """So many requests with images in a row, of any conversations, are refused before a model counts as one that takes

@@ -11,10 +11,10 @@ from turnwise.effects.model.rehearsal import (
     INTRODUCTION,
     NEWS,
     SENT,
-    SILENCE,
     reply_to,
+    says,
+    tasks_in,
 )
-from turnwise.effects.model.rehearsal_words import Reply, Task, tasks_in
 from turnwise.states.policy import Texts
 from turnwise.states.values.messages import write_message_for_user, write_system_message
 
@@ -43,7 +43,7 @@ class TestInTheForeground:
 
         reply = talk.say(write_message_for_user(text, "builder"))
 
-        assert reply == Reply(f"{NEWS}\n\n{text}")
+        assert reply == says(f"{NEWS}\n\n{text}")
 
     def test_what_came_before_is_presented_beside_the_answer(self) -> None:
         """D7: the reminder stands behind the user's own words, and is no part of them."""
@@ -52,7 +52,7 @@ class TestInTheForeground:
 
         reply = talk.say(f"Any news?\n\n{Texts().overdue}\n\n{write_message_for_user(NASTY, 'builder')}")
 
-        assert reply.text.startswith(f"{NEWS}\n\n{NASTY}\n\nYou said: “Any news?”")
+        assert reply.content.startswith(f"{NEWS}\n\n{NASTY}\n\nYou said: “Any news?”")
 
     def test_what_it_presents_is_no_request(self) -> None:
         """D7: no tool is called because a message for the user mentions it."""
@@ -62,7 +62,7 @@ class TestInTheForeground:
 
     def test_the_first_thing_that_the_user_hears_says_that_it_is_a_rehearsal(self) -> None:
         """Also if that is the message of another agent."""
-        assert Talk().say(write_message_for_user("Done.", "b")).text == f"{INTRODUCTION}\n\n{NEWS}\n\nDone."
+        assert Talk().say(write_message_for_user("Done.", "b")).content == f"{INTRODUCTION}\n\n{NEWS}\n\nDone."
 
     def test_it_is_presented_by_the_tool_for_speaking(self) -> None:
         """Where the user hears only what is said by tool."""
@@ -74,7 +74,7 @@ class TestInTheForeground:
     @pytest.mark.parametrize("tools", [(), (TALK,), (FIND_PAPER, SPAWN)])
     def test_an_internal_message_is_answered_with_nothing(self, tools: tuple[dict[str, Any], ...]) -> None:
         """D8: it is never shown to the user, and no tool is called for it."""
-        assert Talk(*tools).say(write_system_message("Look for a paper on tides", "builder")) == SILENCE
+        assert Talk(*tools).say(write_system_message("Look for a paper on tides", "builder")) == says("")
 
     def test_an_agent_that_a_schedule_has_woken_does_what_it_says(self) -> None:
         """The message of a schedule is a task."""
@@ -99,7 +99,7 @@ class TestInTheForeground:
             {"role": "user", "content": Texts().relay},
         ]
 
-        assert reply_to(messages, []) == Reply(f"{NEWS}\n\nDone.")
+        assert reply_to(messages, []) == says(f"{NEWS}\n\nDone.")
 
     def test_after_an_answer_by_tool_an_internal_message_is_not_taken_for_the_question_before(self) -> None:
         """What the user said is answered once it was spoken to by tool."""
@@ -109,7 +109,7 @@ class TestInTheForeground:
             {"role": "tool", "tool_call_id": talk.messages[-1]["tool_calls"][0]["id"], "content": "ok"}
         )
 
-        assert talk.say(write_system_message("The library closes.", "b")) == SILENCE
+        assert talk.say(write_system_message("The library closes.", "b")) == says("")
 
 
 class TestInTheBackground:
@@ -127,8 +127,8 @@ class TestInTheBackground:
 
         assert calls_of(called) == [("find_paper", {"topic": "Tides"})]
         assert calls_of(told) == [("send_user_message", {"text": "Paper: Tides and moons."})]
-        assert INTRODUCTION not in called.text + told.text
-        assert talk.give("Sent.") == Reply(AFTER_PASSING_ON)
+        assert INTRODUCTION not in called.content + told.content
+        assert talk.give("Sent.") == says(AFTER_PASSING_ON)
 
     def test_without_a_finding_the_user_is_left_alone(self) -> None:
         """What it would repeat to a user stays with it."""
@@ -144,7 +144,7 @@ class TestInTheBackground:
         """The last request of a turn allows no calls."""
         messages = [{"role": "user", "content": "Look for a paper on Tides"}]
 
-        assert reply_to(messages, []).calls == ()
+        assert reply_to(messages, []).tool_calls == ()
 
 
 class TestSubAgents:
@@ -166,7 +166,7 @@ class TestSubAgents:
         talk.say(self.LIST)
         agents = [{"status": "completed", "result": "Moons."}, {"status": "failed", "result": "No library."}]
 
-        assert talk.give(json.dumps({"agents": agents})).text == "Tides: Moons.\nWinds (failed): No library."
+        assert talk.give(json.dumps({"agents": agents})).content == "Tides: Moons.\nWinds (failed): No library."
 
     def test_in_the_background_the_report_goes_to_the_user(self) -> None:
         """Like any other finding."""
@@ -183,14 +183,16 @@ class TestSubAgents:
         talk = Talk(SPAWN)
         talk.say(self.LIST)
 
-        assert talk.give("spawn_agents is not available to sub-agents").text.startswith("spawn_agents is not available")
+        assert talk.give("spawn_agents is not available to sub-agents").content.startswith(
+            "spawn_agents is not available"
+        )
 
     def test_as_a_sub_agent_it_reports_without_an_introduction(self) -> None:
         """Its last text is the result, which another model reads."""
         system = {"role": "system", "content": f"You are a librarian.\n\n{Texts().sub_agent_guidance}"}
         task = {"role": "user", "content": "Look for papers on: Tides"}
 
-        assert reply_to([system, task], [FIND_PAPER]).text == "Let me use find_paper."
+        assert reply_to([system, task], [FIND_PAPER]).content == "Let me use find_paper."
 
     def test_one_task_is_no_list(self) -> None:
         """A sub-agent may start sub-agents of its own, and does so only for several tasks."""
@@ -209,14 +211,14 @@ class TestOtherAgentsAndProfiles:
         called = talk.say("Tell agent 3f2a: look for a paper on tides")
 
         assert calls_of(called) == [("send_agent_message", {"agent_id": "3f2a", "text": "look for a paper on tides"})]
-        assert talk.give('{"success": true, "agent_id": "3f2a"}').text == SENT
+        assert talk.give('{"success": true, "agent_id": "3f2a"}').content == SENT
 
     def test_it_reports_that_a_message_cannot_be_sent(self) -> None:
         """In the words of the tool."""
         talk = Talk(TELL_AGENT)
         talk.say("Tell agent 3f2a: hello")
 
-        assert talk.give("There is no agent 3f2a.").text == "Message: There is no agent 3f2a."
+        assert talk.give("There is no agent 3f2a.").content == "Message: There is no agent 3f2a."
 
     def test_it_hands_over_and_says_who_speaks(self) -> None:
         """The tool may be missing afterwards, because the other profile has other tools."""
@@ -225,25 +227,19 @@ class TestOtherAgentsAndProfiles:
         talk.tools = ()
 
         assert calls_of(called) == [("transfer_to", {"profile": "cook"})]
-        assert talk.give("Done.").text == "You are now speaking to cook. Done."
+        assert talk.give("Done.").content == "You are now speaking to cook. Done."
 
     def test_without_the_tools_it_does_neither(self) -> None:
         """It has no way to."""
         for said in ("Tell agent 3f2a: hello", "Hand me over to the cook", TestSubAgents.LIST):
             assert calls_of(Talk().say(said)) == []
 
-    def test_it_says_what_the_tools_are_good_for(self) -> None:
-        """In place of repeating only."""
-        text = Talk(SPAWN, TRANSFER).say("Hello").text
-
-        assert text.endswith("hand them to sub-agents. Ask me to hand you over to somebody, and I will.")
-
     def test_after_speaking_to_a_user_it_ends_as_before(self) -> None:
         """Only a background agent passes on."""
         talk = Talk(TALK)
         talk.say("Hello")
 
-        assert talk.give("ok") == Reply(AFTER_SPEAKING)
+        assert talk.give("ok") == says(AFTER_SPEAKING)
 
 
 @holds_for(
@@ -262,4 +258,4 @@ class TestOtherAgentsAndProfiles:
 )
 def test_tasks_are_found_in_a_list(said: str, tasks: list[tuple[str, str]]) -> None:
     """On lines of their own, or behind a colon."""
-    assert tasks_in(said) == [Task(*task) for task in tasks]
+    assert tasks_in(said) == tasks

@@ -77,11 +77,11 @@ class TestTheReplyFlow:
 
     def test_the_note_on_time_and_place_is_not_what_the_user_said(self) -> None:
         """In front of the text, as a part of its own, or as a message behind results."""
-        said = reply_to([{"role": "user", "content": f"{NOTE}\n\nhello"}], ()).text
+        said = reply_to([{"role": "user", "content": f"{NOTE}\n\nhello"}], ()).content
         parts = [{"type": "text", "text": NOTE}, {"type": "text", "text": "hello"}]
 
         assert said.endswith("You said: “hello” There is no tool I could use.")
-        assert reply_to([{"role": "user", "content": parts}], ()).text == said
+        assert reply_to([{"role": "user", "content": parts}], ()).content == said
 
     def test_the_note_hides_no_result(self) -> None:
         """Results stand in front of it."""
@@ -93,14 +93,14 @@ class TestTheReplyFlow:
             {"role": "user", "content": NOTE},
         ]
 
-        assert reply_to(messages, ()).text == "Up: Rain."
+        assert reply_to(messages, ()).content == "Up: Rain."
 
     def test_what_was_recalled_answers_a_question(self) -> None:
         """Nothing else is answered with it."""
         system = {"role": "system", "content": RECALLED}
 
-        asked = reply_to([system, {"role": "user", "content": "Where does my sister live?"}], ()).text
-        told = reply_to([system, {"role": "user", "content": "My sister moved."}], ()).text
+        asked = reply_to([system, {"role": "user", "content": "Where does my sister live?"}], ()).content
+        told = reply_to([system, {"role": "user", "content": "My sister moved."}], ()).content
 
         assert asked.endswith("You said earlier: “My sister lives in Turku.”")
         assert "earlier" not in told

@@ -14,11 +14,22 @@ import pytest
 from turnwise import ConfigurationError, Engine, LiteLlm, ModelSpec
 from turnwise.effects.model.performers.verification import read_verdict
 from turnwise.effects.model.port import Llm, ModelAnswer, ModelRequest, Purpose, Token
-from turnwise.effects.model.rehearsal import AFTER_SPEAKING, INTRODUCTION, SUMMARY, RehearsalLlm, reply_to
-from turnwise.effects.model.rehearsal_words import ASK, CONDENSED, Reply
+from turnwise.effects.model.rehearsal import (
+    AFTER_SPEAKING,
+    ASK,
+    CONDENSED,
+    INTRODUCTION,
+    SUMMARY,
+    RehearsalLlm,
+    fill_parameters,
+    options_in,
+    reply_to,
+    says,
+)
 from turnwise.states.policy import Texts
 from turnwise.states.values.questions import AskUserQuestionInput
 
+from ...support.cases import holds_for
 from ...support.scenarios.rehearsals import Talk, calls_of, tool
 from ...support.servers.openai_server import violations
 
@@ -165,9 +176,9 @@ class TestADinner:
 
         called, told = talk.say("The weather in Turku?"), talk.give("Rain.")
 
-        assert called.text.endswith("Let me use weather_forecast.")
-        assert called.calls[0].name == "weather_forecast_cbf1ea3f"
-        assert told.text == "Forecast: Rain."
+        assert called.content.endswith("Let me use weather_forecast.")
+        assert called.tool_calls[0].name == "weather_forecast_cbf1ea3f"
+        assert told.content == "Forecast: Rain."
 
     def test_it_calls_the_tools_that_the_user_mentions(self) -> None:
         """Both in one response, in the order in which they were mentioned."""
@@ -206,7 +217,7 @@ class TestADinner:
 
         reply = talk.give(answered)
 
-        assert reply == Reply("You chose Koi, 8:00 PM.\nWeather: Rain from nine; take an umbrella.")
+        assert reply == says("You chose Koi, 8:00 PM.\nWeather: Rain from nine; take an umbrella.")
         assert violations({"model": "rehearsal", "messages": talk.messages, "tools": list(talk.tools)}) == []
 
     def test_it_goes_on_when_the_user_declines_to_answer(self) -> None:
@@ -217,7 +228,7 @@ class TestADinner:
 
         reply = talk.give("The user declined to answer. Use your own judgment and go on.")
 
-        assert reply.text == "You left the choice open.\nWeather: Dry."
+        assert reply.content == "You left the choice open.\nWeather: Dry."
 
     def test_it_lists_the_options_when_it_cannot_ask(self) -> None:
         """Without the tool for questions."""
@@ -226,7 +237,7 @@ class TestADinner:
 
         reply = talk.give(TABLES)
 
-        assert reply.text == "Table: Sakura, 6:30 PM; Koi, 8:00 PM"
+        assert reply.content == "Table: Sakura, 6:30 PM; Koi, 8:00 PM"
 
     def test_the_next_message_starts_over(self) -> None:
         """Earlier results do not keep it from calling tools again."""
@@ -237,7 +248,7 @@ class TestADinner:
         reply = talk.say("And the weather tomorrow?")
 
         assert calls_of(reply) == [("check_weather", {"day": "tomorrow"})]
-        assert INTRODUCTION not in reply.text
+        assert INTRODUCTION not in reply.content
 
 
 class TestAnyConversation:
@@ -249,20 +260,20 @@ class TestAnyConversation:
 
         first, second = talk.say("Hello"), talk.say("And now?")
 
-        assert first.text.startswith(INTRODUCTION)
+        assert first.content.startswith(INTRODUCTION)
         assert "OPENAI_API_KEY" in INTRODUCTION and "--model openai/gpt-4.1-mini" in INTRODUCTION
-        assert INTRODUCTION not in second.text
+        assert INTRODUCTION not in second.content
 
     def test_without_tools_it_repeats_the_message(self) -> None:
         """In any script."""
-        assert "“Grüße, 世界 😀”" in Talk().say("Grüße, 世界 😀").text
+        assert "“Grüße, 世界 😀”" in Talk().say("Grüße, 世界 😀").content
 
     def test_it_names_the_tools_that_it_could_use(self) -> None:
         """When the user mentions none of them."""
         reply = Talk(CHECK_WEATHER, QUESTION).say("Tell me a joke")
 
         assert calls_of(reply) == []
-        assert "check_weather" in reply.text and ASK not in reply.text
+        assert "check_weather" in reply.content and ASK not in reply.content
 
     def test_it_names_the_parameters_that_are_still_needed(self) -> None:
         """When the user mentions a tool and leaves one of its parameters open."""
@@ -271,7 +282,7 @@ class TestAnyConversation:
         vague, complete = talk.say("table for 2 please"), talk.say("A Thai table for 2, at noon")
 
         assert calls_of(vague) == []
-        assert "To use find_table I also need to know: time." in vague.text
+        assert "To use find_table I also need to know: time." in vague.content
         assert calls_of(complete) == [("find_table", {"cuisine": "Thai", "time": "noon", "party": 2})]
 
 
@@ -290,9 +301,9 @@ class TestSpeakingByTool:
         """With a claim of completed work behind it where that is offered; the text beside the calls is a thought."""
         reply = reply_to([{"role": "user", "content": "hello"}], offered(*tools))
 
-        assert [(call.name, *call.arguments) for call in reply.calls] == wanted
-        assert "You said: “hello”" in next(iter(reply.calls[0].arguments.values()))
-        assert "hello" not in reply.text
+        assert [(name, *arguments) for name, arguments in calls_of(reply)] == wanted
+        assert "You said: “hello”" in next(iter(calls_of(reply)[0][1].values()))
+        assert "hello" not in reply.content
 
     @pytest.mark.parametrize(
         "name", ["nudge", "speak", "answer_missing", "relay", "fallback", "claim_missing", "fallback_result"]
@@ -306,8 +317,8 @@ class TestSpeakingByTool:
         plain = reply_to([hello, {"role": "assistant", "content": "Hm."}, nudge], ())
         looked = reply_to([hello, {"role": "assistant", "content": "", "tool_calls": [call]}, result, nudge], ())
 
-        assert plain.text.startswith("You said: “hello”")
-        assert looked.text == "Look: a bird"
+        assert plain.content.startswith("You said: “hello”")
+        assert looked.content == "Look: a bird"
 
     def test_after_speaking_it_ends_the_turn(self) -> None:
         """It does not repeat by text what it said by tool."""
@@ -318,10 +329,66 @@ class TestSpeakingByTool:
             {"role": "tool", "tool_call_id": "1", "content": "ok"},
         ]
 
-        assert reply_to(messages, offered("talk")) == Reply(AFTER_SPEAKING)
+        assert reply_to(messages, offered("talk")) == says(AFTER_SPEAKING)
 
     def test_a_speaking_tool_is_never_called_because_the_user_mentions_it(self) -> None:
         """It would be called without anything to say."""
         reply = reply_to([{"role": "user", "content": "Talk about work complete"}], offered("talk", "respond_to_user"))
 
-        assert "There is no tool I could use." in str(reply.calls)
+        assert "There is no tool I could use." in str(calls_of(reply))
+
+
+class TestParameters:
+    """Arguments for a JSON schema."""
+
+    @holds_for(
+        ("schema", "said", "value"),
+        [
+            ({"type": "integer"}, "for twelve at 8 pm", 12),
+            ({"type": "integer"}, "4 of us, at 6:30", 4),
+            ({"type": "integer"}, "for many", None),
+            ({"type": "string", "enum": ["red", "white"]}, "A glass of White, please", "white"),
+            ({"type": "string", "enum": ["red", "white"]}, "A glass of water", None),
+            ({"type": "boolean"}, "with a quiet corner", True),
+            ({"type": "boolean"}, "not a quiet corner", False),
+            ({"type": "boolean"}, "anywhere", False),
+            ({"type": "string"}, "I live in Łódź now", "Łódź"),
+            ({"type": "string"}, "a place called “The Blue Door”", "The Blue Door"),
+            ({"type": "string"}, "somewhere japanese", "japanese"),
+            ({"type": "string"}, "surprise me", "surprise me"),
+            ({"type": "object"}, "anything", None),
+        ],
+    )
+    def test_a_parameter_is_filled_by_its_type(self, schema: dict[str, Any], said: str, value: Any) -> None:
+        """A value that the words do not give is not made up."""
+        arguments, _ = fill_parameters({"properties": {"quiet": schema}}, said)
+
+        assert arguments == ({} if value is None else {"quiet": value})
+
+    def test_an_unfilled_required_parameter_is_missing(self) -> None:
+        """The tool cannot be called."""
+        schema = {"properties": {"day": {"type": "string"}}, "required": ["day"]}
+
+        assert fill_parameters(schema, "Will it rain?") == ({}, ["day"])
+
+
+class TestOptions:
+    """Options to choose from."""
+
+    @holds_for(
+        ("text", "labels"),
+        [
+            ('["a", "b", "c", "d", "e"]', ["a", "b", "c", "d"]),
+            ('[{"name": "Koi", "time": "8 PM"}, {"name": "Sakura", "time": "6 PM"}]', ["Koi", "Sakura"]),
+            ('{"tables": ["a", "b"]}', ["a", "b"]),
+            ("- a\n- b\n", ["a", "b"]),
+            ('["a", "a"]', []),
+            ('["a", "Other"]', []),
+            ("One line is no choice.", []),
+            ("Error: broken\nin two lines", []),
+            ("", []),
+        ],
+    )
+    def test_a_result_with_two_items_or_more_lists_options(self, text: str, labels: list[str]) -> None:
+        """P16: at most four options, none of them twice, none of them called Other."""
+        assert [option["label"] for option in options_in(text)] == labels

@@ -1,22 +1,186 @@
-"""Reads the chunks of a provider's stream as plain data in the shape of OpenAI's chat completions.
+"""Reads a stream of litellm into an assembler, as chunks of plain data in the shape of OpenAI's chat completions.
 
 A server that speaks OpenAI's protocol, or says so, is read from its bytes: litellm and the client libraries below it
 drop what they do not expect. They do not tell whether a stream was complete, take no whole answer where a stream was
 asked for, and end at a comment, a mark or a line end that is unusual. The first event shows whether the server speaks
 that protocol. If it speaks another, litellm's translator of that provider reads its events, in the form that the
 translator knows (see `regular_events`), and what it makes of them is read here.
+
+An application may have callbacks in litellm, which count tokens and costs, and litellm estimates a usage that the
+provider does not tell. Both need litellm to see the answer. So the reader takes the place of the source of litellm's
+stream: it reads the real one, and hands litellm the answer in a few regular chunks: how it began, all the rest, and how
+it ended.
+
+An answer is complete when its finish reason has come. What may follow is the usage and the mark of the end, so the
+reader waits for these only briefly. Some servers keep the connection open, and some write a finish reason on every
+chunk: once more of an answer has come after such a reason, only the end of the stream counts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .regular_events import RegularEvents
-from .stream_assembler import MalformedChunk
+from .stream_assembler import BrokenAnswer, MalformedChunk, StreamAssembler
+
+Chunk = Mapping[str, Any]
+
+AFTER_THE_END = 0.5
+"""Seconds without a chunk after which an answer is complete whose finish reason came on a chunk of its own."""
+
+AFTER_A_LAST_PIECE = 0.8
+"""Seconds without a chunk after which an answer is complete whose finish reason came together with a piece of it."""
+
+
+class AnswerReader:
+    """The source of a stream of litellm, `stream`, which it replaces; what it reads goes to `assembler`.
+
+    `response` is litellm's chunk with the usage, when the stream was read.
+    """
+
+    def __init__(self, stream: Any, assembler: StreamAssembler, litellm: Any) -> None:
+        self.response: Any = None
+        self._stream = stream
+        self._litellm = litellm
+        self._assembler = assembler
+        self._chunks = ChunkReader(stream.completion_stream, assembler.go_on)
+        self._reports = self._report()
+        self._is_passed_on = False
+        self._is_reason_reliable = True
+        self._fault: Exception | None = None
+
+    async def read(self) -> None:
+        """Read until the answer is complete, then close the connection. Raises `BrokenAnswer`, what `show` raises, and
+        what the source raises, in litellm's classes."""
+        source = self._stream.completion_stream
+        self._is_passed_on = source is not None and not isinstance(source, AsyncIterator)
+        if not self._is_passed_on:
+            self._stream.completion_stream = self
+        try:
+            async for chunk in self._stream:
+                self._look_at(chunk)
+        except Exception:
+            if self._fault is None:
+                raise
+        finally:
+            await self._stream.aclose()
+        if self._fault is not None:
+            self._fault.__context__ = None  # litellm's own error about it
+            raise self._fault
+        if self._is_passed_on:
+            self._assembler.finish_reason = self._stream.received_finish_reason
+            self._assembler.check(is_marked=False)
+        self._assembler.close()
+
+    def _look_at(self, chunk: Any) -> None:
+        """Look at what litellm makes of its chunks: the usage, or all that only it can read."""
+        if self._is_passed_on:
+            self._assembler.add(translated(chunk))
+        if getattr(chunk, "usage", None) is not None:
+            self.response = chunk
+
+    # --- what litellm sees
+
+    def __aiter__(self) -> AnswerReader:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await anext(self._reports)
+        except BrokenAnswer as fault:
+            self._fault = fault
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._reports.aclose()
+        await self._chunks.aclose()
+
+    async def _report(self) -> AsyncGenerator[Any]:
+        if self._chunks.source is None:  # some providers send nothing before the stream is read
+            self._chunks.source = await self._stream.make_call(client=self._litellm.module_level_aclient)
+        begun = ""
+        try:
+            async for _ in self._read():
+                if not begun and (begun := self._assembler.text):
+                    yield _chunk_for_litellm(begun)
+        except Untranslatable as found:
+            self._is_passed_on = True
+            yield found.chunk
+            async for chunk in self._chunks.source:
+                yield chunk
+            return
+        self._assembler.check(is_marked=self._chunks.is_done)
+        for chunk in self._rest(begun):
+            yield chunk
+
+    def _rest(self, begun: str) -> Iterator[dict[str, Any]]:
+        assembler = self._assembler
+        if rest := assembler.text[len(begun) :]:
+            yield _chunk_for_litellm(rest)
+        for place, call in enumerate(assembler.tool_calls()):
+            function = {"name": call.name, "arguments": call.arguments}
+            yield _chunk_for_litellm(tool_use={"id": call.id, "type": "function", "function": function, "index": place})
+        usage = _counts_in(assembler.usage)
+        yield _chunk_for_litellm(is_finished=True, finish_reason=assembler.usual_finish_reason, usage=usage)
+
+    # --- reading
+
+    async def _read(self) -> AsyncIterator[None]:
+        """Read the chunks until the answer is complete."""
+        chunks = self._chunks.chunks()
+        deadline: float | None = None
+        while (chunk := await self._next(chunks, deadline)) is not None:
+            was_finished = self._assembler.is_finished
+            has_come = self._add(chunk)
+            if self._assembler.error is not None:
+                return
+            self._is_reason_reliable &= not (was_finished and has_come)
+            deadline = self._deadline(deadline, has_come)
+            yield
+
+    def _add(self, chunk: Chunk) -> bool:
+        try:
+            return self._assembler.add(chunk)
+        except Exception as fault:  # litellm would take it for one of the connection
+            self._fault = fault
+            raise
+
+    async def _next(self, chunks: AsyncIterator[Chunk], deadline: float | None) -> Chunk | None:
+        """The next chunk; None if there is none, or if what comes behind a complete answer cannot be read."""
+        if not self._assembler.is_finished:
+            return await anext(chunks, None)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await anext(chunks, None)
+        except Exception:
+            return None
+
+    def _deadline(self, deadline: float | None, has_come: bool) -> float | None:
+        if not self._assembler.is_finished or not self._is_reason_reliable:
+            return None
+        if deadline is not None:
+            return deadline
+        return asyncio.get_running_loop().time() + (AFTER_A_LAST_PIECE if has_come else AFTER_THE_END)
+
+
+def _chunk_for_litellm(text: str = "", **fields: Any) -> dict[str, Any]:
+    """A chunk in the shape that litellm takes from every provider."""
+    empty = {"text": text, "is_finished": False, "finish_reason": "", "usage": None, "index": 0, "tool_use": None}
+    return {**empty, **fields}
+
+
+def _counts_in(usage: Mapping[str, Any]) -> dict[str, int] | None:
+    """The tokens that litellm understands; None if they were not told in OpenAI's names."""
+    counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    told = {name: count for name, count in counts.items() if isinstance(count, int)}
+    return {**told, "total_tokens": sum(told.values())} if len(told) == len(counts) else None
+
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _FIELD = re.compile(r"\s*(data|event|id|retry)(?::|$) ?(?:data: ?)*", re.IGNORECASE)
@@ -32,8 +196,6 @@ _REASONS: tuple[tuple[str | int, ...], ...] = (
 
 LONGEST_PAGE = 2**26
 """Characters of a body that is no stream that are kept. A longer one is no answer."""
-
-Chunk = Mapping[str, Any]
 
 
 class Untranslatable(Exception):
@@ -52,7 +214,6 @@ class ChunkReader:
         self.source = source
         self._goes_on = goes_on
         self.is_done = False
-        self._first_lines: list[str] | None = None
         self._reason: str | None = None
         self._has_candidates = False
 
@@ -60,23 +221,37 @@ class ChunkReader:
         """The chunks as they come. Raises `MalformedChunk`, `Untranslatable`, and what the source raises."""
         lines = _lines_of(self.source)
         if lines is not None:
-            async for event in self._events(lines):
-                yield event
-            if self._first_lines is None:
+            events, first, found = Events(), list[str](), list[Chunk]()
+            async for line in lines:
+                first.append(line)
+                if (found := list(events.add(line))) or events.is_done:
+                    break
+            found = found or list(events.end())
+            if not hasattr(self.source, "streaming_response") or not found or _is_openai(found[0]):
+                async for event in self._events(events, found, lines):
+                    yield event
                 return
-            self.source.streaming_response = self._for_translator(self._first_lines, lines)
+            self.source.streaming_response = self._for_translator(_behind(first, lines))
         async for chunk in self.source:
             if chunk is not None:  # a line that holds nothing
                 yield self._with_reason(translated(chunk))
 
-    async def _for_translator(self, first: Iterable[str], rest: AsyncIterator[str]) -> AsyncIterator[str]:
+    async def _events(self, events: Events, first: list[Chunk], lines: AsyncIterator[str]) -> AsyncIterator[Chunk]:
+        """The events of a server that speaks OpenAI's protocol: the first ones, then those in the lines."""
+        for event in first:
+            yield event
+        while not events.is_done and (line := await anext(lines, None)) is not None:
+            for event in events.add(line):
+                yield event
+        self.is_done = events.is_done
+        for event in events.end() if not events.is_done else ():
+            yield event
+
+    async def _for_translator(self, lines: AsyncIterator[str]) -> AsyncIterator[str]:
         """The lines for litellm's translator: as they came where nothing is unusual, else one for each event. The
         finish reasons in them are remembered. Raises `BrokenAnswer` for an error in place of an event."""
         events, regular = Events(), RegularEvents()
-        for line in first:
-            for written in self._rewritten(events, regular, line):
-                yield written
-        async for line in rest:
+        async for line in lines:
             for written in self._rewritten(events, regular, line):
                 yield written
         for event in events.end():
@@ -108,30 +283,6 @@ class ChunkReader:
             return chunk
         reason, self._reason = self._reason, None
         return {**chunk, "choices": [{**choice, "finish_reason": reason} for choice in choices]}
-
-    async def _events(self, lines: AsyncIterator[str]) -> AsyncIterator[Chunk]:
-        """The events of a server that speaks OpenAI's protocol. If the first one shows that it speaks another, there
-        are none, and `_first_lines` are those that were read."""
-        events, first_lines = Events(), []
-        has_translator = hasattr(self.source, "streaming_response")
-        async for line in lines:
-            if has_translator:
-                first_lines.append(line)
-            for event in events.add(line):
-                if has_translator and not _is_openai(event):
-                    self._first_lines = first_lines
-                    return
-                has_translator = False
-                yield event
-            if events.is_done:
-                self.is_done = True
-                return
-        for event in events.end():
-            if has_translator and not _is_openai(event):
-                self._first_lines = first_lines
-                return
-            has_translator = False
-            yield event
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -173,7 +324,8 @@ class Events:
     def end(self) -> Iterator[Chunk]:
         """What the end of the stream completes."""
         if self._page:
-            yield from _objects_in(_parsed_all("\n".join(self._page)))
+            page, self._page = "\n".join(self._page), []
+            yield from _objects_in(_parsed_all(page))
         elif self._data:
             yield from self._dispatch(is_over=False)
 
@@ -287,6 +439,13 @@ async def _lines_in(content: AsyncIterator[bytes]) -> AsyncIterator[str]:
         for line in lines:
             yield line
     for line in _LINE_END.split(rest + decoder.decode(b"", final=True)):
+        yield line
+
+
+async def _behind(first: Iterable[str], rest: AsyncIterator[str]) -> AsyncIterator[str]:
+    for line in first:
+        yield line
+    async for line in rest:
         yield line
 
 
