@@ -1,32 +1,43 @@
-"""Whole conversations in virtual time: nothing is lost, doubled or left hanging, whatever happens and in what order.
-
-These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test` runs a sample, `make faults`
-and `make simulate` run thousands. That simulations can fail is tested, too: they find each fault of
-support/planted/engines.py.
-"""
+"""Whole conversations in virtual time: nothing is lost, doubled or left hanging, whatever happens and in what order."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import re
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from turnwise.states import Answer, Request
+from turnwise.persistence.errors import StoreConflict
+from turnwise.states import Answer, Opened, Request, UnknownConversation, UserMessage, begin, transition
+from turnwise.states.context import Context
 from turnwise.states.events import ANSWERS, REQUESTS
 from turnwise.testing.generation import events
 from turnwise.testing.generation.chance import NOON, Seeded, from_type
 
 from .simulation import simulate, users
-from .simulation.environment import Hangs, RandomSource, VirtualLoop
+from .simulation.disk import Disk
+from .simulation.environment import EventTrace, Hangs, HostClock, RandomSource, VirtualClock, VirtualLoop
+from .simulation.faulty_store import FaultyStorage
 from .support.cases import holds_for
-from .support.fault_profile import portions
-from .support.planted.engines import FAULTS, Fault
+from .support.fault_profile import LONG, portions
+from .support.planted.engines import CONFLICT_FAULTS, FAULTS, FILE_FAULTS, Fault
 from .support.simulations import START, failure, run
+
+# --- Whole conversations in virtual time: nothing is lost, doubled or left hanging, whatever happens and in what
+# order.
+#
+# These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test` runs a sample, `make
+# faults` and `make simulate` run thousands. That simulations can fail is tested, too: they find each fault of
+# support/planted/engines.py.
+
 
 T = TypeVar("T")
 
@@ -281,3 +292,186 @@ class TestTheCommand:
         assert done.stderr.startswith("Seed ")
         assert re.search(r"it does not come to rest: .* calls: \[.*\bstream\b", done.stderr)
         assert "python -m tests.simulation --seed" in done.stderr
+
+
+# --- Whole conversations in virtual time above turnwise's own store, in a real file, through processes that die.
+#
+# The writer with its batches, the log, the outbox and the dispatcher of deliveries are turnwise's own. These seeds
+# are the same each time; `TURNWISE_SEED` names another first one, and `make faults` runs thousands.
+
+
+FILE_PORTION, FILE_PORTIONS = 100 if LONG else 30, portions(20)
+FILE_SEEDS = [
+    range(first, first + FILE_PORTION) for first in range(START, START + FILE_PORTIONS * FILE_PORTION, FILE_PORTION)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seeds", FILE_SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_holds_in_a_file(seeds: range) -> None:
+    """Durability, fault 2, with the store in the loop: what is reported as stored is stored, through crashes between
+    any two statements, disks that fail, and commits that are reported as failed; each log is whole and replays; what
+    was said to the user arrives, in order (S13, S20, P28)."""
+    for seed in seeds:
+        simulate(seed, file=True)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("fault", FILE_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some seed among the first fails on an engine with this fault."""
+    assert failure(fault.plant(monkeypatch), range(150), file=True) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:
+    """In this process, whatever ran before, and in another one, in which sets have another order."""
+    program = (
+        "import hashlib; from tests.simulation import simulate\n"
+        f"reports = [simulate(seed, file=True) for seed in range({START}, {START + 6})]\n"
+        "print(hashlib.sha256(repr(reports).encode()).hexdigest())"
+    )
+    once = [simulate(seed, file=True) for seed in reversed(range(START, START + 6))]
+
+    there = run("-c", program, PYTHONHASHSEED="4711")
+
+    assert there.stdout.strip() == hashlib.sha256(repr(once[::-1]).encode()).hexdigest()
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_no_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where every invariant holds nor where one does not."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    simulate(START, file=True)
+    failed = failure(FILE_FAULTS[0].plant(monkeypatch), range(10), file=True)
+
+    assert failed is not None
+    assert list(tmp_path.iterdir()) == []
+    assert str(failed).endswith(f"--seed {failed.seed} --file")
+
+
+# --- Two engines over one store, in virtual time: each stores steps that the other has not seen.
+#
+# Each engine carries out exactly the effects of the steps that it stored, its watchers see everything once and in
+# order, and each caller is told the truth. These seeds are the same each time; `TURNWISE_SEED` names another first
+# one, and `make faults` runs a thousand.
+
+
+CONFLICT_PORTION, CONFLICT_PORTIONS = 100 if LONG else 30, portions(10)
+CONFLICT_SEEDS = [
+    range(first, first + CONFLICT_PORTION)
+    for first in range(
+        START,
+        START + CONFLICT_PORTIONS * CONFLICT_PORTION,
+        CONFLICT_PORTION,
+    )
+]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seeds", CONFLICT_SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_holds_with_two_engines(seeds: range) -> None:
+    """A conflict is no fault: whoever is behind catches up, shows what it missed, and puts its request to the machine
+    again; through crashes, cancels and disks that fail."""
+    for seed in seeds:
+        simulate(seed, engines=2)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_conflicts_happen() -> None:
+    """Both engines store steps of one conversation, in turns."""
+    traces = [simulate(seed, engines=2).trace for seed in range(START, START + 5)]
+
+    turns = [[line.split()[2][0] for line in trace if " store " in line] for trace in traces]
+    assert {name for writers in turns for name in writers} == {"A", "B"}
+    assert max(sum(one != other for one, other in pairwise(writers)) for writers in turns) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_a_retry_whose_clock_was_set_back_does_not_wait_for_hours() -> None:
+    """In this seed the clock is set back by three hours between a step and the timer that it starts."""
+    simulate(6100019, engines=2)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.parametrize("fault", CONFLICT_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found_with_two_engines(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some seed among the first fails on engines with this fault."""
+    assert failure(fault.plant(monkeypatch), range(100), engines=2) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_a_file_has_one_engine() -> None:
+    """A second one is refused before anything happens."""
+    with pytest.raises(ValueError, match="one engine at a time"):
+        simulate(0, engines=2, file=True)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_hosts_read_different_microseconds() -> None:
+    """Their timers are due at one moment. What they do then has different times, so that it is never equal."""
+    loop = VirtualLoop(RandomSource("clocks"), disorder=1.0)
+    clock = VirtualClock(loop)
+    due = NOON + timedelta(seconds=5)
+
+    async def wake(number: int) -> datetime:
+        host = HostClock(clock, number)
+        await host.sleep_until(due)
+        return host.now()
+
+    async def live() -> list[datetime]:
+        return await asyncio.gather(wake(0), wake(1))
+
+    assert loop.run(live(), bound=60) == [due, due + timedelta(microseconds=1)]
+
+
+# --- What a simulation stores: a conversation may be deleted, and another one created under its id.
+
+
+OPENED = Opened(event_id="opened", at=NOON)
+MESSAGE = UserMessage(event_id="task", at=NOON, text="Hi")
+
+
+def test_a_conversation_with_the_id_of_a_deleted_one_is_another_one() -> None:
+    """It may take the same requests, has a key of its own, and the log of the deleted one neither stores nor finds
+    anything in it."""
+    chance = RandomSource("disk")
+    loop = VirtualLoop(chance, disorder=0.0)
+    disk = Disk(chance, EventTrace(loop))
+    opened = begin(OPENED)
+    step = transition(opened.state, MESSAGE, Context().after(OPENED))
+
+    async def live() -> None:
+        store = (await FaultyStorage(disk).open("A1")).store
+        first = await store.create("id", OPENED, opened)
+        assert disk.key_of("id") == ("id", 0)
+
+        await store.delete("id")
+        assert disk.key_of("id") == ("id", 0)
+        second = await store.create("id", OPENED, opened)
+        with pytest.raises(StoreConflict):
+            await first.append(MESSAGE, step)
+        with pytest.raises(UnknownConversation):
+            await first.catch_up()
+        await second.append(MESSAGE, step)
+        with pytest.raises(UnknownConversation):
+            await first.request("task")
+
+    loop.run(live(), bound=1_000.0)
+
+    assert disk.key_of("id") == ("id", 1)
+    assert [len(rows) for rows in disk.logs_of("id")] == [1, 2]
+    assert disk.trace.faults == []

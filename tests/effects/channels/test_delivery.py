@@ -1,8 +1,13 @@
 """What is said to the user is delivered through channels, and an effect without a performer is answered."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import gc
+import io
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +19,13 @@ from turnwise import (
     ConfigurationError,
     Delivery,
     Engine,
+    Lagged,
     NotTaken,
     Speech,
+    StreamChannel,
     SubAgents,
+    Subscription,
+    TerminalChannel,
     WorkComplete,
     presets,
     tool,
@@ -27,9 +36,10 @@ from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.composition import Performers
 from turnwise.engine.ports import Dispatcher
 from turnwise.states import Answer, SpawnSubAgent, Texts, ToolResult
-from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
+from turnwise.testing import FunctionLlm, RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Gate, Watcher, results, talk
+from ...support.engine_scenarios import said as terminal_said
 
 
 class Wordless(NotTaken):
@@ -318,3 +328,216 @@ class TestWithoutAPerformer:
 
         assert said == ["The tool did something that it does not declare; none of it was carried out."]
         assert channel.texts == ["Well."]
+
+
+# --- The channel to which parts of the same program subscribe.
+
+
+def said(number: int, conversation_id: str = "c") -> Delivery:
+    """A delivery with this number."""
+    return Delivery(f"{number}", conversation_id, 1, number, f"{conversation_id}/{number}")
+
+
+async def all_of(subscription: Subscription) -> list[str]:
+    """All deliveries of a subscription until it ends."""
+    return [delivery.text async for delivery in subscription]
+
+
+async def test_a_subscriber_gets_everything_from_its_start(database: Path) -> None:
+    """S20: of all conversations or of one."""
+    stream = StreamChannel()
+    echo = FunctionLlm(lambda request: reply(f"You said {request.messages[-1]['content']}."))
+
+    async with Engine.open(database, model=echo, channels=[stream]) as engine:
+        one, other = await engine.create(), await engine.create()
+        everything, only = stream.subscribe(), stream.subscribe(other.id)
+        await one.send("a")
+        heard = [(await anext(everything)).text]
+        late = stream.subscribe()
+        await other.send("b")
+        heard += [(await anext(everything)).text]
+        stream.close()
+
+    assert heard == ["You said a.", "You said b."]
+    assert await all_of(only) == await all_of(late) == ["You said b."]
+    assert await all_of(everything) == []
+
+
+async def test_a_subscriber_gets_complete_deliveries(database: Path) -> None:
+    """With the key by which a repeated one is recognised."""
+    stream = StreamChannel()
+
+    async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), channels=[stream]) as engine:
+        conversation = await engine.create()
+        with stream.subscribe() as subscription:
+            await conversation.send("Hi")
+            delivery = await anext(subscription)
+
+    assert delivery == Delivery("Hello.", conversation.id, turn=1, ordinal=1, key=delivery.key)
+    assert unmarked(delivery.key) == f"{conversation.id}/2"
+
+
+async def test_a_slow_subscriber_delays_nobody() -> None:
+    """A subscriber that reads nothing delays neither the deliveries nor other subscribers."""
+    stream = StreamChannel()
+    quick, still = stream.subscribe(memory=2), stream.subscribe(memory=2)
+    heard: list[str] = []
+
+    for number in range(1, 6):
+        await stream.deliver(said(number))
+        heard.append((await anext(quick)).text)
+
+    assert heard == ["1", "2", "3", "4", "5"]
+    still.close()
+    with pytest.raises(Lagged):
+        await anext(still)
+    assert await all_of(still) == ["4", "5"]
+
+
+async def test_a_slow_subscriber_learns_how_many_it_missed() -> None:
+    """Once, with the number and a sentence; then it continues with the rest."""
+    stream = StreamChannel()
+    slow = stream.subscribe(memory=3)
+    for number in range(1, 8):
+        await stream.deliver(said(number))
+
+    with pytest.raises(Lagged) as told:
+        await anext(slow)
+
+    assert (told.value.missed, told.value.sentence) == (
+        4,
+        "The subscriber was too slow, and missed 4 of the deliveries.",
+    )
+    assert [(await anext(slow)).text for _ in range(3)] == ["5", "6", "7"]
+
+
+async def test_a_subscriber_waits_without_polling() -> None:
+    """And can stop waiting without losing a delivery."""
+    stream = StreamChannel()
+    subscription = stream.subscribe()
+    waiting = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    again = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    await stream.deliver(said(1))
+
+    assert (await again).text == "1"
+
+
+@pytest.mark.slow
+async def test_a_closed_subscription_gets_nothing_more() -> None:
+    """It ends, and a subscription that is no longer referenced is collected."""
+    stream = StreamChannel()
+    with stream.subscribe() as left:
+        await stream.deliver(said(1))
+    dropped = stream.subscribe()
+    is_held = weakref.ref(dropped)
+    del dropped
+    gc.collect()
+
+    await stream.deliver(said(2))
+
+    assert await all_of(left) == ["1"]
+    assert is_held() is None
+
+
+@pytest.mark.parametrize("memory", [0, -1, 1.5, "2", None])
+async def test_a_memory_without_room_is_refused(memory: Any) -> None:
+    """In one sentence, when the subscription is made."""
+    with pytest.raises(ConfigurationError, match="at least one delivery"):
+        StreamChannel().subscribe(memory=memory)
+
+
+# --- The channel that prints.
+
+
+EXACT = [
+    "He said \"no\" and 'yes', `maybe`.",
+    "C:\\new\\table and \\n that is no line break",
+    "first line\nsecond line\n\n\tindented",
+    "🙂 👩‍👩‍👧‍👦 é — “quoted” … 日本語",
+    '{"message": "not JSON, but words", "list": [1, 2, null]}',
+    "<message_for_user>& not markup</message_for_user> **nor** this",
+    "50% off {name} %s $HOME",
+]
+
+
+async def test_deliveries_are_printed_to_the_byte(database: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """B3, S20: quotes, backslashes, line breaks, emoji and text that looks like JSON, in order; and nothing else, not
+    what the model thinks."""
+    llm = ScriptedLlm([calls(*(call("talk", text=text) for text in EXACT)), reply("All said.")])
+
+    async with Engine.open(database, model=llm, tools=[talk], channels=[TerminalChannel()]) as engine:
+        await (await engine.create(policy=presets.talk())).send("Hi")
+
+    assert capfdbinary.readouterr().out == "".join(f"{text}\n" for text in EXACT).encode()
+
+
+async def test_it_works_beside_other_channels(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """S20: what another channel gets is also displayed, even if that one fails."""
+
+    def breaks(delivery: Delivery) -> None:
+        raise RuntimeError("no loudspeaker")
+
+    channels = [RecordingChannel(breaks, name="speaker"), TerminalChannel()]
+
+    async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), channels=channels) as engine:
+        await (await engine.create()).send("Hi")
+
+    assert capfd.readouterr().out == "Hello.\n"
+
+
+async def test_control_characters_are_left_out() -> None:
+    """A model cannot send commands to the terminal."""
+    output = io.StringIO()
+
+    await TerminalChannel(output).deliver(terminal_said("\x1b[2J\x1b]0;title\x07red\x1b[31m\x00 \x07plain"))
+
+    assert output.getvalue() == "red plain\n"
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "é 🙂\n"), ("latin-1", "é ?\n"), ("ascii", "? ?\n")])
+async def test_a_character_outside_the_encoding_is_a_question_mark(encoding: str, shown: str) -> None:
+    """It is not an error: otherwise no later text would ever be delivered."""
+    output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
+
+    await TerminalChannel(output).deliver(terminal_said("é 🙂"))
+
+    output.seek(0)
+    assert output.read() == shown
+
+
+async def test_an_output_without_an_encoding_takes_any_text() -> None:
+    """The output only needs to be writable."""
+
+    class Collector:
+        text = ""
+
+        def write(self, text: str) -> None:
+            self.text += text
+
+        def flush(self) -> None:
+            pass
+
+    output = Collector()
+
+    await TerminalChannel(output).deliver(terminal_said("é 🙂"))  # type: ignore[arg-type]
+
+    assert output.text == "é 🙂\n"
+
+
+async def test_a_closed_output_fails_the_delivery(database: Path) -> None:
+    """B4: the turn goes on, watchers learn of it, and the text stays in the outbox."""
+    output = io.StringIO()
+    output.close()
+
+    async with Engine.open(
+        database, model=ScriptedLlm([reply("Hello.")]), channels=[TerminalChannel(output)]
+    ) as engine:
+        turn = await (await engine.create()).send("Hi")
+        (left,) = await engine.store.outbox(await engine.store.ids())
+
+    assert (turn.status, turn.deliveries, left.target) == ("completed", ("Hello.",), "terminal")

@@ -31,7 +31,7 @@ from turnwise.testing import (
 from ...support.cases import holds_for
 from ...support.engine_scenarios import Watcher, talk, until
 from ...support.servers.webhook_receiver import CERTIFICATE, KEY, SECRET, Receiver, signature
-from .test_terminal import EXACT
+from .test_delivery import EXACT
 
 OTHER_SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 HELLO = Delivery("Hello.", "c", turn=1, ordinal=1, key="c/2")

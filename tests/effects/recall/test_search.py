@@ -1,22 +1,51 @@
-"""Searching by keywords and by vectors."""
+"""Searching older conversations by keywords and by vectors, for what a model wants to search for."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
+import json
 import logging
+import math
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise.effects.recall import search
 from turnwise.effects.recall.ports import PartFailed
-from turnwise.effects.recall.search import BATCH, ConversationSearch, Embedding, VectorSearch, fuse
-from turnwise.effects.recall.terms import ANY_TIME, Bounds
+from turnwise.effects.recall.search import (
+    BATCH,
+    MAX_BYTES_OF_TEXT,
+    MAX_DIMENSIONS,
+    ConversationSearch,
+    Embedding,
+    VectorSearch,
+    fuse,
+)
+from turnwise.effects.recall.terms import (
+    ANY_TIME,
+    MAX_CHARACTERS,
+    MAX_KEYWORDS,
+    NOTHING,
+    Bounds,
+    bounds_of,
+    read_keywords,
+    read_search_terms,
+    read_span,
+)
 from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope
 
+from ...support.cases import holds_for
 from ...support.memories.listed_memory import ListedMemory
+
+# --- Searching by keywords and by vectors.
+
 
 NOON = datetime(2025, 9, 15, 12, tzinfo=UTC)
 SCOPE = MemoryScope("now", "anna", 1)
@@ -246,3 +275,273 @@ class TestFusion:
         a, b = said("a"), said("b")
 
         assert fuse([a, b, a], []) == (a, b)
+
+
+# --- Asking an application's embedding function.
+
+
+async def two(texts: Sequence[str]) -> list[list[float]]:
+    """Return a vector for each text."""
+    return [[float(len(text)), 1.0] for text in texts]
+
+
+def returning(value: Any) -> Any:
+    """Return an embedding function that returns this."""
+
+    async def embed(texts: Sequence[str]) -> Any:
+        return value
+
+    return embed
+
+
+class TestAskedVectors:
+    """J4: what is no vector is not used."""
+
+    async def test_each_text_gets_its_vector(self) -> None:
+        """In the order of the texts."""
+        assert await Embedding(two, 1).vectors(["a", "bcd"]) == ((1.0, 1.0), (3.0, 1.0))
+
+    @holds_for(
+        "value",
+        [
+            None,
+            5,
+            "ab",
+            b"ab",
+            [],
+            [[1.0]],
+            [[1.0], [1.0], [1.0]],
+            [[1.0], [1.0, 2.0]],
+            [[1.0], [math.nan]],
+            [[1.0], [math.inf]],
+            [[1.0], [0.0]],
+            [[1.0], []],
+            itertools.repeat([1.0]),
+            [[1.0], "1"],
+            [[1.0], ["x"]],
+            [[1.0], None],
+            [[1.0], [None]],
+            [[1.0], [10**400]],
+            [[1.0], [1.0] * (MAX_DIMENSIONS + 1)],
+        ],
+    )
+    async def test_an_answer_that_cannot_be_right_is_refused_as_a_whole(self, value: Any) -> None:
+        """J4: too few, too many, of different dimensions, without a direction, or no numbers."""
+        with pytest.raises(PartFailed):
+            await Embedding(returning(value), 1).vectors(["a", "b"])
+
+    async def test_arrays_of_other_libraries_are_vectors(self) -> None:
+        """Embeddings often come as arrays of numpy."""
+        numpy = pytest.importorskip("numpy")
+
+        assert await Embedding(returning(numpy.ones((1, 2), "float32")), 1).vectors(["a"]) == ((1.0, 1.0),)
+
+    async def test_a_plain_function_runs_in_a_thread_of_its_own(self) -> None:
+        """So a local model does not block the event loop."""
+        threads = []
+
+        def embed(texts: Sequence[str]) -> list[list[float]]:
+            threads.append(threading.current_thread())
+            return [[1.0]]
+
+        assert await Embedding(embed, 1).vectors(["a"]) == ((1.0,),)  # type: ignore[arg-type]
+        assert threads != [threading.main_thread()]
+
+    @pytest.mark.parametrize("error", [ValueError("secret"), asyncio.CancelledError(), SystemExit(), TimeoutError()])
+    async def test_a_function_that_raises_is_a_failure_without_its_words(self, error: BaseException) -> None:
+        """J4: whatever it raises."""
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            raise error
+
+        with pytest.raises(PartFailed, match=f"^{type(error).__name__}$"):
+            await Embedding(embed, 1).vectors(["a"])
+
+    async def test_a_function_that_hangs_is_a_failure(self) -> None:
+        """J4, J19: after the seconds of the setting."""
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            await asyncio.Event().wait()
+            return []
+
+        with pytest.raises(PartFailed, match="no answer within"):
+            await Embedding(embed, 0.01).vectors(["a"])
+
+    async def test_long_texts_are_shortened(self) -> None:
+        """Since no model takes in any length."""
+        ((length, _),) = await Embedding(two, 1).vectors(["x" * 1_000_000])
+
+        assert length <= MAX_BYTES_OF_TEXT
+
+
+class TestName:
+    """Vectors are kept under the name of what made them."""
+
+    def test_a_function_may_have_a_name(self) -> None:
+        """Such as the name of its model."""
+        embed = functools.partial(two)
+        embed.name = "text-embedding-3-small"  # type: ignore[attr-defined]
+
+        assert Embedding(embed, 1).name == "text-embedding-3-small"
+
+    @pytest.mark.parametrize("name", [None, "", " ", 5])
+    def test_otherwise_it_has_that_of_its_definition(self, name: Any) -> None:
+        """So two functions without a name are not mixed up."""
+        embed = functools.partial(two)
+        embed.name = name  # type: ignore[attr-defined]
+
+        assert Embedding(embed, 1).name.endswith(".two")
+
+
+# --- What a model wants to search for is read from its answer: the terms, and the moments that it writes.
+
+
+def utc(*parts: int) -> datetime:
+    """Return a moment in UTC."""
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type]
+
+
+LAST = (23, 59, 59, 999_999)
+
+
+class TestSpans:
+    """A text stands for all of the time that it names."""
+
+    @holds_for(
+        ("text", "first", "last"),
+        [
+            ("2025", utc(2025, 1, 1), utc(2025, 12, 31, *LAST)),
+            ("2024-02", utc(2024, 2, 1), utc(2024, 2, 29, *LAST)),
+            ("2025-9", utc(2025, 9, 1), utc(2025, 9, 30, *LAST)),
+            (" 2025-09-15 ", utc(2025, 9, 15), utc(2025, 9, 15, *LAST)),
+            ("20250915", utc(2025, 9, 15), utc(2025, 9, 15, *LAST)),
+            ("2025-09-15T17:53", utc(2025, 9, 15, 17, 53), utc(2025, 9, 15, 17, 53)),
+            ("2025-09-15t17:53z", utc(2025, 9, 15, 17, 53), utc(2025, 9, 15, 17, 53)),
+            ("2025-09-15 17:53 UTC", utc(2025, 9, 15, 17, 53), utc(2025, 9, 15, 17, 53)),
+            ("2025-09-15T17:53:00+02:00", utc(2025, 9, 15, 15, 53), utc(2025, 9, 15, 15, 53)),
+            ("9999-12-31", utc(9999, 12, 31), utc(9999, 12, 31, *LAST)),
+        ],
+    )
+    def test_of_iso_8601(self, text: str, first: datetime, last: datetime) -> None:
+        """J4: a year, a month, a day or a moment; a moment without a time zone is in UTC."""
+        span = read_span(text)
+
+        assert span is not None
+        assert (span.first, span.last) == (first, last)
+
+    @holds_for(
+        "given",
+        [
+            None, 5, True, [], {}, "", "  ", "yesterday", "2025-13", "0000", "0000-00", "2025-02-30", "12:30",
+            "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00", "2025-09-15" * 1000, "\x00", "٢٠٢٥",
+        ],
+    )  # fmt: skip
+    def test_of_anything_else_there_are_none(self, given: Any) -> None:
+        """Also of moments outside of the calendar."""
+        assert read_span(given) is None
+
+    @given(st.text())
+    def test_no_text_is_too_odd(self, text: str) -> None:
+        """Reading never raises, and a span never ends before it begins."""
+        span = read_span(text)
+
+        assert span is None or span.first <= span.last
+
+
+class TestBounds:
+    """The bounds of a search."""
+
+    def test_a_single_day_is_a_whole_day(self) -> None:
+        """J4: `from` and `to` are both included."""
+        day = read_span("2025-09-15")
+
+        assert bounds_of(day, day) == Bounds(utc(2025, 9, 15), utc(2025, 9, 15, *LAST))
+
+    def test_reversed_bounds_are_exchanged(self) -> None:
+        """J4: the model meant the time between them."""
+        later, earlier = read_span("2025-09-20"), read_span("2025-09-10")
+
+        assert bounds_of(later, earlier) == Bounds(utc(2025, 9, 10), utc(2025, 9, 20, *LAST))
+
+    def test_spans_that_overlap_are_not_reversed(self) -> None:
+        """From a day of a month to the end of that month."""
+        assert bounds_of(read_span("2025-09-20"), read_span("2025-09")) == Bounds(
+            utc(2025, 9, 20), utc(2025, 9, 30, *LAST)
+        )
+
+    def test_what_is_not_given_is_no_bound(self) -> None:
+        """On either side."""
+        assert bounds_of(None, None) == Bounds()
+        assert bounds_of(None, read_span("2025")).since is None
+
+
+class TestReadingTheAnswer:
+    """The answer is one JSON object, in the ways in which models write it."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"keywords": ["sushi", "tonight"]}',
+            '```json\n{"keywords": ["sushi", "tonight"], "from": null, "to": ""}\n```',
+            'I look for {things}. {"keywords": ["sushi", "tonight"], "from": "soon", "to": 5} There.',
+            '{"keywords": []} No, better: {"keywords": ["sushi", "tonight"], "more": {"keywords": []}}',
+            '{"keywords": "sushi, tonight"}',
+            '{"keywords": [" sushi ", "tonight", "Sushi", "", null, ["x"], {"y": 1}, true]}',
+        ],
+    )
+    def test_the_keywords_are_found(self, text: str) -> None:
+        """J4: leniently, because half of the terms are better than none."""
+        assert read_search_terms(text).keywords == ("sushi", "tonight")
+
+    def test_the_bounds_are_read_with_their_time_zones(self) -> None:
+        """J4: `from` and `to` bound the search."""
+        text = '{"keywords": ["a"], "from": "2025-09-15T02:00:00+03:00", "to": "2025-09-15"}'
+
+        assert read_search_terms(text).bounds == Bounds(
+            datetime(2025, 9, 14, 23, tzinfo=UTC), datetime(2025, 9, 15, 23, 59, 59, 999_999, tzinfo=UTC)
+        )
+
+    @holds_for(
+        "text",
+        [
+            "", "sushi", "null", "[]", "{", '{"keyword": ["sushi"]}', '{"keywords": null}', '{"keywords": {}}',
+            '{"keywords": [', '{"keywords":' * 50_000, "{" * 500_000, '{"keywords": [""]}',
+        ],
+    )  # fmt: skip
+    def test_without_keywords_nothing_is_searched(self, text: str) -> None:
+        """J4: also if the answer is malformed, or meant to break its reader."""
+        assert read_search_terms(text).keywords == ()
+
+    @given(st.text())
+    def test_no_answer_is_too_odd(self, text: str) -> None:
+        """Reading never raises."""
+        assert read_search_terms(text) == NOTHING
+
+
+class TestBounding:
+    """What a model writes goes on to a store, so it is bounded."""
+
+    def test_there_are_only_so_many_keywords_of_so_many_characters(self) -> None:
+        """J4: whatever the model writes."""
+        text = json.dumps({"keywords": [f"{number} {'x' * 10_000}" for number in range(1_000)]})
+
+        keywords = read_search_terms(text).keywords
+
+        assert len(keywords) == MAX_KEYWORDS
+        assert {len(keyword) for keyword in keywords} == {MAX_CHARACTERS}
+
+    def test_numbers_are_keywords_if_they_are_no_flood_of_digits(self) -> None:
+        """A model writes years and sizes as numbers."""
+        assert read_keywords([2025, 4.5, 10**200, -1]) == ("2025", "4.5", "-1")
+
+    @given(st.lists(st.text() | st.integers() | st.floats() | st.none()) | st.text())
+    def test_each_keyword_can_be_stored(self, given: object) -> None:
+        """Half a character (a lone surrogate) is replaced, and no keyword is blank."""
+        keywords = read_keywords(given)
+
+        assert all(keyword.strip() and keyword.encode() for keyword in keywords)
+        assert len({keyword.casefold() for keyword in keywords}) == len(keywords) <= MAX_KEYWORDS
+
+    def test_a_lone_surrogate_is_replaced(self) -> None:
+        """JSON text can hold it as an escape."""
+        assert read_search_terms('{"keywords": ["a\\ud800"]}').keywords == ("a�",)
