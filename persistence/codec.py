@@ -24,8 +24,8 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from ..states.effects import AnyEffect, Effect, StartTimer
-from ..states.events import EVENTS, Answer, AnyEvent, Event, Opened
-from ..states.states import AnyState, Book, State, Timer
+from ..states.events import EVENTS, Answer, Event, Opened
+from ..states.states import AnyState, State, Timer
 from ..states.step import Step
 from ..states.values.messages import HistoryMessage
 from ..states.values.turn import TurnEnded
@@ -45,7 +45,6 @@ _COLUMN_FIELDS = {
 effect is no column. Kept by type, because to ask pydantic for the classes of an event takes as long as to write it."""
 
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
-_VALIDATORS = {name: event.__pydantic_validator__ for name, event in _EVENT_TYPES.items()}
 _STATES_WITH_TIMER = frozenset(kind for kind in members(AnyState, State) if StartTimer in kind.IN_FLIGHT)
 """The states that can have a timer. Most steps end in one that cannot."""
 
@@ -104,7 +103,7 @@ def decode(row: EventRow) -> StoredEntry:
         raise _unreadable(row) from error
 
 
-def decode_event(row: EventRow) -> AnyEvent:
+def decode_event(row: EventRow) -> Event:
     """Return the event in a row. `Pure.` Raises `Damaged` like `decode`."""
     if row.version != VERSION or row.type not in _EVENT_TYPES:
         raise _unreadable(row)
@@ -115,7 +114,7 @@ def decode_event(row: EventRow) -> AnyEvent:
             values["event_id"] = row.event_id
         if row.effect_id is not None:
             values["effect_id"] = row.effect_id
-        event: AnyEvent = _VALIDATORS[row.type].validate_python(values)
+        event = _EVENT_TYPES[row.type].model_validate(values)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise _unreadable(row) from error
     return event
@@ -137,17 +136,10 @@ def _unreadable(row: EventRow) -> Damaged:
 def decode_state(head: HeadRow) -> AnyState:
     """Return the state that a conversation rests in. `Pure.` Raises `Damaged`."""
     try:
-        return _lean(_STATE.validate_json(head.state))
+        return _STATE.validate_json(head.state)
     except (ValueError, TypeError) as error:
         sentence = "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it."
         raise Damaged(head.seq, sentence) from error
-
-
-def _lean(state: AnyState) -> AnyState:
-    """Return the state without the notes that pydantic makes of the fields that were given. A state that the machine
-    makes has none, and a conversation at rest keeps its state in memory."""
-    values = {**vars(state), "book": Book(**vars(state.book))}
-    return type(state)(**values)
 
 
 def next_timer(state: State) -> datetime | None:

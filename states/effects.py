@@ -43,10 +43,10 @@ from .values.acts import Audience
 from .values.messages import Heard, Reminder, Said, Suspect
 from .values.round import RoundCall
 from .values.turn import EndedStatus
-from .values.value import FailureKind, Instant, Part, Seconds, TaggedPart, Text, members
+from .values.value import FailureKind, Instant, Seconds, Tagged, Text, Value, members
 
 
-class Effect(TaggedPart):
+class Effect(Tagged):
     """Something the machine wants done."""
 
 
@@ -110,7 +110,7 @@ class PersistMessage(PersistingEffect):
     said: Said
 
 
-class SettledCall(Part):
+class SettledCall(Value):
     """A call and the text that is its result."""
 
     call_id: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
@@ -645,6 +645,4 @@ def exact(event: E) -> E:
     kind = type(event)
     if kind not in _KNOWN:
         raise ValueError("this is not an event that a conversation knows")
-    # Each answer comes through here, so pydantic-core is called without what `model_dump_json` and a union add to it.
-    written = event.__pydantic_serializer__.to_json(event, exclude_defaults=True, warnings="error")
-    return cast(E, kind.__pydantic_validator__.validate_json(written))
+    return kind.model_validate_json(event.model_dump_json(exclude_defaults=True, warnings="error"))

@@ -67,7 +67,6 @@ from .values.value import (
     NAMES_PROFILES,
     WAITS_AS_AGREED,
     later,
-    make_part,
 )
 
 E = TypeVar("E", bound=AwaitedEffect)
@@ -212,18 +211,15 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
     policy, profile, is_plain = context.policy, turn.profile, turn.plain
     limits = policy.limits
     is_last = turn.requests >= limits.requests and limits.last == "answer_now"
-    return make_part(
-        RequestLlm,
-        {
-            "effect_id": effect_id,
-            "model": asked_model(turn, context),
-            "profile": profile,
-            "memory": turn.memory,
-            "nudge": None if is_plain else _nudge_of(turn, context),
-            "plain": is_plain,
-            "tool_choice": "none" if is_last or is_plain else "auto",
-            "at": at,
-        },
+    return RequestLlm(
+        effect_id=effect_id,
+        model=asked_model(turn, context),
+        profile=profile,
+        memory=turn.memory,
+        nudge=None if is_plain else _nudge_of(turn, context),
+        plain=is_plain,
+        tool_choice="none" if is_last or is_plain else "auto",
+        at=at,
     )
 
 
@@ -323,7 +319,7 @@ def start_tools(step: StepBuilder[State], event: Event, context: Context) -> Too
     """The calls that may run now start, in call order."""
     while (call := call_to_start(step, event, context)) is not None:
         effect_id = step.next_id()
-        step.add_effect(make_part(ExecuteTool, {"effect_id": effect_id, "call": call}))
+        step.add_effect(ExecuteTool(effect_id=effect_id, call=call))
         step.round = step.round.start(call, effect_id)
         step.change_turn(tool_calls=step.turn.tool_calls + 1)
     return step.within_turn(ToolExecuting, round=step.round)

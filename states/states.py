@@ -42,7 +42,7 @@ from .values.messages import Heard
 from .values.questions import OpenQuestion, QuestionSet
 from .values.round import ChildQuestion, Round, RoundCall
 from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
-from .values.value import FailureKind, Instant, Part, TaggedPart, Text, members, sooner
+from .values.value import FailureKind, Instant, Tagged, Text, Value, members, sooner
 
 if TYPE_CHECKING:
     from .policy import Policy
@@ -54,7 +54,7 @@ ReportTypes: TypeAlias = tuple[type[Report], ...]
 """Types of reports."""
 
 
-class Book(Part):
+class Book(Value):
     """The counters that every state carries: steps and turns so far, the id of the next effect, and the tokens of the
     last model request.
 
@@ -72,7 +72,7 @@ class Book(Part):
     owed: tuple[Owed, ...] = ()
 
 
-class Timer(Part):
+class Timer(Value):
     """A timer that was started: the effect that runs it, and when it is due."""
 
     effect_id: int
@@ -85,7 +85,7 @@ class Timer(Part):
         return self if due == self.due else self.replace(due=due)
 
 
-class State(TaggedPart):
+class State(Tagged):
     """Where a conversation rests until the next event."""
 
     IN_FLIGHT: ClassVar[tuple[type[AwaitedEffect], ...]] = ()

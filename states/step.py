@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .effects import Effect
-from .events import AnyEvent, Event
+from .events import Event
 from .states import AnyState
 from .values.turn import TurnEnded
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Step:
     """What `transition` returns: the next state, and the effects to carry out.
 
@@ -29,54 +29,19 @@ class Step:
     withdrawn: tuple[str, ...] = ()
     ignored: bool = False
 
-    def __init__(
-        self,
-        state: AnyState,
-        effects: tuple[Effect, ...] = (),
-        ended: TurnEnded | None = None,
-        withdrawn: tuple[str, ...] = (),
-        ignored: bool = False,
-    ) -> None:
-        # Each step makes one. The constructor that a frozen dataclass begins with takes nearly twice as long.
-        _put_state(self, state)
-        _put_effects(self, effects)
-        _put_ended(self, ended)
-        _put_withdrawn(self, withdrawn)
-        _put_ignored(self, ignored)
 
-
-_put_state, _put_effects, _put_ended, _put_withdrawn, _put_ignored = (
-    Step.__dict__[field].__set__ for field in Step.__slots__
-)
-
-
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """The `seq`-th step: the event that came in, and what the machine made of it. `turn` counts the turns so far."""
 
     seq: int
-    event: AnyEvent
+    event: Event
     effects: tuple[Effect, ...] = ()
     ended: TurnEnded | None = None
     turn: int = 0
-
-    def __init__(
-        self, seq: int, event: Event, effects: tuple[Effect, ...] = (), ended: TurnEnded | None = None, turn: int = 0
-    ) -> None:
-        # As in `Step`: the constructor that a frozen dataclass begins with takes nearly twice as long.
-        _put_entry_seq(self, seq)
-        _put_entry_event(self, event)
-        _put_entry_effects(self, effects)
-        _put_entry_ended(self, ended)
-        _put_entry_turn(self, turn)
 
     @classmethod
     def of(cls, event: Event, step: Step) -> LogEntry:
         """The entry for a step that was not ignored. `Pure.`"""
         book = step.state.book
         return cls(book.seq, event, step.effects, step.ended, book.turn)
-
-
-_put_entry_seq, _put_entry_event, _put_entry_effects, _put_entry_ended, _put_entry_turn = (
-    LogEntry.__dict__[field].__set__ for field in LogEntry.__slots__
-)

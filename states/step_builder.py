@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from .effects import (
     DeliverToUser,
@@ -24,8 +24,8 @@ from .events import Event, LlmFailed, Report, UserCancel
 from .states import Book, InTurn, State, Timer
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
-from .values.turn import Delivered, EndedStatus, Failure, Owed, TurnEnded, TurnRecord, Waiting, first_batch
-from .values.value import FailureKind, changed, make_part
+from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord, Waiting, first_batch
+from .values.value import FailureKind
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
@@ -62,16 +62,14 @@ class StepBuilder(Generic[S_co]):
     )
 
     def __init__(self, state: S_co, event: Event) -> None:
-        # A dictionary is read many times as fast as a model of pydantic.
-        fields = state.__dict__
-        book = fields["book"].__dict__
+        fields, book = vars(state), state.book
         self.state = state
-        self.seq: int = book["seq"] + 1
-        self.turns: int = book["turn"]
-        self.window_used: int = book["window_used"]
-        self.wake: datetime | None = book["wake"]
-        self.profile: str = book["profile"]
-        self.owed: tuple[Owed, ...] = book["owed"]
+        self.seq = book.seq + 1
+        self.turns = book.turn
+        self.window_used = book.window_used
+        self.wake = book.wake
+        self.profile: str = book.profile
+        self.owed = book.owed
         self.closing: bool = fields.get("closing", False)
         self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
@@ -89,7 +87,7 @@ class StepBuilder(Generic[S_co]):
             self.round: Round = round_
             """The round under way. Between rounds, a read of this raises AttributeError."""
         self._first_text: Heard | None = None
-        self._next_effect: int = book["next_effect"]
+        self._next_effect = book.next_effect
         self._persisting: list[Effect] = []
         self._acting: list[Effect] = []
 
@@ -98,7 +96,7 @@ class StepBuilder(Generic[S_co]):
     def begin_turn(self, at: datetime, profile: str) -> None:
         """Begin the next turn, with fresh counters."""
         self.turns += 1
-        self.turn = make_part(TurnRecord, {"number": self.turns, "since": at, "profile": profile})
+        self.turn = TurnRecord(number=self.turns, since=at, profile=profile)
 
     @property
     def in_turn(self) -> bool:
@@ -117,7 +115,7 @@ class StepBuilder(Generic[S_co]):
 
     def change_turn(self, /, **changes: object) -> None:
         """Change these fields of the turn's record."""
-        self.turn = changed(self.turn, changes)
+        self.turn = self.turn.replace(**changes)
 
     def reset_limits(self, at: datetime) -> None:
         """Count the limits of the turn from here, because a person acted."""
@@ -148,16 +146,13 @@ class StepBuilder(Generic[S_co]):
     ) -> None:
         """Note how the turn ends. What is delivered at its end is decided later."""
         turn = self.turn
-        self.ending = make_part(
-            TurnEnded,
-            {
-                "turn": turn.number,
-                "status": status,
-                "final_content": final_content,
-                "truncated": turn.cut_off and status in ("completed", "incomplete"),
-                "failure": failure,
-                "limit": turn.limit,
-            },
+        self.ending = TurnEnded(
+            turn=turn.number,
+            status=status,
+            final_content=final_content,
+            truncated=turn.cut_off and status in ("completed", "incomplete"),
+            failure=failure,
+            limit=turn.limit,
         )
 
     def show_summary(self, said: Said) -> None:
@@ -169,16 +164,17 @@ class StepBuilder(Generic[S_co]):
         """Deliver this text to the user."""
         turn, effect_id = self.turn, self.next_id()
         deliveries = turn.deliveries
-        delivered = {"effect_id": effect_id, "said": said, "relayed": relayed}
-        effect = {**delivered, "turn": turn.number, "ordinal": len(deliveries) + 1}
-        self.add_effect(make_part(DeliverToUser, effect))
-        self.change_turn(deliveries=(*deliveries, make_part(Delivered, delivered)))
+        ordinal = len(deliveries) + 1
+        self.add_effect(
+            DeliverToUser(effect_id=effect_id, said=said, turn=turn.number, ordinal=ordinal, relayed=relayed)
+        )
+        self.change_turn(deliveries=(*deliveries, Delivered(effect_id=effect_id, said=said, relayed=relayed)))
 
     # --- the round
 
     def begin_round(self, calls: Iterable[RoundCall]) -> None:
         """Begin a round of these calls."""
-        self.round = make_part(Round, {"calls": tuple(calls)})
+        self.round = Round(calls=tuple(calls))
 
     @property
     def in_round(self) -> bool:
@@ -196,12 +192,12 @@ class StepBuilder(Generic[S_co]):
         if index:
             return Heard(seq=self.seq, index=index)
         if self._first_text is None:  # most handlers refer to the first text several times
-            self._first_text = make_part(Heard, {"seq": self.seq})
+            self._first_text = Heard(seq=self.seq)
         return self._first_text
 
     def persist(self, said: Said) -> None:
         """Let a message enter the transcript."""
-        self._persisting.append(make_part(PersistMessage, {"said": said}))
+        self._persisting.append(PersistMessage(said=said))
 
     def enter_transcript(self, waiting: Iterable[Waiting]) -> None:
         """Move these messages from the inbox to the transcript, in the order in which they came."""
@@ -209,7 +205,7 @@ class StepBuilder(Generic[S_co]):
         if not entering:
             return
         for message in entering:
-            self.persist(make_part(Heard, {"seq": message.seq}))
+            self.persist(Heard(seq=message.seq))
         self.inbox = tuple(message for message in self.inbox if message not in entering)
 
     @property
@@ -231,12 +227,12 @@ class StepBuilder(Generic[S_co]):
     def settle(self, call_id: str, said: Said, *, error: bool = False) -> None:
         """Give a call its result; the round is then done with it. The results of one step enter the transcript
         together."""
-        result = make_part(SettledCall, {"call_id": call_id, "said": said, "error": error})
+        result = SettledCall(call_id=call_id, said=said, error=error)
         last = self._persisting[-1] if self._persisting else None
         if type(last) is PersistToolResults:
             self._persisting[-1] = PersistToolResults(results=(*last.results, result))
         else:
-            self._persisting.append(make_part(PersistToolResults, {"results": (result,)}))
+            self._persisting.append(PersistToolResults(results=(result,)))
         self.round = self.round.settle(call_id, failed=error)
 
     def withhold(self, content: WithholdContent) -> None:
@@ -275,17 +271,14 @@ class StepBuilder(Generic[S_co]):
     @property
     def book(self) -> Book:
         """The book of the next state. Read it last: an effect that is added afterwards would not be counted."""
-        return make_part(
-            Book,
-            {
-                "seq": self.seq,
-                "turn": self.turns,
-                "next_effect": self._next_effect,
-                "window_used": self.window_used,
-                "wake": self.wake,
-                "profile": self.profile,
-                "owed": self.owed,
-            },
+        return Book(
+            seq=self.seq,
+            turn=self.turns,
+            next_effect=self._next_effect,
+            window_used=self.window_used,
+            wake=self.wake,
+            profile=self.profile,
+            owed=self.owed,
         )
 
     @property
@@ -293,13 +286,9 @@ class StepBuilder(Generic[S_co]):
         """All effects: first those that enter the transcript, then the others."""
         return tuple(self._persisting + self._acting)
 
-    def within_turn(self, kind: type[T], /, **fields: object) -> T:
+    def within_turn(self, kind: type[T], /, **fields: Any) -> T:
         """Create a state of this type, within the turn under way."""
-        fields["book"] = self.book
-        fields["turn"] = self.turn
-        fields["inbox"] = self.inbox
-        fields["resumes"] = self.resumes
-        return make_part(kind, fields)
+        return kind(book=self.book, turn=self.turn, inbox=self.inbox, resumes=self.resumes, **fields)
 
     def same(self, /, **changes: object) -> S_co:
         """The state as it was, one step later, with these fields changed."""

@@ -62,7 +62,7 @@ from .values.messages import (
 )
 from .values.round import RoundCall
 from .values.turn import TurnEnded
-from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind, make_part
+from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
 
 _WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
 
@@ -399,7 +399,13 @@ class Transcript:
 
     def _message_from(self, entry: LogEntry, waiting: UserMessage | AgentMessage | WakeUp) -> Message:
         message_id, turn = waiting.event_id, entry.turn
-        fields = {"role": "user", "text": waiting.text, "message_id": message_id, "turn": turn, "seq": entry.seq}
+        fields: dict[str, Any] = {
+            "role": "user",
+            "text": waiting.text,
+            "message_id": message_id,
+            "turn": turn,
+            "seq": entry.seq,
+        }
         if isinstance(waiting, UserMessage):
             self.taken[message_id] = turn
             fields["images"] = waiting.images
@@ -409,7 +415,7 @@ class Transcript:
             self.holds_mail = True
             fields["origin"] = waiting.origin
             fields["audience"] = waiting.audience
-        return make_part(Message, fields)
+        return Message.model_construct(**fields)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
         event = entry.event
@@ -424,25 +430,22 @@ class Transcript:
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
             self._acceptance.accept(event.model, entry.seq)
-        return make_part(Message, fields)
+        return Message.model_construct(**fields)
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
         call_id, said, is_error = result.call_id, result.said, result.error
         place = bisect_left(self.messages, self._ranks[call_id], self._round, key=self._rank)
-        message = make_part(
-            Message,
-            {
-                "role": "tool",
-                "text": self.words(said),
-                "images": (images := self.images(said)),
-                "withheld": self._withheld_images(images),
-                "tool_call_id": call_id,
-                "error": is_error,
-                "stopped": _why_stopped(entry, result) if is_error else None,
-                "edited_arguments": self._edited_arguments(call_id),
-                "turn": _own_turn(entry),
-                "seq": entry.seq,
-            },
+        message = Message.model_construct(
+            role="tool",
+            text=self.words(said),
+            images=(images := self.images(said)),
+            withheld=self._withheld_images(images),
+            tool_call_id=call_id,
+            error=is_error,
+            stopped=_why_stopped(entry, result) if is_error else None,
+            edited_arguments=self._edited_arguments(call_id),
+            turn=_own_turn(entry),
+            seq=entry.seq,
         )
         self.messages.insert(place, message)
         if not is_error and isinstance(said, Heard) and (said.seq, said.index) == (entry.seq, 0):

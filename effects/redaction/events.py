@@ -124,7 +124,7 @@ def redacted_event(event: E, redaction: Redaction, is_given: _IsGiven = _nothing
 def content_fields(kind: type[BaseModel]) -> tuple[str, ...]:
     """Return the fields of a class of values that may hold content. `Pure.`"""
     own = {name for parent in kind.__mro__ for name in OWN.get(parent, ())}
-    fields = kind.__pydantic_fields__.items()
+    fields = kind.model_fields.items()
     return tuple(name for name, field in fields if name not in own and not _is_closed(field.annotation))
 
 

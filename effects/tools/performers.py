@@ -22,7 +22,6 @@ from ...states.events import AskUserQuestionPending, ToolAborted, ToolComplete, 
 from ...states.policy import Policy
 from ...states.values.messages import REPEATABLE, ToolResult
 from ...states.values.questions import QuestionSet
-from ...states.values.value import unvalidated
 from ..agents import Agents
 from ..application_functions import Outcome, Raised, Returned, attempt
 from ..clock import Clock
@@ -111,7 +110,7 @@ def _answer_of(
     """The answer to an effect whose call came to this. A call that waits is held until it is resumed."""
     effect_id, at = effect.effect_id, clock.now()
     if isinstance(outcome, ToolResult):
-        return unvalidated(ToolComplete, effect_id=effect_id, at=at, result=outcome)
+        return ToolComplete.model_construct(effect_id=effect_id, at=at, result=outcome)
     suspends = isinstance(outcome, _Suspended)
     if suspends:
         context.suspended.hold(effect.first_id, run)

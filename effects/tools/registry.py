@@ -23,7 +23,7 @@ from ...states.policy import Policy
 from ...states.roles import Caller
 from ...states.values.acts import ActKind
 from ...states.values.messages import LONGEST_ID, Approver, ToolCall
-from ...states.values.value import encodable, shortened, unvalidated
+from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
 from ..model.port import ModelCall
 from ..wire.names import PropertyNames, property_names_of
@@ -287,11 +287,10 @@ class ToolRegistry:
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
         provider_id = encodable(call.id) if len(call.id) <= LONGEST_ID else ""
         if tool is None:
-            return unvalidated(
-                ToolCall, call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault
+            return ToolCall.model_construct(
+                call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault
             )
-        return unvalidated(
-            ToolCall,
+        return ToolCall.model_construct(
             call_id=call_id,
             name=tool.name,
             raw_arguments=arguments,

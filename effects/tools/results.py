@@ -17,7 +17,7 @@ from ...states.errors import TurnwiseError
 from ...states.policy import Policy
 from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, Transfer, WorkComplete
 from ...states.values.messages import Image, ToolResult
-from ...states.values.value import MAX_SENTENCE, encodable, shortened, unvalidated
+from ...states.values.value import MAX_SENTENCE, encodable, shortened
 from ..application_functions import Outcome, Raised, Returned
 from ..context import Redact, unchanged
 from ..logs import performer_logger
@@ -139,7 +139,7 @@ def result_of(value: object) -> ToolResult:
     values = value if isinstance(value, list | tuple) else [value]
     images = tuple(item for item in values if isinstance(item, Image))
     if not images:
-        return unvalidated(ToolResult, text=text_of(value))
+        return ToolResult.model_construct(text=text_of(value))
     text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
     return ToolResult(text=text, images=images)
 

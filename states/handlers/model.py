@@ -39,7 +39,7 @@ from ..step_builder import StepBuilder
 from ..values.messages import Made, Suspect
 from ..values.round import RoundCall, fingerprint, is_repeated, remember
 from ..values.turn import Failure, TurnRecord
-from ..values.value import KNOWS_WHO_SPEAKS, later, make_part
+from ..values.value import KNOWS_WHO_SPEAKS, later
 
 
 def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -216,7 +216,7 @@ def _withhold_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, contex
     suspect = first_suspect(step.turn, event)
     assert suspect is not None, "the guard of this row finds a suspect"
     model = asked_model(step.turn, context)
-    step.withhold(make_part(WithholdContent, {"suspect": suspect, "kind": event.kind, "model": model}))
+    step.withhold(WithholdContent(suspect=suspect, kind=event.kind, model=model))
     return suspect
 
 

@@ -248,7 +248,7 @@ def _moments_set_right(state: Busy, at: datetime, context: Context) -> dict[str,
     later than agreed, counted from now. `Pure.`"""
     if context.revision < WAITS_AS_AGREED:
         return {}
-    fields = state.__dict__
+    fields = vars(state)
     wait = state.agreed_wait(context.policy)
     right: dict[str, Any] = {
         name: timer.set_right(at, wait) for name in ("timer", "deadline") if (timer := fields.get(name)) is not None

@@ -39,7 +39,7 @@ from ..junctions import begin_turn, compact_up_to, leave_turn, return_to_senders
 from ..states import Busy, Closed, Compacting, Failed, Idle, MemoryRecalling, ProfileSelecting, State, Summarizing
 from ..step_builder import StepBuilder
 from ..values.turn import Waiting
-from ..values.value import AGENTS, make_part
+from ..values.value import AGENTS
 
 
 def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
@@ -136,7 +136,7 @@ def _waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | W
     """The entry of this message in the inbox. `Pure.`"""
     if isinstance(event, UserMessage):
         steer = (event.when_busy or context.policy.when_busy) == "steer"
-        return make_part(Waiting, {"event_id": event.event_id, "seq": step.seq, "steer": steer})
+        return Waiting(event_id=event.event_id, seq=step.seq, steer=steer)
     if isinstance(event, WakeUp):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
     origin = event.origin if context.revision >= AGENTS else ""

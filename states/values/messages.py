@@ -40,7 +40,7 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidInput, read_up_to
 from .acts import Act, ActKind, Audience
-from .value import MAX_QUOTED, Block, FailureKind, Part, TaggedPart, Text, Value, json_object, shortened
+from .value import MAX_QUOTED, Block, FailureKind, Tagged, Text, Value, json_object, shortened
 
 MAX_IMAGE = 10_000_000
 """The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Chosen to be more than a camera's JPEG
@@ -196,7 +196,7 @@ Matter = Literal["text", "images"]
 """What of a message is withheld. With its text, the arguments of its calls are."""
 
 
-class Withheld(Part):
+class Withheld(Value):
     """That a message's text or its images are withheld from this model, or from every model if the name is empty, and
     the kind of failure because of which they are.
 
@@ -237,7 +237,7 @@ Stopped = Literal["cancelled", "denied"]
 """Why a call has no result of its own although nothing failed: the turn was cancelled, or nobody allowed the call."""
 
 
-class Heard(TaggedPart):
+class Heard(Tagged):
     """A reference to the `index`-th text of the event at the step `seq`. A message has one text, 0. In a model's
     response 0 is its text, and 1 + n the fault of its n-th call. In a tool's result 0 is what the model reads, followed
     by the texts of its acts."""
@@ -247,7 +247,7 @@ class Heard(TaggedPart):
     index: int = 0
 
 
-class Made(TaggedPart):
+class Made(Tagged):
     """A text of the machine, worded by `Policy.texts`."""
 
     type: Literal["made"] = "made"
@@ -258,7 +258,7 @@ SaidPart = Annotated[Heard | Made, Field(discriminator="type")]
 """A text that is part of another one."""
 
 
-class Joined(TaggedPart):
+class Joined(Tagged):
     """Several texts, joined by blank lines."""
 
     type: Literal["joined"] = "joined"
@@ -270,7 +270,7 @@ class Joined(TaggedPart):
         return "\n\n".join(parts)
 
 
-class Outcomes(TaggedPart):
+class Outcomes(Tagged):
     """The outcomes of sub-agents as JSON, in the order of their tasks: how each ended, and its last text."""
 
     type: Literal["outcomes"] = "outcomes"
@@ -392,7 +392,7 @@ class ToolResult(Value):
         return (self.text, *(text for act in acts for text in act.texts)) if acts else (self.text,)
 
 
-class Message(Part):
+class Message(Value):
     """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
     Messages of a history that was given to begin with have the turn 0; only such a history holds system messages.
 

@@ -18,10 +18,10 @@ from hashlib import blake2b
 from .acts import ActKind
 from .messages import CONTRACTS, Approver, CrashContract, Heard, Made, ToolCall
 from .questions import QuestionSet
-from .value import Instant, Part, changed, make_part, sooner
+from .value import Instant, Value, sooner
 
 
-class Share(Part):
+class Share(Value):
     """What a sub-agent may use up: its share of what its parent had left. None means no limit."""
 
     requests: int
@@ -30,7 +30,7 @@ class Share(Part):
     seconds: float | None = None
 
 
-class Child(Part):
+class Child(Value):
     """A sub-agent that the call `call_id` started, with its status and outcome once it has ended.
 
     `profile`, `tools`, `share`, `due` and `seconds` say how it works: see `SpawnSubAgent`.
@@ -52,7 +52,7 @@ class Child(Part):
         return self if self.due is None else self.replace(due=sooner(self.due, at, self.seconds))
 
 
-class ChildQuestion(Part):
+class ChildQuestion(Value):
     """What the sub-agent `effect_id` asks the user of its parent, by its call `call_id`, since the moment `since`.
 
     `seq` is the step that took the report of it. A question that has its answer, or was declined, is `settled`; it is
@@ -73,7 +73,7 @@ class ChildQuestion(Part):
         return f"{self.effect_id}.{self.call_id}"
 
 
-class RoundCall(Part):
+class RoundCall(Value):
     """A call as the machine needs it: its id, its tool, and how it may run. Its arguments stay in the response at the
     step `seq`."""
 
@@ -95,27 +95,24 @@ class RoundCall(Part):
         """The call under the stricter of its own declarations and these. `Pure.`"""
         stricter = max(self.crash, crash, key=CONTRACTS.index)
         by: Approver = "operator" if "operator" in (self.approval_by, approval_by) else "user"
-        return changed(self, {"crash": stricter, "approval": self.approval or approval, "approval_by": by})
+        return self.replace(crash=stricter, approval=self.approval or approval, approval_by=by)
 
     @classmethod
     def of(cls, call: ToolCall, seq: int) -> RoundCall:
         """The call without the texts that the event at the step `seq` holds. `Pure.`"""
-        return make_part(
-            cls,
-            {
-                "call_id": call.call_id,
-                "name": call.name,
-                "seq": seq,
-                "approval": call.approval,
-                "approval_by": call.approval_by,
-                "exclusive": call.exclusive,
-                "crash": call.crash,
-                "acts": call.acts,
-            },
+        return cls(
+            call_id=call.call_id,
+            name=call.name,
+            seq=seq,
+            approval=call.approval,
+            approval_by=call.approval_by,
+            exclusive=call.exclusive,
+            crash=call.crash,
+            acts=call.acts,
         )
 
 
-class Running(Part):
+class Running(Value):
     """A call that was started as the effect `effect_id`. After a crash its tool may be asked, by the effect
     `reconciling`, whether the call ran; then only that effect is in flight.
 
@@ -140,7 +137,7 @@ class Running(Part):
         return self.effect_id if self.reconciling is None else self.reconciling
 
 
-class Round(Part):
+class Round(Value):
     """The calls of a response, and how far each of them is.
 
     `allowed` names the calls that a person approved. `settled` names those that the round is done with: they have their
@@ -191,9 +188,7 @@ class Round(Part):
     @property
     def queued(self) -> tuple[RoundCall, ...]:
         """The calls that do not run, have no result and are not in doubt, in order."""
-        fields = self.__dict__  # read several times as fast as the model itself
-        calls: tuple[RoundCall, ...] = fields["calls"]
-        running, settled, doubtful = fields["running"], fields["settled"], fields["doubtful"]
+        calls, running, settled, doubtful = self.calls, self.running, self.settled, self.doubtful
         begun = len(running) + len(settled) + len(doubtful)  # a call is at most one of the three
         if begun == 0 or begun == len(calls):
             return () if begun else calls
@@ -267,8 +262,8 @@ class Round(Part):
 
     def start(self, call: RoundCall, effect_id: int) -> Round:
         """This round, with the call running."""
-        running = make_part(Running, {"effect_id": effect_id, "call_id": call.call_id})
-        return changed(self, {"running": (*self.running, running)})
+        running = Running(effect_id=effect_id, call_id=call.call_id)
+        return self.replace(running=(*self.running, running))
 
     def suspend(self, call_id: str) -> Round:
         """This round, with the running call waiting for the answer of a person."""
@@ -308,7 +303,7 @@ class Round(Part):
             changes["doubtful"] = tuple(one for one in doubtful if one != call_id)
         if failed:
             changes["failed"] = True
-        return changed(self, changes)
+        return self.replace(**changes)
 
     def with_claim(self, claim: Heard) -> Round:
         """This round, with the claim that the work is complete."""

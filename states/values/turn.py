@@ -12,7 +12,7 @@ from typing import Literal
 
 from .acts import Audience
 from .messages import Heard, Made, Said, Suspect, Usage
-from .value import FailureKind, Instant, Part, Text
+from .value import FailureKind, Instant, Text, Value
 
 EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
@@ -22,7 +22,7 @@ LimitKind = Literal["requests", "tokens", "cost", "seconds"]
 """The limits of a policy that can end a turn."""
 
 
-class Spoken(Part):
+class Spoken(Value):
     """A speech that a tool brought. `place` orders speeches by their calls: the step of the response, the place of the
     call in it, the place of the speech in the result."""
 
@@ -31,7 +31,7 @@ class Spoken(Part):
     now: bool = False
 
 
-class Delivered(Part):
+class Delivered(Value):
     """A text that was delivered to the user, and the effect that delivered it. `relayed` marks another agent's message
     that was passed on unchanged."""
 
@@ -40,7 +40,7 @@ class Delivered(Part):
     relayed: bool = False
 
 
-class TurnRecord(Part):
+class TurnRecord(Value):
     """A turn under way.
 
     `requests`, `tool_calls`, `spent` and `since` count from the last human input, those of a sub-agent from its
@@ -128,14 +128,14 @@ class TurnRecord(Part):
     """The limit that ends the turn."""
 
 
-class Failure(Part):
+class Failure(Value):
     """Why a turn failed or stayed incomplete, in one sentence for people."""
 
     kind: FailureKind
     sentence: str
 
 
-class TurnEnded(Part):
+class TurnEnded(Value):
     """The outcome of a turn. Its texts are references.
 
     `final_content` is the text to display, `user_response` what was said by tool and delivered to the user, and
@@ -161,7 +161,7 @@ MAX_INBOX = 100
 """How many messages may wait at once. Chosen so that no person reaches it by typing during a turn."""
 
 
-class Waiting(Part):
+class Waiting(Value):
     """A message in the inbox: the id of its request, and the step where its text is.
 
     `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`. `origin` is the agent
@@ -182,7 +182,7 @@ class Waiting(Part):
     origin: str = ""
 
 
-class Owed(Part):
+class Owed(Value):
     """A message for the user that a turn took up at `since` and that no turn has passed on yet. `origin` is the agent
     that wrote it, to be told if nobody ever does."""
 

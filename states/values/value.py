@@ -7,10 +7,7 @@ A conversation is stored, read back years later and folded again, so its data is
 - exact: a value that is written as JSON and read back is equal to itself. Fields with their default are left out, so a
   log that was written before a field existed keeps its meaning.
 
-Each step writes its event, its effects and its state, so a value is written by one call of pydantic-core which calls no
-Python for a field. What `BaseModel.model_dump_json` and a serializer in Python add costs more than the writing itself.
-A value that the machine makes out of values that were validated when they came in is a `Part`, and is not validated
-again.
+Each step writes its event, its effects and its state, so a value is written without a call of Python for each field.
 
 A log that is replayed must come out as it was stored, so each log names the revision of the machine under which it
 began.
@@ -19,16 +16,22 @@ began.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
-from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    TypeAdapter,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 V = TypeVar("V", bound=BaseModel)
-F = ParamSpec("F")
 
 MAX_TEXT = 1_000_000
 """The longest text, in characters, that one request may bring. Chosen to be more than any model's window."""
@@ -39,13 +42,6 @@ MAX_SENTENCE = 500
 
 MAX_QUOTED = 200
 """The most characters of a text that such a sentence quotes, so that the explanation itself is not cut off."""
-
-
-# The slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
-_put_fields, _put_fields_set, _put_extra, _put_private = (
-    BaseModel.__dict__[slot].__set__
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
 
 
 class Value(BaseModel):
@@ -59,56 +55,12 @@ class Value(BaseModel):
 
     def replace(self, /, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
-        return _made(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the other value is of the same class and has equal fields. A value has nothing else to compare: that
-        it may be made by validation or by the machine makes no difference.
-
-        pydantic-core calls this for every field that has a value as its default, to leave the default out.
-        """
-        if self is other:
-            return True
-        if type(self) is not type(other):
-            return NotImplemented
-        return self.__dict__ == other.__dict__
+        return self.model_copy(update=changes)
 
     def to_json(self, exclude: set[str] | None = None) -> str:
         """Return this value as JSON, without the fields that have their default, and without the fields in `exclude`.
         `Pure.`"""
-        return self.__pydantic_serializer__.to_json(self, exclude=exclude, exclude_defaults=True).decode()
-
-
-def unvalidated(kind: Callable[F, V], /, *_: F.args, **fields: F.kwargs) -> V:
-    """Return a value with these fields as they are, and with the defaults of the others. `Pure.`
-
-    For fields that are known to be valid: some follow from others, or from what was validated. Never for what foreign
-    code has made.
-    """
-    return _made(cast(type[V], kind), {**_defaults(kind), **fields}, _given(tuple(fields)))
-
-
-def _made(kind: type[V], fields: dict[str, Any], given: set[str]) -> V:
-    value = object.__new__(kind)
-    _put_fields(value, fields)
-    _put_fields_set(value, given)
-    _put_extra(value, None)
-    _put_private(value, None)
-    return value
-
-
-@cache
-def _given(fields: tuple[str, ...]) -> set[str]:
-    """One set shared by all values that are made with these fields. pydantic copies it before a change; nobody else may
-    change it."""
-    return set(fields)
-
-
-@cache
-def _defaults(kind: Any) -> dict[str, Any]:
-    """The fields of a class in the declared order, in which a value that is read back has them too, with their
-    defaults."""
-    return {name: None if field.is_required() else field.default for name, field in kind.model_fields.items()}
+        return self.model_dump_json(exclude=exclude, exclude_defaults=True)
 
 
 class Tagged(Value):
@@ -131,12 +83,12 @@ class Tagged(Value):
         return schema
 
 
-_ANY_VALUES = SchemaSerializer(core_schema.tuple_variable_schema(core_schema.any_schema()))
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def json_array(values: tuple[Value, ...]) -> str:
     """Return these values as a JSON array, each as `Value.to_json` writes it. `Pure.`"""
-    return _ANY_VALUES.to_json(values, exclude_defaults=True).decode()
+    return _ANY.dump_json(values, exclude_defaults=True).decode()
 
 
 def members(union: Any, base: type[V]) -> tuple[type[V], ...]:
@@ -278,102 +230,6 @@ def is_nested_deeper(value: Any, levels: int) -> bool:
             return False
         layer = [inner for one in layer for inner in (one.values() if isinstance(one, dict) else one)]
     return True
-
-
-if TYPE_CHECKING:
-    from pydantic._internal._model_construction import ModelMetaclass
-else:
-    ModelMetaclass = type(BaseModel)
-
-P = TypeVar("P", bound="Part")
-
-_new = object.__new__
-
-
-_Layout: TypeAlias = tuple[dict[str, Any], tuple[str, ...], int, set[str]]
-"""The fields of a class of parts: all of them with their defaults, in the declared order, in which a part that is read
-back has them too; those that must be given; how many there are; and the names of all. It is a plain tuple because one
-is unpacked for each part that is made."""
-
-_LAYOUTS: dict[type, _Layout] = {}
-"""The layout of each class of parts. It is no attribute of the class, because the metaclass of pydantic's models finds
-an attribute of a class many times as slowly as a dictionary does."""
-
-
-def make_part(cls: type[P], fields: dict[str, Any]) -> P:
-    """Return a part with these fields, as they are, and with the defaults of the others. `Pure.`
-
-    The fields must be valid: they come out of values that were validated. The part is always written in the declared
-    order of its fields. Raises TypeError if a required field is missing, or one is unknown.
-
-    Call this for parts that are made in every step: a call of the class passes its arguments through two dictionaries
-    more, which takes as long again.
-    """
-    defaults, required, size, _ = _LAYOUTS[cls]
-    values = {**defaults, **fields}
-    if len(values) != size:
-        raise TypeError(f"{cls.__name__} was made with a field that it does not have")
-    for name in required:
-        if name not in fields:
-            raise TypeError(f"{cls.__name__} was made with too few fields: {name} is missing")
-    part = _new(cls)
-    _put_fields(part, values)
-    return part
-
-
-def changed(part: P, changes: dict[str, Any]) -> P:
-    """Return the part with these fields changed, as `Part.replace` does. `Pure.`"""
-    other = _new(type(part))
-    _put_fields(other, {**part.__dict__, **changes})
-    return other
-
-
-if TYPE_CHECKING:
-    _MadeUnchecked = ModelMetaclass  # to a type checker, a part is made like any other value
-else:
-
-    class _MadeUnchecked(ModelMetaclass):
-        """The metaclass of parts: calling a class does not validate the arguments."""
-
-        def __call__(cls, /, **fields: Any) -> Any:
-            return make_part(cls, fields)
-
-
-class Part(Value, metaclass=_MadeUnchecked):
-    """A value that the machine makes. Its constructor takes the fields by keyword, as they are.
-
-    A part that is read back from JSON is validated like everything from outside.
-
-    Validating its fields again would be most of the cost of a transition. So a part is made and changed without
-    validation, and only its fields are written. What pydantic keeps beside the fields of a model is the same for all
-    such parts, so it is returned when somebody asks for it.
-    """
-
-    def replace(self, /, **changes: Any) -> Self:
-        """Return this part with these fields changed. The changes are not validated. `Pure.`"""
-        return changed(self, changes)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in ("__pydantic_extra__", "__pydantic_private__"):
-                return None
-            return _LAYOUTS[type(self)][3] if name == "__pydantic_fields_set__" else super().__getattr__(name)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note the layout of the class."""
-        fields = cls.__pydantic_fields__
-        _LAYOUTS[cls] = (
-            {name: None if field.is_required() else field.default for name, field in fields.items()},
-            tuple(name for name, field in fields.items() if field.is_required()),
-            len(fields),
-            set(fields),
-        )
-
-
-class TaggedPart(Part, Tagged):
-    """A part of a family whose members are told apart by their `type`."""
 
 
 FIRST_REVISION = 1

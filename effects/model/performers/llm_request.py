@@ -23,7 +23,7 @@ from ....states.replies import TextRule, text_rule
 from ....states.roles import Caller
 from ....states.transcript import Transcript
 from ....states.values.messages import Suspect, Usage
-from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable, unvalidated
+from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable
 from ...clock import Clock
 from ...context import EffectContext, Progress, mark_of
 from ...location import Locator
@@ -99,8 +99,7 @@ class LlmRequestPerformer:
         calls = self._tools.resolve_calls(
             effect.effect_id, answer.tool_calls, context.policy, offer.allowed, offer.caller, mark
         )
-        response = unvalidated(
-            LlmResponse,
+        response = LlmResponse.model_construct(
             effect_id=effect.effect_id,
             at=self._clock.now(),
             content="" if is_blank(answer.content) else encodable(answer.content),
