@@ -443,9 +443,6 @@ class _StoredEntries:
         return await self._store.entries(self._conversation_id, after, up_to)
 
 
-_PLAIN = Context()
-
-
 class SharedContexts:
     """The contexts and policies that were used last.
 
@@ -460,9 +457,7 @@ class SharedContexts:
     def shared(self, context: Context) -> Context:
         """Return an equal context, which shares what it can with those of other conversations."""
         rules = {"policy": self._shared_policy(context.policy), "system": intern(context.system)}
-        # A copy shares pydantic's set of the given fields with the value that it was made of. Of a context nobody reads
-        # that set, so one serves all of them.
-        lean = _PLAIN.replace(**{**vars(context), **rules})
+        lean = context.replace(**rules)
         return next((known for known in self._contexts if known == lean), None) or _kept(self._contexts, lean)
 
     def _shared_policy(self, policy: Policy) -> Policy:

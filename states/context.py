@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .header import Setup
 from .roles import Caller
-from .values.value import AGENTS, Text, Value, unvalidated
+from .values.value import AGENTS, Text, Value
 
 CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""
@@ -76,7 +76,7 @@ class Context(Setup):
     @classmethod
     def opened(cls, event: Opened) -> Context:
         """The context of a conversation that begins with this event. `Pure.`"""
-        return unvalidated(cls, **{name: getattr(event, name) for name in Setup.model_fields})
+        return cls.model_construct(**{name: getattr(event, name) for name in Setup.model_fields})
 
 
 def are_among(tools: Sequence[str] | None, of: Sequence[str] | None) -> bool:

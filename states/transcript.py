@@ -67,7 +67,7 @@ from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
 _WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
 
 
-@dataclass
+@dataclass(slots=True)
 class HeardTexts:
     """The texts to which references may refer. Call `note` with the event of every step.
 
@@ -222,8 +222,8 @@ class Transcript:
     """The places of the messages that the summary does not replace, among those that were there when it was made."""
     _condensed_at: int = 0
     """How many messages were there when the summary was made."""
-    _retries: set[int] = field(default_factory=set)
-    """The turns that try the turn before them again."""
+    _first_tries: dict[int, int] = field(default_factory=dict)
+    """Of each turn that tries the turn before it again, the first turn of its tries."""
     _acceptance: Acceptance = field(default_factory=Acceptance)
 
     # --- reading
@@ -293,13 +293,11 @@ class Transcript:
     def first_try(self, turn: int) -> int:
         """The turn that brought the message which this turn answers. It is another turn if that one failed and was
         tried again. `Pure.`"""
-        while turn in self._retries:
-            turn -= 1
-        return turn
+        return self._first_tries.get(turn, turn)
 
     def newest_try(self, turn: int) -> int:
         """The turn that now answers, or fails to answer, the message of this turn. `Pure.`"""
-        while turn + 1 in self._retries:
+        while turn + 1 in self._first_tries:
             turn += 1
         return turn
 
@@ -370,7 +368,7 @@ class Transcript:
     def _note_try(self, entry: LogEntry) -> None:
         match entry.event:
             case RetryRequested():
-                self._retries.add(entry.turn)
+                self._first_tries[entry.turn] = self.first_try(entry.turn - 1)
             case LlmFailed(kind=kind) if kind in REFUSED_CONTENT or kind in UNEXPLAINED:
                 self._acceptance.refuse(_own_turn(entry))
                 if entry.ended is not None and kind in UNEXPLAINED:
