@@ -118,7 +118,7 @@ def kinds_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def holds_content(kind: type[BaseModel], name: str) -> bool:
     """Whether this field has a text, or values with such a field."""
-    kinds = list(kinds_in(kind.__pydantic_fields__[name].annotation))
+    kinds = list(kinds_in(kind.model_fields[name].annotation))
     return not kinds or any(holds_content(one, inner) for one in kinds for inner in content_fields(one))
 
 
@@ -133,12 +133,12 @@ def test_content_of_every_event(kind: type[Event]) -> None:
     """J1: no event, and no field, is forgotten."""
     content = {name for name in content_fields(kind) if holds_content(kind, name)}
 
-    assert content == CONTENT[kind.__pydantic_fields__["type"].default]
+    assert content == CONTENT[kind.model_fields["type"].default]
 
 
 def test_own_and_given_texts_are_fields() -> None:
     """What is left alone exists."""
-    assert all(name in kind.__pydantic_fields__ for kind, names in OWN.items() for name in names)
+    assert all(name in kind.model_fields for kind, names in OWN.items() for name in names)
     assert all(name in content_fields(kind) for kind, name in GIVEN)
 
 
@@ -283,7 +283,7 @@ def planted(annotation: Any) -> list[Any]:
         return [LEAVES[annotation]]
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return COMPOUNDS[get_origin(annotation)](*get_args(annotation))
-    fields = {name: planted(field.annotation) for name, field in annotation.__pydantic_fields__.items()}
+    fields = {name: planted(field.annotation) for name, field in annotation.model_fields.items()}
     most = max(map(len, fields.values()), default=1)
     return [
         annotation.model_construct(**{name: values[index % len(values)] for name, values in fields.items()})
@@ -298,7 +298,7 @@ def places_of_plant(value: Any, place: str = "") -> Iterator[str]:
     elif isinstance(value, HistoryMessage):
         yield from places_of_plant(value.given, "HistoryMessage.given")
     elif isinstance(value, BaseModel):
-        for name in type(value).__pydantic_fields__:
+        for name in type(value).model_fields:
             yield from places_of_plant(getattr(value, name), f"{type(value).__name__}.{name}")
     elif isinstance(value, dict | tuple | list):
         for one in [*value, *value.values()] if isinstance(value, dict) else value:
@@ -322,7 +322,7 @@ def test_no_text_field_of_any_event_keeps_a_secret(kind: type[Event], monkeypatc
 def kinds_of(kind: type[BaseModel]) -> set[type[BaseModel]]:
     """Return the class and the classes of the values in it."""
     found = {kind}
-    for field in kind.__pydantic_fields__.values():
+    for field in kind.model_fields.values():
         for inner in set(kinds_in(field.annotation)) - found:
             found |= kinds_of(inner)
     return found
