@@ -21,8 +21,8 @@ from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
+from ..effects.schemas.wire import wire_tools
 from ..effects.tools.registry import ToolRegistry
-from ..effects.wire.definitions import wire_tools
 from ..persistence.summaries import ConversationFilter, checked_id, checked_owner
 from ..states import presets
 from ..states.effects import Effect

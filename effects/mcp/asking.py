@@ -294,7 +294,7 @@ def _arguments_of(properties: Any) -> McpArguments:
     """What checks an object with these properties. Raises ConfigurationError."""
     if not isinstance(properties, Mapping):
         raise ConfigurationError("A form has no fields that can be read.")
-    return McpArguments("a form", {"type": "object", "properties": dict(properties)}, checks_patterns=False)
+    return McpArguments("a form", {"type": "object", "properties": dict(properties)})
 
 
 class McpArguments(SchemaArguments):
@@ -302,17 +302,15 @@ class McpArguments(SchemaArguments):
 
     Raises ConfigurationError for a schema that is invalid, does not describe an object or refers to another document.
 
-    The schema goes to the model unchanged. A server that the application does not trust could write a regular
-    expression that takes hours to check, and every conversation of the process would wait. So its patterns are left
-    to the server.
+    The schema goes to the model unchanged.
     """
 
-    def __init__(self, name: str, schema: Mapping[str, Any], *, checks_patterns: bool) -> None:
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         def takes_anything(**arguments: Any) -> None:
             """Stand for the server, which takes whatever its schema allows."""
 
         takes_anything.__name__ = name
-        super().__init__(takes_anything, schema, checks_patterns=checks_patterns)
+        super().__init__(takes_anything, schema)
 
     @property
     def takes_context(self) -> bool:

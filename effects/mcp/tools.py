@@ -31,10 +31,10 @@ from ...states.errors import ConfigurationError
 from ...states.values.messages import MAX_IMAGES, MAX_TOGETHER, CrashContract, Image, ToolResult
 from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
+from ..schemas.repairs import repaired
 from ..tools.context import ToolContext
 from ..tools.results import DONE, text_of
 from ..tools.tool import Tool
-from ..wire.schemas import repaired
 from .asking import Asker, McpArguments, NotOffered, answer_requests
 from .server import McpServer, McpTool
 
@@ -104,7 +104,7 @@ def _tool_of(name: str, server: McpServer, listed: mcp_types.Tool, call: Call) -
     return ServerTool(
         name=full_name,
         description=shortened(encodable(listed.description or listed.title or ""), MAX_DESCRIPTION),
-        arguments=McpArguments(shortened(full_name), _schema_of(listed), checks_patterns=server.trusted),
+        arguments=McpArguments(shortened(full_name), _schema_of(listed)),
         function=partial(call, listed, server.elicitation and exclusive),
         crash=own.crash or server.crash or _hinted_contract(server, listed),
         approval=approver is not None,

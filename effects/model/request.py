@@ -35,8 +35,8 @@ from ...states.values.acts import Audience
 from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
 from ...states.values.value import KNOWS_WHO_SPEAKS, UNEXPLAINED, FailureKind
 from ..context import EffectContext, History
+from ..schemas.wire import wire_tools
 from ..text import DAYS, MONTHS
-from ..wire.definitions import wire_tools
 from .port import ModelRequest
 from .system_message import (
     CLAIM_PLACEHOLDER,

@@ -31,8 +31,9 @@ from ...states.errors import faults_of
 from ...states.values.messages import IMAGE_FAULTS
 from ...states.values.questions import QUESTION_FAULT
 from ...states.values.value import encodable, shortened
+from ..schemas.check import MAX_FIELD
+from ..schemas.subschemas import described_in, is_one_of, resolve, types_of
 from ..text import encodable_json
-from ..wire.subschemas import is_one_of, resolve, types_of
 
 Schema = dict[str, Any]
 """A JSON schema."""
@@ -304,7 +305,7 @@ class _Fitting:
             return
         if isinstance(value, dict | list):
             for part in self._parts_of(schema):
-                for inner, described in _described_in(value, part):
+                for inner, described in described_in(value, part):
                     self._check(inner, described)
         elif _is_confused(value, self._types_of(schema)):
             raise InvalidArguments(f"Invalid input: {_NO_NUMBER if isinstance(value, bool) else _NO_BOOLEAN}")
@@ -349,12 +350,12 @@ class _Fitting:
         return value
 
     def _fit_object(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
-        described = _described_in(value, schema)
+        described = described_in(value, schema)
         fitted = {name: self._fit(member, one) for name, (member, one) in zip(value, described, strict=True)}
         return fitted if _differ(value.values(), fitted.values()) else value
 
     def _fit_array(self, value: list[Any], schema: Schema) -> list[Any]:
-        fitted = [self._fit(item, one) for item, one in _described_in(value, schema)]
+        fitted = [self._fit(item, one) for item, one in described_in(value, schema)]
         return fitted if _differ(value, fitted) else value
 
     def _fit_one_of(self, value: Any, alternatives: Any) -> Any:
@@ -442,21 +443,6 @@ class _Fitting:
             raise _TooMuchWork
 
 
-def _described_in(value: dict[str, Any] | list[Any], schema: Schema) -> Iterator[tuple[Any, Any]]:
-    """Yield each member of an object, or item of an array, with what the schema says of it."""
-    if isinstance(value, dict):
-        known, others = schema.get("properties"), schema.get("additionalProperties")
-        known = known if isinstance(known, dict) else {}
-        others = None if "patternProperties" in schema else others
-        yield from ((member, known.get(name, others)) for name, member in value.items())
-        return
-    first, rest = schema.get("prefixItems"), schema.get("items")
-    if isinstance(rest, list):  # as drafts before 2020-12 describe the first items
-        first, rest = rest, schema.get("additionalItems")
-    first = first if isinstance(first, list) else []
-    yield from zip(value, [*first[: len(value)], *[rest] * (len(value) - len(first))], strict=True)
-
-
 def _is_confused(value: Any, types: frozenset[str]) -> bool:
     """Whether a boolean stands where only a number fits, or a number where only a boolean does."""
     takes_numbers, takes_booleans = not types.isdisjoint(_TYPES["number"]), "boolean" in types
@@ -513,9 +499,6 @@ def _listed(value: Any) -> list[Any]:
 
 
 _NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
-
-MAX_FIELD = 60
-"""The most characters of a field's name. A model may make up names of any length."""
 
 _ACT_FAULTS = {QUESTION_FAULT, "text_blank", "text_broken", "summary_blank", "message_empty", *IMAGE_FAULTS}
 """The types of the errors of questions, acts and images."""

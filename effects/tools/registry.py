@@ -26,7 +26,7 @@ from ...states.values.messages import LONGEST_ID, Approver, ToolCall
 from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
 from ..model.port import ModelCall
-from ..wire.names import PropertyNames, property_names_of
+from ..schemas.names import PropertyNames, property_names_of
 from .catalogue import BUILT_IN, bare_name, built_in_name, names_of
 from .normalization import InvalidArguments, read_object, storable
 from .tool import AnyTool, Tool, make_tool

@@ -12,7 +12,7 @@ import pytest
 
 from turnwise import ConfigurationError, Engine, Policy, Retry, tool
 
-from ..effects.wire.test_schemas import ODD, TEXT, has
+from ..effects.schemas.test_schemas import ODD, TEXT, has
 from ..support.engine_scenarios import results
 from ..support.servers.mcp_programs import Program, listed
 from ..support.servers.openai_server import Body, OpenAiServer, calls, says

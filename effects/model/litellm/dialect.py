@@ -26,7 +26,7 @@ from typing import Any, Literal, TypeVar
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ...logs import performer_logger
-from ...wire.schemas import plain_schema
+from ...schemas.wire import plain_schema
 from ..families import STRIPPED, Need
 from ..port import THOUGHTS, LlmFailure
 from .errors import kind_of

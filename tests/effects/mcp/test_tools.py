@@ -264,7 +264,7 @@ class TestOffering:
             "function": {"name": "files:read", "description": "Read.", "parameters": schema},
         }
         assert list(tool.parameters["properties"]) == ["self", "context", "arguments"]
-        assert tool.arguments.values('{"context": 3, "self": "b"}') == {"context": 3, "self": "b"}
+        assert tool.arguments.values('{"context": 3, "self": "ab"}') == {"context": 3, "self": "ab"}
 
     def test_what_holds_for_its_calls_is_in_the_settings(self) -> None:
         """Those of the tool go before those of the server."""
@@ -344,7 +344,7 @@ class TestLeavingOut:
 
 
 class TestPatterns:
-    """A regular expression of a server that is not trusted is not applied here."""
+    """The regular expressions of a server are applied, whoever wrote them."""
 
     SLOW = "(a+)+$"
 
@@ -352,30 +352,21 @@ class TestPatterns:
         "schema",
         [
             {"properties": {"path": {"type": "string", "pattern": SLOW}}},
-            {"patternProperties": {SLOW: {}}, "additionalProperties": False},
-            {"patternProperties": {SLOW: {}}, "unevaluatedProperties": False},
+            {"properties": {"path": {}}, "patternProperties": {SLOW: {}}, "additionalProperties": False},
+            {"properties": {"path": {}}, "patternProperties": {SLOW: {}}, "unevaluatedProperties": False},
         ],
     )
-    def test_a_pattern_that_would_take_hours(self, schema: dict[str, Any]) -> None:
-        """The other keywords are checked."""
+    def test_a_pattern_that_others_need_hours_for(self, schema: dict[str, Any]) -> None:
+        """It ends at once."""
         tool = offered(listed("read", {"type": "object", "required": ["path"], **schema}))["files:read"]
-        hostile = f'"{"a" * 5_000}!"'
+        hostile = "a" * 5_000 + "!"
         began = time.process_time()
 
-        tool.arguments.accepted(f'{{"path": {hostile}, {hostile}: 1}}')
+        tool.arguments.accepted('{"path": "a"}')
         with pytest.raises(InvalidArguments):
-            tool.arguments.accepted(f"{{{hostile}: 1}}")
+            tool.arguments.accepted(json.dumps({"path": hostile, hostile: 1}))
 
         assert time.process_time() - began < 10
-
-    def test_those_of_a_trusted_server_are(self) -> None:
-        """It is a part of the application."""
-        trusted = McpServer(command="x", trusted=True)
-        schema = {"type": "object", "properties": {"path": {"type": "string", "pattern": "^/"}}}
-        tool = offered(listed("read", schema), server=trusted)["files:read"]
-
-        with pytest.raises(InvalidArguments):
-            tool.arguments.accepted('{"path": "a"}')
 
 
 class TestContent:

@@ -199,11 +199,11 @@ class TestOtherDocstrings:
             "@tool\n"
             "def look(day: str) -> None:\n"
             "    '''Look.\\n\\n    On one day.'''\n"
-            "assert not {'docstring_parser', 'jsonschema'} & sys.modules.keys()\n"
+            "assert not {'docstring_parser', 'jsonschema_rs'} & sys.modules.keys()\n"
             "@tool\n"
             "def look(day: str) -> None:\n"
             "    '''Look.\\n\\n    Args:\\n        day: One day.'''\n"
-            "assert 'docstring_parser' in sys.modules and 'jsonschema' not in sys.modules\n"
+            "assert 'docstring_parser' in sys.modules and 'jsonschema_rs' not in sys.modules\n"
         )
 
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

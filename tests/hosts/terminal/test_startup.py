@@ -19,7 +19,7 @@ IMPORTED = re.compile(r"^import time: .*\| *(\S+)$", re.MULTILINE)
 """A line of `python -X importtime`, with the name of the module."""
 
 MODEL_LIBRARIES = {"aiohttp", "httpx", "litellm", "openai"}
-OPTIONAL = {"hypothesis", "jsonschema", "opentelemetry", "pytest", "pyttsx3"}
+OPTIONAL = {"hypothesis", "jsonschema_rs", "opentelemetry", "pytest", "pyttsx3"}
 
 
 def imports_of(*arguments: str, folder: Path) -> set[str]:

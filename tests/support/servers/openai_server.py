@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from turnwise.effects.wire.subschemas import subschemas
+from turnwise.effects.schemas.subschemas import subschemas
 
 Body = dict[str, Any]
 """A request as the server saw it: the parsed JSON."""

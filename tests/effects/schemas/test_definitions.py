@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.wire.definitions import MAX_DESCRIPTION, MAX_TOOLS, wire_tools
+from turnwise.effects.schemas.wire import MAX_DESCRIPTION, MAX_TOOLS, wire_tools
 
 
 def offer(name: str, **function: Any) -> dict[str, Any]:

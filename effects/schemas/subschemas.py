@@ -7,6 +7,7 @@ rewrites a schema needs to know which keywords these are, so they stand here, on
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
@@ -35,6 +36,9 @@ ONE = (
     "else",
 )
 """Keywords with one schema. In older dialects `items` may have a list."""
+
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+"""Keywords that name another schema, which describes the same value."""
 
 _COMBINING = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not")
 """Keywords whose schemas describe the same value as the schema in which they stand."""
@@ -97,6 +101,60 @@ def resolve(root: Schema, reference: object) -> Any:
     return found if reference == "#" or "/" in reference else None
 
 
+class References:
+    """What references within a schema may mean: parts that are named by a path, an anchor or an address.
+
+    An address counts by its last part. So a reference may seem to have several meanings, but it never has another one.
+    """
+
+    def __init__(self, root: Schema) -> None:
+        self._anchored: dict[str, list[Schema]] = defaultdict(list)
+        self._addressed: dict[str, list[Schema]] = defaultdict(list)
+        self._whole = [root]  # what has an address, so that paths begin there
+        for one in subschemas(root):
+            addresses = [one[keyword] for keyword in ("$id", "id") if isinstance(one.get(keyword), str)]
+            for address in addresses:
+                self._addressed[_name_in(address)].append(one)
+            if addresses and one is not root:
+                self._whole.append(one)
+            for anchor in (*_anchors_of(one), *(address[1:] for address in addresses if address.startswith("#"))):
+                self._anchored[anchor].append(one)
+
+    def meant_by(self, reference: str) -> Iterator[Any]:
+        """Yield the schemas that this reference may mean, none for one that leads out of the schema. `Pure.`"""
+        address, _, fragment = reference.partition("#")
+        whole = self._addressed.get(_name_in(address), []) if address else self._whole
+        if not fragment:
+            yield from whole
+        elif fragment.startswith("/"):
+            yield from (found for one in whole if (found := resolve(one, f"#{fragment}")) is not None)
+        else:
+            yield from self._anchored.get(fragment, ())
+
+
+def _name_in(address: str) -> str:
+    return unquote(address.partition("#")[0].rpartition("/")[2]).casefold()
+
+
+def _anchors_of(schema: Schema) -> Iterator[str]:
+    return (schema[mark] for mark in ("$anchor", "$dynamicAnchor") if isinstance(schema.get(mark), str))
+
+
+def described_in(value: dict[str, Any] | list[Any], schema: Schema) -> Iterator[tuple[Any, Any]]:
+    """Yield each member of an object, or item of an array, with what the schema says of it. `Pure.`"""
+    if isinstance(value, dict):
+        known, others = schema.get("properties"), schema.get("additionalProperties")
+        known = known if isinstance(known, dict) else {}
+        others = None if "patternProperties" in schema else others
+        yield from ((member, known.get(name, others)) for name, member in value.items())
+        return
+    first, rest = schema.get("prefixItems"), schema.get("items")
+    if isinstance(rest, list):  # as drafts before 2020-12 describe the first items
+        first, rest = rest, schema.get("additionalItems")
+    first = first if isinstance(first, list) else []
+    yield from zip(value, [*first[: len(value)], *[rest] * (len(value) - len(first))], strict=True)
+
+
 def is_one_of(value: Any, values: Iterable[Any]) -> bool:
     """Whether the value is one of these as JSON has them, where true is no number. `Pure.`"""
     return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
@@ -128,8 +186,6 @@ def views(root: Schema, schema: Any) -> Iterator[Schema]:
 _COMMON = re.compile(r"#|#/\$defs/[A-Za-z0-9_.-]+")
 """References that are sent as they are."""
 
-_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
-
 _DEFINITIONS = ("$defs", "definitions")
 
 _ADDRESSES = ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment")
@@ -151,7 +207,7 @@ def with_common_references(schema: Schema) -> Schema:
 
 def _has_common_reference(root: Schema, schema: Schema) -> bool:
     """Whether a schema in `root` refers to nothing, or as everybody reads it, and defines nothing elsewhere."""
-    if any(keyword in schema for keyword in ("definitions", *_KEYWORDS[1:])) or (
+    if any(keyword in schema for keyword in ("definitions", *REFERENCES[1:])) or (
         "$defs" in schema and schema is not root
     ):
         return False
@@ -170,6 +226,7 @@ class _Hoisting:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+        self._references = References(schema)
         self._names: dict[str, str] = {}
         self._definitions: Schema = {}
 
@@ -179,8 +236,8 @@ class _Hoisting:
         return {**rewritten, "$defs": self._definitions} if self._definitions else rewritten
 
     def _rewrite(self, schema: Schema) -> Schema:
-        plain = {keyword: value for keyword, value in schema.items() if keyword not in (*_DEFINITIONS, *_KEYWORDS)}
-        references = [schema[keyword] for keyword in _KEYWORDS if isinstance(schema.get(keyword), str)]
+        plain = {keyword: value for keyword, value in schema.items() if keyword not in (*_DEFINITIONS, *REFERENCES)}
+        references = [schema[keyword] for keyword in REFERENCES if isinstance(schema.get(keyword), str)]
         if not references:
             return plain if len(plain) < len(schema) else schema
         reference = references[0] if references[0] == "#" else self._reference_to(references[0])
@@ -197,16 +254,9 @@ class _Hoisting:
         return f"#/$defs/{self._names[reference]}"
 
     def _target_of(self, reference: str) -> Any:
-        found = resolve(self._schema, reference)
-        if found is not None:
-            return found
-        return next((one for one in subschemas(self._schema) if reference in _addresses_of(one)), None)
+        return next(self._references.meant_by(reference), None)
 
     def _new_name(self, reference: str) -> str:
         wanted = re.sub(r"[^A-Za-z0-9_.-]+", "_", reference.rsplit("/", 1)[-1]).strip("_")[:50] or "part"
         candidates = (wanted if number == 1 else f"{wanted}_{number}" for number in count(1))
         return next(name for name in candidates if name not in self._names.values())
-
-
-def _addresses_of(schema: Schema) -> tuple[object, ...]:
-    return schema.get("$id"), *(f"#{schema[mark]}" for mark in ("$anchor", "$dynamicAnchor") if mark in schema)

@@ -10,7 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from turnwise.effects.mcp.asking import McpArguments
-from turnwise.effects.wire.schemas import plain_schema, repaired, wire_schema, with_object_at_top
+from turnwise.effects.schemas.repairs import repaired
+from turnwise.effects.schemas.wire import plain_schema, wire_schema, with_object_at_top
 
 from ...support.cases import holds_for
 from ...support.operations import LINEAR, growth
@@ -149,7 +150,7 @@ class TestRules:
     @EACH_ODD_ONE
     def test_it_can_be_called(self, name: str) -> None:
         """What was repaired is a schema that arguments can be checked against."""
-        McpArguments("tool", repaired(ODD[name]), checks_patterns=False)
+        McpArguments("tool", repaired(ODD[name]))
 
     @EACH_ODD_ONE
     def test_what_was_given_is_unchanged(self, name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.wire.names import property_names_of, renamed_properties, with_names
+from turnwise.effects.schemas.names import property_names_of, renamed_properties, with_names
 
 from ...support.cases import holds_for
 
