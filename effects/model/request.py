@@ -41,11 +41,9 @@ from .port import ModelRequest
 from .system_message import (
     CLAIM_PLACEHOLDER,
     NO_EXPLAINED_TOOLS,
-    NOTHING_RECALLED,
     RESPOND_PLACEHOLDER,
     WITHHELD_MESSAGE,
     ExplainedTools,
-    Recalled,
     SystemSource,
     Wording,
     list_tools,
@@ -164,9 +162,8 @@ def assemble_context(
     caller sends it without tools. `Pure.`
     """
     found = transcript.found(effect.memory)
-    recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
     source = SystemSource(
-        context, effect.profile, effect.plain, recalled, tools, listed_tools, holds_mail=transcript.holds_mail
+        context, effect.profile, effect.plain, found, tools, listed_tools, holds_mail=transcript.holds_mail
     )
     return AssembledContext(
         system=write_system_message(source),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...states.context import Context
+from ...states.events import MemoryRecalled
 from ...states.policy import Profile, Texts
 from ...states.replies import TextRule, text_rule
 from ...states.values.messages import Matter, Message, escape_tags, escaped_message, text_for_model
@@ -77,29 +78,18 @@ TOOLS_TITLE = "Tools:"
 """The title above the list of the tools that are offered."""
 
 
-@dataclass(frozen=True)
-class Recalled:
-    """What was found for the turn: texts of older `conversations`, and of `documents`."""
-
-    conversations: str = ""
-    documents: str = ""
-
-
-NOTHING_RECALLED = Recalled()
-
-
 class SystemSource(NamedTuple):
     """What the system message of a request is written from.
 
-    `profile` and `plain` are those of the request. `tools` are the tools to explain, and `listed_tools` is the list of
-    the tools that are offered, written by `list_tools`. `holds_mail` says that the conversation holds a message of
-    another agent.
+    `profile` and `plain` are those of the request, and `recalled` is what was found for the turn, if anything was.
+    `tools` are the tools to explain, and `listed_tools` is the list of the tools that are offered, written by
+    `list_tools`. `holds_mail` says that the conversation holds a message of another agent.
     """
 
     context: Context
     profile: str = ""
     plain: bool = False
-    recalled: Recalled = NOTHING_RECALLED
+    recalled: MemoryRecalled | None = None
     tools: ExplainedTools = NO_EXPLAINED_TOOLS
     listed_tools: str = ""
     holds_mail: bool = False
@@ -114,12 +104,13 @@ def write_system_message(source: SystemSource) -> str:
     instructions, the general ones and those of the profile. Only the general instructions and the texts of the policy
     stand there as they are; in everything else the tags of agents' messages are escaped. `Pure.`
     """
-    policy, recalled = source.context.policy, source.recalled
+    policy, found = source.context.policy, source.recalled
     profiles = [profile for profile in policy.profiles if profile.name == source.profile]
     parts = [source.context.system, *(escape_tags(profile.prompt) for profile in profiles)]
     if not source.plain:
         parts += _explanations(source, profiles)
-        parts += (_titled(MEMORY_TITLE, recalled.conversations), _titled(DOCUMENTS_TITLE, recalled.documents))
+        if found is not None:
+            parts += (_titled(MEMORY_TITLE, found.block), _titled(DOCUMENTS_TITLE, found.documents))
         if policy.describe_tools:
             parts += _tools(policy.texts, source.listed_tools)
     return "\n\n".join(part for part in parts if part.strip())

@@ -47,14 +47,12 @@ async def hold_conversations(database: Path, model: str) -> None:
     The log names `model` as the one that answered, so that each conversation goes on with it. Takes about a second.
     """
     scripted = RehearsalLlm(name=model, delay=0)
-    tools = TravelTools(delay=0).tools
-    async with Engine.open(database, model=scripted, tools=tools, policy=POLICY) as engine:
-        desk = _TravelDesk(engine, scripted)
+    async with Engine.open(database, model=scripted, tools=TravelTools(delay=0).tools, policy=POLICY) as engine:
         async with asyncio.TaskGroup() as group:
-            for hold in (desk.fail, desk.ask_what_to_pack, desk.ask_to_book, desk.ask_for_a_train):
-                group.create_task(hold())
-            group.create_task(desk.work_in_the_background())
-        await desk.plan_a_weekend()  # last, so that it heads the list
+            for conversation_id, title, message, answer in _LEFT_TO_THE_VISITOR:
+                group.create_task(_hold(engine, scripted, conversation_id, title, message, [answer]))
+            group.create_task(_work_in_the_background(engine, scripted))
+        await _plan_a_weekend(engine, scripted)  # last, so that it heads the list
 
 
 SYSTEM = (
@@ -63,119 +61,62 @@ SYSTEM = (
 )
 
 
-class _TravelDesk:
-    """Holds conversations with a scripted model: what was said in each, by the travel desk and by its users.
+async def _hold(
+    engine: Engine,
+    model: RehearsalLlm,
+    conversation_id: str,
+    title: str,
+    message: str,
+    script: Sequence[ModelAnswer | LlmFailure],
+    policy: Policy | None = None,
+) -> Conversation:
+    """Open a conversation in which these answers are given, and send its first message."""
+    model.write(conversation_id, script)
+    conversation = await engine.create(conversation_id=conversation_id, title=title, system=SYSTEM, policy=policy)
+    await conversation.send(message)
+    return conversation
 
-    Each method holds one conversation, and leaves it at rest or waiting for the visitor.
-    """
 
-    def __init__(self, engine: Engine, model: RehearsalLlm) -> None:
-        self._engine = engine
-        self._model = model
+async def _plan_a_weekend(engine: Engine, model: RehearsalLlm) -> None:
+    """A finished conversation: thoughts, two tools, a question that was answered, and Markdown."""
+    looking_up = says(
+        "I'll look up the trains and the weather.",
+        call("find_train", destination="Vienna", day="Saturday"),
+        call("check_weather", city="Vienna", day="Saturday"),
+        thinking="They need a train and an idea of the weather. Neither depends on the other, so I ask for both.",
+    )
+    asking = says("There are three good trains.", call("ask_user_question", questions=[_WHICH_TRAIN]))
+    said = "Two of us want to see Klimt's Kiss in Vienna on Saturday. Which train from Zürich, and will it rain?"
+    script = [looking_up, asking, says(PLAN), says(_CONNECTION)]
+    conversation = await _hold(engine, model, "vienna", "A weekend in Vienna", said, script)
+    await conversation.answer({_WHICH_TRAIN["question"]: "RJX 163"})
+    await conversation.send("How do we get from the station to the museum?")
 
-    async def hold(
-        self,
-        conversation_id: str,
-        title: str,
-        messages: Sequence[str],
-        script: Sequence[ModelAnswer | LlmFailure],
-        policy: Policy | None = None,
-    ) -> Conversation:
-        """Open a conversation and send the messages, each when the turn before it has ended or rests."""
-        self._model.write(conversation_id, script)
-        conversation = await self._engine.create(
-            conversation_id=conversation_id, title=title, system=SYSTEM, policy=policy
-        )
-        for message in messages:
-            await conversation.send(message)
-        return conversation
 
-    async def plan_a_weekend(self) -> None:
-        """A finished conversation: thoughts, two tools, a question that was answered, and Markdown."""
-        looking_up = says(
-            "I'll look up the trains and the weather.",
-            call("find_train", destination="Vienna", day="Saturday"),
-            call("check_weather", city="Vienna", day="Saturday"),
-            thinking="They need a train and an idea of the weather. Neither depends on the other, so I ask for both.",
-        )
-        asking = says("There are three good trains.", call("ask_user_question", questions=[_WHICH_TRAIN]))
-        conversation = await self.hold(
-            "vienna",
-            "A weekend in Vienna",
-            ["Two of us want to see Klimt's Kiss in Vienna on Saturday. Which train from Zürich, and will it rain?"],
-            [looking_up, asking, says(PLAN), says(_CONNECTION)],
-        )
-        await conversation.answer({_WHICH_TRAIN["question"]: "RJX 163"})
-        await conversation.send("How do we get from the station to the museum?")
-
-    async def ask_for_a_train(self) -> None:
-        """A conversation that waits at a question with radio buttons."""
-        await self.hold(
-            "lisbon",
-            "The long way to Lisbon",
-            ["I'd like to go to Lisbon by train, and I am in no hurry."],
-            [says("That takes two days.", call("ask_user_question", questions=[WHICH_WAY]))],
-        )
-
-    async def ask_what_to_pack(self) -> None:
-        """A conversation that waits at two questions, the first with checkboxes."""
-        await self.hold(
-            "alps",
-            "Packing for the Alps",
-            ["What should I pack for a week of walking in the Alps?"],
-            [says("That depends on you.", call("ask_user_question", questions=PACKING))],
-        )
-
-    async def ask_to_book(self) -> None:
-        """A conversation that waits until somebody allows a booking."""
-        booking = call("book_train", train="EC 191", seats=2, travel_class="second", window=True)
-        await self.hold(
-            "copenhagen",
-            "Two seats to Copenhagen",
-            ["Please book two seats at the window on the EC 191 to Copenhagen."],
-            [says("I'll book them as soon as you allow it.", booking)],
-        )
-
-    async def fail(self) -> None:
-        """A conversation that failed, because its provider refused the key."""
-        await self.hold(
-            "rome",
-            "A night train to Rome",
-            ["Is there a night train to Rome on Sunday?"],
-            [LlmFailure("authentication", "The provider does not accept the key.")],
-        )
-
-    async def work_in_the_background(self) -> None:
-        """An agent with a user, one that works for it in the background, and the sub-agents of that one."""
-        desk = await self.hold(
-            "desk",
-            "The desk and its scout",
-            ["Where is the weather best on Saturday? Take your time."],
-            [
-                says("My scout is asking in three cities. You will hear from me."),
-                says(_PASSED_ON),
-            ],
-            presets.foreground(),
-        )
-        scout = await self._engine.create(
-            conversation_id="scout",
-            role="background",
-            works_for=desk,
-            system="You find things out for a travel desk.",
-            title="Scout",
-        )
-        tasks = [f"Check the weather in {city} on Saturday" for city in _CITIES]
-        self._model.write(
-            scout.id,
-            [
-                says("One of us for each city.", call("spawn_agents", tasks=tasks)),
-                says("The user waits for this.", call("send_user_message", text=FOUND)),
-                says("Everything is passed on."),
-            ],
-        )
-        await scout.send("Find out where the sun shines on Saturday.")
-        await self._engine.delivered()
-        await desk.wait()
+async def _work_in_the_background(engine: Engine, model: RehearsalLlm) -> None:
+    """An agent with a user, one that works for it in the background, and the sub-agents of that one."""
+    said = "Where is the weather best on Saturday? Take your time."
+    script = [says("My scout is asking in three cities. You will hear from me."), says(_PASSED_ON)]
+    desk = await _hold(engine, model, "desk", "The desk and its scout", said, script, presets.foreground())
+    scout = await engine.create(
+        conversation_id="scout",
+        role="background",
+        works_for=desk,
+        system="You find things out for a travel desk.",
+        title="Scout",
+    )
+    tasks = [f"Check the weather in {city} on Saturday" for city in _CITIES]
+    model.write(
+        scout.id,
+        [
+            says("One of us for each city.", call("spawn_agents", tasks=tasks)),
+            says("The user waits for this.", call("send_user_message", text=FOUND)),
+            says("Everything is passed on."),
+        ],
+    )
+    await scout.send("Find out where the sun shines on Saturday.")
+    await engine.delivered()
+    await desk.wait()
 
 
 BUILT_IN = ("ask_user_question", "spawn_agents", "send_user_message", "send_agent_message")
@@ -315,3 +256,35 @@ FOUND = "Sun in Vienna until the afternoon; rain in Prague and Rome."
 
 _PASSED_ON = "**Vienna** it is: my scout reports sun there until the afternoon, and rain in Prague and Rome."
 """What the user reads of it."""
+
+_LEFT_TO_THE_VISITOR: tuple[tuple[str, str, str, ModelAnswer | LlmFailure], ...] = (
+    (
+        "rome",
+        "A night train to Rome",
+        "Is there a night train to Rome on Sunday?",
+        LlmFailure("authentication", "The provider does not accept the key."),
+    ),
+    (
+        "alps",
+        "Packing for the Alps",
+        "What should I pack for a week of walking in the Alps?",
+        says("That depends on you.", call("ask_user_question", questions=PACKING)),
+    ),
+    (
+        "copenhagen",
+        "Two seats to Copenhagen",
+        "Please book two seats at the window on the EC 191 to Copenhagen.",
+        says(
+            "I'll book them as soon as you allow it.",
+            call("book_train", train="EC 191", seats=2, travel_class="second", window=True),
+        ),
+    ),
+    (
+        "lisbon",
+        "The long way to Lisbon",
+        "I'd like to go to Lisbon by train, and I am in no hurry.",
+        says("That takes two days.", call("ask_user_question", questions=[WHICH_WAY])),
+    ),
+)
+"""A conversation that failed because its provider refused the key, and such as wait: at questions with checkboxes, for
+somebody who allows a call, and at a question with radio buttons. Each with its title, its message and its answer."""

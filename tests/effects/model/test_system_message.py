@@ -18,15 +18,13 @@ from turnwise.effects.model.system_message import (
     DOCUMENTS_TITLE,
     MEMORY_TITLE,
     NO_EXPLAINED_TOOLS,
-    NOTHING_RECALLED,
     TOOLS_TITLE,
     ExplainedTools,
-    Recalled,
     SystemSource,
     list_tools,
     write_system_message,
 )
-from turnwise.states import Context, Policy, Profile, RequestLlm, Texts, presets
+from turnwise.states import Context, MemoryRecalled, Policy, Profile, RequestLlm, Texts, presets
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.value import AGENTS
 from turnwise.testing.strategies import NOON
@@ -39,7 +37,14 @@ TOOLS = [
     {"type": "function", "function": {"name": "web_search", "description": "Search the web. Slow at times."}},
     {"type": "function", "function": {"name": "calendar_events_1a2b3c4d", "description": "List appointments."}},
 ]
-RECALLED = Recalled("2026-05-30 user: I like sushi.\n2026-05-30 assistant: Noted.", "menu.txt: Sushi, 12 EUR.")
+
+
+def found(block: str, documents: str) -> MemoryRecalled:
+    """What was found for the turn."""
+    return MemoryRecalled(effect_id=1, at=NOON, block=block, documents=documents)
+
+
+RECALLED = found("2026-05-30 user: I like sushi.\n2026-05-30 assistant: Noted.", "menu.txt: Sushi, 12 EUR.")
 PROFILES = (Profile(name="guide", prompt="You show people the city."), Profile(name="cook", prompt="You cook."))
 TEXTS = Texts()
 
@@ -79,16 +84,16 @@ def guidance(text: str, tool: str) -> str:
 CASES = {
     "reply_flow": message(rules(presets.reply_flow()), tools=NO_EXPLAINED_TOOLS),
     "reply_flow_with_speaking_tools": message(rules(presets.reply_flow())),
-    "reply_flow_with_nothing_found": message(rules(presets.reply_flow()), recalled=NOTHING_RECALLED),
+    "reply_flow_with_nothing_found": message(rules(presets.reply_flow()), recalled=None),
     "reply_flow_plain": message(rules(presets.reply_flow()), plain=True),
     "assistant": message(rules(presets.assistant())),
-    "explicit_response": message(rules(presets.explicit_response()), recalled=NOTHING_RECALLED),
-    "talk": message(rules(presets.talk()), recalled=NOTHING_RECALLED),
-    "foreground": message(presets.foreground(), recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS),
-    "background": message(presets.background(), recalled=NOTHING_RECALLED, tools=MAILING, role="background"),
-    "sub_agent": message(presets.sub_agent(), recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS, role="sub_agent"),
-    "transfer": message(Policy(profiles=DESCRIBED), recalled=NOTHING_RECALLED, tools=TRANSFER),
-    "spawning": message(Policy(profiles=DESCRIBED), recalled=NOTHING_RECALLED, tools=SPAWNING),
+    "explicit_response": message(rules(presets.explicit_response()), recalled=None),
+    "talk": message(rules(presets.talk()), recalled=None),
+    "foreground": message(presets.foreground(), recalled=None, tools=NO_EXPLAINED_TOOLS),
+    "background": message(presets.background(), recalled=None, tools=MAILING, role="background"),
+    "sub_agent": message(presets.sub_agent(), recalled=None, tools=NO_EXPLAINED_TOOLS, role="sub_agent"),
+    "transfer": message(Policy(profiles=DESCRIBED), recalled=None, tools=TRANSFER),
+    "spawning": message(Policy(profiles=DESCRIBED), recalled=None, tools=SPAWNING),
 }
 
 
@@ -108,7 +113,7 @@ class TestOrder:
         guidance(TEXTS.how_to_respond, "respond_to_user"),
         guidance(TEXTS.how_to_talk, "talk"),
         TEXTS.tool_protocol,
-        f"{MEMORY_TITLE}\n{RECALLED.conversations}",
+        f"{MEMORY_TITLE}\n{RECALLED.block}",
         f"{DOCUMENTS_TITLE}\n{RECALLED.documents}",
         f"{TOOLS_TITLE}\n- web_search: Search the web.\n- calendar_events_1a2b3c4d: List appointments.",
         TEXTS.tools_guidance,
@@ -126,7 +131,7 @@ class TestOrder:
             (rules(presets.reply_flow()), {"system": " \n"}),
             (rules(presets.reply_flow()), {"profile": "nobody"}),
             (rules(presets.reply_flow(), profiles=()), {}),
-            (rules(presets.reply_flow()), {"recalled": Recalled("", " \n")}),
+            (rules(presets.reply_flow()), {"recalled": found("", " \n")}),
             (rules(presets.reply_flow()), {"listed": ""}),
             (rules(presets.reply_flow(), describe_tools=False), {}),
             (rules(presets.reply_flow(), transcription_note=False), {}),
@@ -146,7 +151,7 @@ class TestOrder:
 
     def test_without_anything_it_is_empty(self) -> None:
         """A request has no empty message."""
-        assert message(Policy(), system="", recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS) == ""
+        assert message(Policy(), system="", recalled=None, tools=NO_EXPLAINED_TOOLS) == ""
 
     def test_without_tools_nothing_is_said_of_tools(self) -> None:
         """J5: neither the protocol nor the list."""
@@ -161,7 +166,7 @@ class TestOrder:
     def test_words_of_the_application_are_used_as_they_are(self) -> None:
         """Texts are rules: `{tool}` and braces in them and in what was found mean nothing."""
         texts = Texts(transcription_note="{0} {tool}", tool_protocol="%s", tools_guidance="{}")
-        written = message(rules(presets.reply_flow(), texts=texts), recalled=Recalled("{tool}", "{0}"))
+        written = message(rules(presets.reply_flow(), texts=texts), recalled=found("{tool}", "{0}"))
 
         assert [
             part for part in ("{0} {tool}", "%s", "\n\n{}", f"{MEMORY_TITLE}\n{{tool}}") if part not in written
