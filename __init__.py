@@ -95,7 +95,6 @@ if TYPE_CHECKING:
         EngineElsewhere,
         EngineNotOpen,
         InvalidInput,
-        NotAwaited,
         Refused,
         StoreError,
         TurnwiseError,
@@ -289,7 +288,6 @@ _HOMES = {
         "EngineElsewhere",
         "EngineNotOpen",
         "InvalidInput",
-        "NotAwaited",
         "Refused",
         "StoreError",
         "TurnwiseError",
@@ -348,7 +346,7 @@ __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", 
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
 __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "MessageUpdate"]
 __all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSettings", "ModelSpec"]
-__all__ += ["NotAwaited", "NotTaken", "OfferedTool", "Origin"]
+__all__ += ["NotTaken", "OfferedTool", "Origin"]
 __all__ += ["Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
 __all__ += ["ReachableAgents", "Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule"]

@@ -28,7 +28,7 @@ from ..states.values.messages import Approver
 from .choices import OfferedTool
 from .conversation import Conversation
 from .engine import Engine
-from .lifetime import Home
+from .home import Home
 
 P = ParamSpec("P")
 R = TypeVar("R")

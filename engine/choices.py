@@ -18,7 +18,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -70,6 +70,8 @@ class Choices:
 
     checks: RuleChecks
     defaults: Defaults
+    logged: set[str] = field(default_factory=set)
+    """What was logged about conversations that were read, each sentence once."""
 
     @property
     def models(self) -> Models:
@@ -144,6 +146,19 @@ class Choices:
     def _checked(self, rules: _ChosenRules, tools: ToolNames, role: Role) -> _ChosenRules:
         _raise_first(self.checks.faults(rules.policy, tools, role))
         return replace(rules, policy=self.models.with_windows(rules.policy))
+
+    def log_faults(self, conversation_id: str, context: Context) -> None:
+        """Log which rules of a stored conversation cannot be carried out. One that follows its engine has the engine's
+        models and profiles from its next turn on."""
+        policy = context.policy
+        if not context.chose_models:
+            policy = policy.model_copy(update={"models": self.models.chain})
+        if not self.defaults.keeps_profiles(context):
+            policy = policy.model_copy(update={"profiles": self.defaults.profiles})
+        for sentence in self.checks.faults(policy, _tools_of_next_turn(context), context.role):
+            if sentence not in self.logged:
+                self.logged.add(sentence)
+                logger.warning("In the conversation %s: %s", conversation_id, sentence)
 
     def tools(self, given: GivenTools | None) -> ToolNames:
         """Return the names of the tools that a conversation chooses; None stands for all that the engine has."""
@@ -328,28 +343,6 @@ class Adoption:
     def _with_known_model(self, profile: Profile) -> Profile:
         lacks = profile.model is not None and not self.defaults.models.know([profile.model])
         return profile.replace(model=None) if lacks else profile
-
-
-class StoredFaults:
-    """Logs what `RuleChecks` finds in conversations that are loaded, each sentence once."""
-
-    def __init__(self, choices: Choices) -> None:
-        self._checks = choices.checks
-        self._defaults = choices.defaults
-        self._logged: set[str] = set()
-
-    def log(self, conversation_id: str, context: Context) -> None:
-        """Log which rules of a conversation cannot be carried out. A conversation that follows its engine has the
-        engine's models and profiles from its next turn on."""
-        policy = context.policy
-        if not context.chose_models:
-            policy = policy.model_copy(update={"models": self._defaults.models.chain})
-        if not self._defaults.keeps_profiles(context):
-            policy = policy.model_copy(update={"profiles": self._defaults.profiles})
-        for sentence in self._checks.faults(policy, _tools_of_next_turn(context), context.role):
-            if sentence not in self._logged:
-                self._logged.add(sentence)
-                logger.warning("In the conversation %s: %s", conversation_id, sentence)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..effects.context import mark_of
 from ..effects.model.performers.llm_request import RequestWriter
@@ -61,9 +61,9 @@ from ..states.transcript import transcript
 from ..states.values.acts import Schedule, marks_of
 from ..states.values.messages import Approver, Image, Message, Usage
 from .agents.children import children_of
-from .choices import Choices, GivenTools
+from .choices import GivenTools
+from .home import Homebound
 from .inspection import RequestView, StepView, asked_request, written_request
-from .lifetime import Homebound
 from .loop import Loop, dispatcher_failures_logged
 from .projection import ConversationProjection, is_queued
 from .requests import (
@@ -86,47 +86,9 @@ from .watching import Watcher, updates_of_turn
 
 if TYPE_CHECKING:
     from ..persistence.maintenance.replay import ReplayReport
-    from ..persistence.ports import Store
     from ..persistence.records import Origin, StoredEntry, Undelivered
     from ..persistence.summaries import Summary
-
-
-class ConversationHost(Protocol):
-    """What a conversation needs from its engine."""
-
-    @property
-    def store(self) -> Store:
-        """The open store. Raises `EngineClosed`."""
-        ...
-
-    def now(self) -> datetime:
-        """Return the current time."""
-        ...
-
-    @property
-    def choices(self) -> Choices:
-        """What conversations of the engine may choose."""
-        ...
-
-    def note_copy(self) -> None:
-        """Note that a conversation was copied."""
-        ...
-
-    def check_home(self) -> None:
-        """Raise `EngineElsewhere` unless this is called where the engine was opened."""
-        ...
-
-    def spent_on(self, conversation_id: str) -> Usage:
-        """Return about what has been spent on the answers of this conversation that are under way here."""
-        ...
-
-    def check_may_write(self) -> None:
-        """Raise `Refused` with `read_only` if the engine was opened for reading only."""
-        ...
-
-    async def get(self, conversation_id: str) -> Conversation:
-        """Return a handle on a conversation."""
-        ...
+    from .engine import Engine
 
 
 _NO_TURN = -1
@@ -151,16 +113,12 @@ class Conversation(Homebound):
     then nothing has changed.
     """
 
-    def __init__(self, host: ConversationHost, loop: Loop) -> None:
-        self._host = host
+    def __init__(self, engine: Engine, loop: Loop) -> None:
+        self.home = engine.home
+        self._engine = engine
         self._loop = loop
         self._seen = _LastSeen(loop.state)
         self._lock: asyncio.Lock | None = None
-
-    def check_home(self) -> None:
-        """Raise `EngineElsewhere` unless this is called where the engine was opened, as every method here does
-        first."""
-        self._host.check_home()
 
     def __repr__(self) -> str:
         state = self._loop.state
@@ -330,7 +288,7 @@ class Conversation(Homebound):
         if turn is None:
             async with self._sending:
                 pass  # a message that this handle is just sending is taken first: the cancel is meant for its turn
-        usage = self._host.spent_on(self.id)
+        usage = self._engine.spent_on(self.id)
         handled = await self._request(UserCancel, request_id, filled, turn=turn, usage=usage)
         if wait:
             await self._stopped(handled)
@@ -389,7 +347,7 @@ class Conversation(Homebound):
         carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
         """
         try:
-            rules = self._host.choices.rules_after(self._loop.projection.context, policy)
+            rules = self._engine.choices.rules_after(self._loop.projection.context, policy)
         except ConfigurationError:
             meant = checked_policy(policy)
             named = meant.model_fields_set
@@ -421,9 +379,9 @@ class Conversation(Homebound):
         given = list(tools) if isinstance(tools, Iterator) else tools
         filled = {"from_turn"}
         try:
-            names = self._host.choices.tools_after(self._loop.projection.context, given)
+            names = self._engine.choices.tools_after(self._loop.projection.context, given)
         except ConfigurationError:
-            meant = self._host.choices.names_meant(given)
+            meant = self._engine.choices.names_meant(given)
             if await self._was_handled(ToolsChanged, request_id, filled, tools=meant, from_turn=1, narrows=narrows):
                 return
             raise
@@ -500,7 +458,7 @@ class Conversation(Homebound):
         """
         context = self._loop.projection.context
         schedule = schedule_of(every, cron, zone, task, context.policy.texts.wake_up)
-        next_wake = None if schedule is None else first_moment(schedule, self._host.now())
+        next_wake = None if schedule is None else first_moment(schedule, self._engine.now())
         await self._request(ScheduleChanged, request_id, {"next_wake"}, schedule=schedule, next_wake=next_wake)
 
     async def fork(
@@ -525,16 +483,16 @@ class Conversation(Homebound):
         """
         from ..persistence.maintenance.fork import fork, fork_once
 
-        self._host.check_may_write()
-        store, now = self._host.store, self._host.now()
+        self._engine.check_may_write()
+        store, now = self._engine.store, self._engine.now()
         if request_id is None:
             copy_id = new_id()
             await fork(store, self.id, copy_id, at, now, keeps_rules=keeps_rules)
         else:
             made_once = checked_request_id(request_id)
             copy_id = await fork_once(store, self.id, made_once, at, now, keeps_rules=keeps_rules)
-        self._host.note_copy()
-        return await self._host.get(copy_id)
+        self._engine.note_copy()
+        return await self._engine.get(copy_id)
 
     async def dispatch(self, event: Event) -> Step:
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
@@ -598,7 +556,7 @@ class Conversation(Homebound):
     async def children(self) -> tuple[Summary, ...]:
         """Return the sub-agents that the turns of this conversation have started, as `Engine.list` describes them, the
         first one first. `Engine.get` opens each by its id."""
-        return await children_of(self._host.store, self.id)
+        return await children_of(self._engine.store, self.id)
 
     # --- the conversation itself
 
@@ -662,7 +620,7 @@ class Conversation(Homebound):
         state = self._loop.state
         if not isinstance(state, AwaitingApproval | InDoubt):
             return None
-        call, registry = state.call, self._host.choices.registry
+        call, registry = state.call, self._engine.choices.registry
         tool, _ = registry.find_in(self._loop.projection.context, state.book.turn, call.name)
         present = registry.approver_at_source(call.name) if tool is None else tool.approval_by
         return "operator" if call.approval and "operator" in (call.approval_by, present) else "user"
@@ -710,7 +668,7 @@ class Conversation(Homebound):
         `Damaged` if the log cannot be read.
         """
         asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
-        choices = self._host.choices
+        choices = self._engine.choices
         return written_request(self.id, asked, RequestWriter(choices.registry, choices.models.family_of))
 
     async def origin(self) -> Origin | None:
@@ -718,7 +676,7 @@ class Conversation(Homebound):
         no copy."""
         from ..persistence.maintenance.fork import origin_of
 
-        return await origin_of(self._host.store, self.id)
+        return await origin_of(self._engine.store, self.id)
 
     async def history_mark(self) -> str:
         """Return a short text that no other history under this id has: a conversation that was deleted and created
@@ -729,13 +687,13 @@ class Conversation(Homebound):
     async def outbox(self) -> tuple[Undelivered, ...]:
         """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent
         that was written to, in the order in which they were asked for."""
-        return await self._host.store.outbox([self.id])
+        return await self._engine.store.outbox([self.id])
 
     async def replay(self) -> ReplayReport:
         """Replay the stored log, and compare every step with what was stored."""
         from ..persistence.maintenance.replay import replay_conversation
 
-        return await replay_conversation(self._host.store, self.id)
+        return await replay_conversation(self._engine.store, self.id)
 
     # --- how requests are made
 
@@ -747,7 +705,9 @@ class Conversation(Homebound):
         when_busy: WhenBusy | None,
     ) -> UserMessage:
         event_id = new_id() if message_id is None else message_id
-        return make(UserMessage, event_id=event_id, at=self._host.now(), text=text, images=images, when_busy=when_busy)
+        return make(
+            UserMessage, event_id=event_id, at=self._engine.now(), text=text, images=images, when_busy=when_busy
+        )
 
     async def _stored(self, message: UserMessage) -> Step:
         """Have a message taken, and return the step that took it."""
@@ -816,7 +776,7 @@ class Conversation(Homebound):
         """Make a request of this kind, under a new id if its caller gave none. `filled` are the other fields that the
         caller left out. Raises `InvalidInput` and `Refused`."""
         event_id = new_id() if request_id is None else request_id
-        request = make(kind, event_id=event_id, at=self._host.now(), **fields)
+        request = make(kind, event_id=event_id, at=self._engine.now(), **fields)
         outcome = await self._ask(request, frozenset(filled if request_id is not None else {*filled, "event_id"}))
         assert outcome.handled is not None, "the event was a request"
         return outcome.handled
@@ -831,8 +791,8 @@ class Conversation(Homebound):
     async def _check_models(self, request: Request, filled: Filled) -> None:
         """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
         reason that only another engine can mend. A request that was handled before may be repeated."""
-        self._host.check_may_write()
-        fault = await self._host.choices.find_model_fault(self._loop.state, self._loop.projection.context)
+        self._engine.check_may_write()
+        fault = await self._engine.choices.find_model_fault(self._loop.state, self._loop.projection.context)
         if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
             raise ConfigurationError(fault)
 
@@ -843,7 +803,7 @@ class Conversation(Homebound):
         another one was handled under its id, `InvalidInput` and `StoreError`."""
         if request_id is None:
             return False
-        request = make(kind, event_id=request_id, at=self._host.now(), **fields)
+        request = make(kind, event_id=request_id, at=self._engine.now(), **fields)
         return await self._loop.recent_requests.find(request, frozenset(filled)) is not None
 
     @property
@@ -863,7 +823,7 @@ class Conversation(Homebound):
                 yield update
 
     async def _read_entries(self, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
-        return await self._host.store.entries(self.id, after, up_to)
+        return await self._engine.store.entries(self.id, after, up_to)
 
 
 def _filled_rules(*, models: bool, profiles: bool) -> set[str]:

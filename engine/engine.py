@@ -25,12 +25,14 @@ from ..effects.schemas.wire import wire_tools
 from ..effects.tools.registry import ToolRegistry
 from ..persistence.summaries import ConversationFilter, checked_id, checked_owner
 from ..states import presets
+from ..states.context import Context
 from ..states.effects import Effect
-from ..states.errors import ConfigurationError, EngineClosed, Refused, StoreError, UnknownConversation
-from ..states.events import Answer, Opened
+from ..states.errors import ConfigurationError, EngineClosed, EngineNotOpen, Refused, StoreError, UnknownConversation
+from ..states.events import Answer
 from ..states.policy import ModelSpec, Policy, Profile
 from ..states.roles import Role
 from ..states.values.messages import Usage
+from ..states.values.turn import Owed, Waiting
 from .agents.agents import EngineAgents
 from .choices import (
     Adoption,
@@ -40,13 +42,14 @@ from .choices import (
     GivenMessages,
     GivenTools,
     OfferedTool,
-    StoredFaults,
+    log_repairs,
     offered_tools,
+    opening_of,
+    owner_for,
 )
 from .composition import (
     DispatcherFactory,
     EngineMemory,
-    Performers,
     Providers,
     Source,
     build_channels,
@@ -61,15 +64,17 @@ from .composition import (
     runs_all_tools,
     wrap,
 )
-from .conversation import Conversation
-from .lifetime import Homebound, Lifetime, must_be_awaited
-from .loop import ApprovedArguments, Loop, LoopServices, PresentDeclarations
+from .conversation import Conversation, new_id
+from .declarations import Declarations
+from .home import Home, Homebound
+from .loop import Loop, LoopServices
 from .models import Defaults, Models, WaitingTurns
 from .outbox import OutboxTargets
 from .ports import Dispatcher
+from .recovery import Recovery
 from .redactor import EventRedactor
-from .registry import ConversationRegistry, Creation, Deletion, LoopFactory, TakeOver
-from .requests import checked_answer
+from .registry import ConversationRegistry
+from .requests import checked_answer, checked_new_id
 from .schedules import GivenInterval
 from .updates import TreeUpdate
 from .watching import TreeFeed
@@ -254,14 +259,23 @@ class Engine(Homebound):
         self._tools = tools
         self._clock = clock
         self._settings = settings
+        self._policy = policy.model_copy(update={"models": Policy().models})
+        """The rules of conversations that choose none."""
+        self._store: Store | None = None
+        self._opening: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._taking_answers: set[asyncio.Task[None]] = set()
+        """Conversations are being loaded for these, because an answer came in for them."""
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, tracing, self._left_by_others, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._tree = TreeFeed()
-        self._registry = ConversationRegistry(self._load, self._go_on)
-        self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
+        self._registry = registry = ConversationRegistry(
+            lambda: self.store, self._note_loaded, self._resume, self._forget
+        )
+        self._agents = agents = EngineAgents(lambda: self.store, registry, clock)
         self._waiting = waiting = WaitingTurns(lambda *turn: self._choices.find_fault_in_turn(*turn), clock)
         self._answering = RunningAnswers()
         self._performers = build_performers(
@@ -281,18 +295,21 @@ class Engine(Homebound):
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._redactor = EventRedactor(providers.redaction, tools)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
-        self._stored_faults = StoredFaults(self._choices)
         resumers = build_resumers(self._deliveries, agents, performers)
-        self._take_over = TakeOver(resumers, agents.orphans.end, waiting)
-        self._loops = LoopFactory(self._services(defaults, tools, performers, dispatcher))
-        self._lifetime = Lifetime(self._open, self._close)
-        self._creation = self._creating(policy)
-        self._answers = _AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
-
-    def check_home(self) -> None:
-        """Raise `EngineElsewhere` unless this is called in the event loop in which the engine was opened, as every
-        method here does first."""
-        self._lifetime.check_home()
+        self._recovery = Recovery(lambda: self.store, registry, resumers, agents.orphans, waiting)
+        registry.services = LoopServices(
+            self._dispatcher,
+            OutboxTargets(self._performers),
+            clock,
+            Adoption(defaults),
+            registry,
+            build_observers(tracing, self._deliveries, agents.observers),
+            settings.kept_updates,
+            self._redactor,
+            self._tree,
+            Declarations(tools, is_complete=runs_all_tools(performers, dispatcher)),
+            read_only=source.read_only,
+        )
 
     def __repr__(self) -> str:
         count = len(self._registry)
@@ -302,7 +319,20 @@ class Engine(Homebound):
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
-        await self._lifetime.open()
+        if self.home is not None:
+            self.home.check()
+        if self._closing is not None:
+            raise EngineClosed
+        if self._opening is None:
+            self.home = Home(asyncio.get_running_loop())
+            self._opening = asyncio.ensure_future(self._open())
+        try:
+            await asyncio.shield(self._opening)
+        except BaseException:
+            await self.close()
+            raise
+        if self._closing is not None:
+            raise EngineClosed
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -324,16 +354,17 @@ class Engine(Homebound):
 
         Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
         """
-        await self._lifetime.close()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
 
     @property
     def is_open(self) -> bool:
         """Whether the engine has opened, and has not begun to close."""
-        return self._lifetime.is_open
+        return self._opening is not None and self._opening.done() and self._closing is None
 
     # --- conversations
 
-    @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
     async def create(
         self,
         *,
@@ -405,12 +436,35 @@ class Engine(Homebound):
             task=task,
         )
         self.check_may_write()
-        return Conversation(self, await self._creation.begin(chosen, conversation_id))
+        if conversation_id is None:
+            return Conversation(self, await self._begin(chosen, new_id(), is_new=True))
+        async with self._registry.family(checked_new_id(conversation_id)):
+            return Conversation(self, await self._begin(chosen, conversation_id, is_new=False))
 
-    @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
+    async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
+        """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
+        it is returned as it is if it was asked for in the same way."""
+        opened = await opening_of(conversation_id, self.now(), self._choices, self._policy, chosen)
+        loop = None if is_new else await self._registry.find_loop(conversation_id)
+        if loop is None and opened.works_for is not None:
+            served = await self._registry.get_loop(opened.works_for)
+            opened = opened.replace(owner=owner_for(opened.owner, served.state, served.projection.context))
+        opened = await self._redactor.opened(opened, wrote_system=bool(chosen.system))
+        if loop is None:
+            loop = await self._registry.create_new(conversation_id, opened)
+            if loop is not None:
+                log_repairs(conversation_id, opened.repairs)
+                if opened.next_wake is not None:
+                    self._agents.wake_ups.note(opened.next_wake)
+                return loop
+            loop = await self._registry.get_loop(conversation_id)
+        if not is_new and await loop.recent_requests.find(opened, chosen.filled) is None:
+            raise Refused("event_id_reused")  # the conversation was not opened under this id: it is a copy
+        return loop
+
     async def get(self, conversation_id: str) -> Conversation:
         """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
-        return Conversation(self, await self._registry.read(checked_id(conversation_id)))
+        return Conversation(self, await self._registry.get_loop(checked_id(conversation_id)))
 
     async def list(
         self,
@@ -473,8 +527,7 @@ class Engine(Homebound):
         but that traces are left until then. A caller that is cancelled stops waiting, but it is deleted all the same.
         """
         self.check_may_write()
-        deletion = Deletion(self.store, self._registry, self._forget, self._agents.mail.return_unread)
-        await deletion.delete(checked_id(conversation_id))
+        await self._registry.delete(checked_id(conversation_id))
 
     # --- what the engine has, and how it fares
 
@@ -531,7 +584,7 @@ class Engine(Homebound):
         """Return when everything that was said to users so far has been tried once on every channel, and every message
         to another agent was posted once; `send` does not wait for that. What was not taken is tried again later; the
         updates of a conversation tell of its channels."""
-        self._lifetime.check_open()
+        _ = self.store
         await self._dispatcher.wait_until_tried()
         await self._agents.wait_until_tried()
         await self._deliveries.wait_until_tried()
@@ -551,7 +604,6 @@ class Engine(Homebound):
         """Return a context in which `stop_updates` is called when the process is told to stop: by SIGINT or SIGTERM, or
         the signals that are given. Whatever else handles them does so, too. Enter it in the main thread, behind
         whatever installs handlers: in the lifespan of an application, for example."""
-        self.check_home()
         loop = asyncio.get_running_loop()
         numbers = signals or (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.getsignal(number) for number in numbers}
@@ -577,7 +629,7 @@ class Engine(Homebound):
 
     async def refresh(self, conversation_id: str) -> None:
         """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
-        await (await self._registry.read(checked_id(conversation_id))).catch_up()
+        await (await self._registry.get_loop(checked_id(conversation_id))).catch_up()
 
     @property
     def in_memory(self) -> int:
@@ -608,7 +660,21 @@ class Engine(Homebound):
         `loop.call_soon_threadsafe`, because an error that leaves this call there is only logged.
         """
         self.check_may_write()
-        self._answers.take(conversation_id, answer)
+        asyncio.get_running_loop()  # raises RuntimeError in another thread
+        taken = checked_answer(answer)
+        if not self._registry.answer(checked_id(conversation_id), taken) and self._closing is None:
+            task = asyncio.ensure_future(self._load_and_answer(conversation_id, taken))
+            self._taking_answers.add(task)
+            task.add_done_callback(self._taking_answers.discard)
+
+    async def _load_and_answer(self, conversation_id: str, answer: Answer) -> None:
+        """Hand an answer to a conversation that is not in memory. A dispatcher does not wait for that."""
+        try:
+            loop = await self._registry.get_loop(conversation_id)
+            loop.answer(answer)
+            await loop.handled()
+        except (EngineClosed, UnknownConversation, StoreError) as error:
+            logger.warning("An answer for the conversation %s could not be taken: %s", conversation_id, error)
 
     def spent_on(self, conversation_id: str) -> Usage:
         """Return about what has been spent on the answers of this conversation that are under way here."""
@@ -620,8 +686,10 @@ class Engine(Homebound):
 
     @property
     def store(self) -> Store:
-        """The open store. Raises `EngineClosed`."""
-        return self._lifetime.store
+        """The open store. Raises `EngineClosed`, or `EngineNotOpen`, which is one."""
+        if self._store is None:
+            raise EngineNotOpen if self._closing is None else EngineClosed
+        return self._store
 
     @property
     def choices(self) -> Choices:
@@ -637,144 +705,72 @@ class Engine(Homebound):
         """Note that a conversation was copied: those who watch a tree read the list again."""
         self._tree.begin_again()
 
-    # --- how it is put together, opened and closed
-
-    def _creating(self, policy: Policy) -> Creation:
-        return Creation(
-            policy.model_copy(update={"models": Policy().models}),
-            self._choices,
-            self._redactor,
-            self._loops,
-            self._registry,
-            self._lifetime,
-            self.now,
-            self._agents.wake_ups.note,
-        )
-
-    def _services(
-        self, defaults: Defaults, tools: ToolRegistry, given: Performers, dispatcher: DispatcherFactory
-    ) -> LoopServices:
-        return LoopServices(
-            self._dispatcher,
-            OutboxTargets(self._performers),
-            self._clock,
-            Adoption(defaults),
-            self._registry,
-            build_observers(self._tracing, self._deliveries, self._agents.observers),
-            self._settings.kept_updates,
-            self._redactor,
-            self._tree,
-            ApprovedArguments(tools),
-            PresentDeclarations(tools, is_complete=runs_all_tools(given, dispatcher)),
-            read_only=self._source.read_only,
-        )
+    # --- opening and closing: once each, however many ask for it, and whichever of them are cancelled meanwhile
 
     async def _open(self) -> None:
-        self._lifetime.store = await self._source.open()
+        self._store = await self._source.open()
         if self._source.read_only:
             return
         self._loading = self._models.get_ready()
         await self._servers.open()  # before the calls that a crash interrupted run again
         await self._agents.wake_ups.look_at_clock()
-        await self._take_over.everything(self.store, self._registry)
+        await self._recovery.take_over_all()
         await self._agents.open()
         if self._source.store is not None:
-            self._take_over.join(self._source.store, self._registry)
+            self._recovery.join(self._source.store)
 
     async def _close(self) -> None:
-        if self._lifetime.is_opening:
+        if self._opening is not None:
             self._registry.stop_loading(EngineClosed())
             self._servers.stop_opening()
-            await self._lifetime.finish_opening()  # a lock half taken could not be given back
+            await asyncio.wait([self._opening])  # a lock half taken could not be given back
         if self._loading is not None:
             self._loading.cancel()
-        store: Store | None = None
         waiting = self._registry.waiting
         handed: Set[str] = frozenset()
+        store = self._store
         try:
             await self._agents.close()  # this posts what waits, for which the store is read
-            store = self._lifetime.take_store()
-            await self._take_over.close()
+            self._store = None
+            await self._recovery.stop()
             await self._registry.close(EngineClosed())
             self._tree.close()
             await self._deliveries.close()
-            await self._answers.wait()
-            handed = await self._take_over.hand_over(waiting, self._deliveries.left | self._agents.queues.left)
+            if self._taking_answers:
+                await asyncio.wait(self._taking_answers)
+            handed = await self._recovery.hand_over(waiting, self._deliveries.left | self._agents.queues.left)
             await self._memory.close()
             await self._servers.close()
             if self._tracing is not None:
                 self._tracing.close()
         finally:
-            store = store or self._lifetime.take_store()  # not taken before if the agents failed to close
+            self._store = None
             if store is not None:
-                self._take_over.leave()
-                await self._source.close(store, self._take_over.claimed - handed)
+                self._recovery.leave()
+                await self._source.close(store, self._recovery.claimed - handed)
 
-    async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
-        return await self._take_over.left_by_others(conversation_id, effect_id, target)
+    def _note_loaded(self, conversation_id: str, context: Context) -> None:
+        """Log which rules of a conversation that was read cannot be carried out here."""
+        if not self._source.read_only:
+            self._choices.log_faults(conversation_id, context)
 
-    async def _listed(self, owner: str | None) -> Sequence[Summary]:
-        return await self.store.list(ConversationFilter(owner=owner))
+    async def _resume(self, loop: Loop) -> None:
+        """Have a conversation go on with what an earlier process left in the middle, unless this engine only reads."""
+        if not self._source.read_only:
+            await self._recovery.resume(loop)
 
-    async def _forget(self, conversation_id: str) -> None:
-        self._take_over.drop(conversation_id)
+    async def _forget(self, conversation_id: str, unread: Sequence[Waiting | Owed], link: bytes) -> None:
+        """Forget what is kept of a conversation that was deleted, and tell the agents whose messages are unread."""
+        self._recovery.drop(conversation_id)
         await self._deliveries.drop(conversation_id)
         await self._agents.drop(conversation_id)
         self._tree.delete(conversation_id)
         if self._tracing is not None:
             self._tracing.drop(conversation_id)
+        await self._agents.mail.return_unread(conversation_id, unread, link)
 
-    async def _create(self, conversation_id: str, opened: Opened) -> Loop:
-        return await self._creation.create(conversation_id, opened)
+    async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
+        return await self._recovery.left_by_others(conversation_id, effect_id, target)
 
-    async def _load(self, conversation_id: str) -> Loop:
-        store = self.store
-        loaded = await store.load(conversation_id)
-        loop = await self._loops.loaded(store, conversation_id, loaded)
-        self._lifetime.check_not_closed()
-        if not self._source.read_only:
-            self._stored_faults.log(conversation_id, loaded.context)
-        return loop
-
-    async def _go_on(self, loop: Loop) -> None:
-        """Have a conversation go on with what an earlier process left in the middle, unless this engine only reads."""
-        if not self._source.read_only:
-            await self._take_over.loop(self.store, loop)
-
-
-class _AnswerIntake:
-    """Hands the answers of a dispatcher to the conversations of a registry. While its engine `is_closing` it loads none
-    of them.
-
-    Every answer comes through here, whoever made it, and is validated here once: what is damaged would reach the log,
-    which could not be read again. A conversation that is in memory takes its answer at once. Another one is loaded
-    first, which takes a task of its own, because a dispatcher does not wait."""
-
-    def __init__(self, registry: ConversationRegistry, is_closing: Callable[[], bool]) -> None:
-        self._registry = registry
-        self._is_closing = is_closing
-        self._loading: set[asyncio.Task[None]] = set()
-
-    def take(self, conversation_id: str, answer: Answer) -> None:
-        """Hand in an answer, and return at once. Raises `InvalidInput` for what is not an answer, or does not hold what
-        it declares; then nothing has happened."""
-        asyncio.get_running_loop()  # raises RuntimeError in another thread
-        checked_id(conversation_id)
-        stored = checked_answer(answer)
-        if not self._registry.answer(conversation_id, stored) and not self._is_closing():
-            task = asyncio.ensure_future(self._load_and_answer(conversation_id, stored))
-            self._loading.add(task)
-            task.add_done_callback(self._loading.discard)
-
-    async def wait(self) -> None:
-        """Return when every conversation that is being loaded has taken its answer, or cannot."""
-        if self._loading:
-            await asyncio.wait(self._loading)
-
-    async def _load_and_answer(self, conversation_id: str, answer: Answer) -> None:
-        try:
-            loop = await self._registry.read(conversation_id)
-            loop.answer(answer)
-            await loop.handled()
-        except (EngineClosed, UnknownConversation, StoreError) as error:
-            logger.warning("An answer for the conversation %s could not be taken: %s", conversation_id, error)
+    async def _listed(self, owner: str | None) -> Sequence[Summary]:
+        return await self.store.list(ConversationFilter(owner=owner))

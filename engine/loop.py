@@ -8,87 +8,67 @@
 
 Because of this order nothing is lost in a crash. If the append fails, memory and store both stay as they were.
 
-All of this happens in the call that brings the event in, until something has to be waited for: `mailbox.py` says how.
 What only some conversations need (updates, redaction, observers of requests) is not begun where nobody needs it.
 
 Another loop, in this process or in another one, may drive the same conversation over the same store. The log decides
 between them: an append to a log that has moved on is a conflict. The loop then follows the steps that it missed, shows
 them to its watchers, and puts its event to the machine again.
 
-What an earlier process left in the middle is reported to the machine. The state says which effects were not answered;
-nothing is guessed. The machine decides what follows from the reports: it asks again for what may be asked for again,
-and runs a tool again or not, by its crash contract.
+What an earlier process left in the middle is reported to the machine, as `recovery.py` says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from datetime import timedelta
+from typing import Any, NoReturn
 
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
-from ..effects.logs import performer_logger
-from ..effects.tools.normalization import InvalidArguments
-from ..effects.tools.registry import ToolRegistry
-from ..effects.tools.tool import AnyTool
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
-from ..states.context import Context
-from ..states.effects import TOOL_RUNS, AwaitedEffect, ControlEffect, Effect, OutgoingEffect
+from ..states.effects import AwaitedEffect, ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
     Answer,
     CallRestricted,
     Event,
-    Report,
     Request,
     Resumed,
     ToolApproval,
-    ToolInterrupted,
-    ToolReconciled,
 )
 from ..states.machine import transition
 from ..states.policy import Policy
 from ..states.states import (
     AnyState,
-    AwaitingApproval,
     AwaitingPerson,
-    AwaitingSubAgents,
-    AwaitingUserResponse,
-    Cancelling,
     Closed,
     Failed,
     Idle,
     InDoubt,
-    InRound,
     State,
     pending,
 )
 from ..states.step import LogEntry, Step
-from ..states.values.round import Round, RoundCall
-from ..states.values.value import shortened
 from .choices import Adoption
+from .declarations import Declarations
 from .inspection import StepReader
-from .mailbox import ImmediateStart, Mailbox, Senders
+from .mailbox import Mailbox, Senders
 from .outbox import OutboxTargets
 from .ports import Dispatcher, LoopOwner, Observer, RequestObserver
 from .projection import ConversationProjection
+from .recovery import known_effects, reports
 from .redactor import EventRedactor
 from .requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .updates import live_update, repeated_step
 from .waiting import TurnWaiters
 from .watching import Feed, TreeFeed
-
-if TYPE_CHECKING:
-    from ..persistence.records import StoredEntry
-    from .projection import ReadEntries
 
 logger = logging.getLogger("turnwise.loop")
 
@@ -132,9 +112,7 @@ class Loop:
         self._links = links
         self._suspended = SuspendedCalls()
         self._senders = Senders(projection.state.book.turn, copy_context())
-        # `Log` explains this. The class is asked: a wrapper may forward the attributes of a log, and wait all the same.
-        needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
-        self._mailbox = Mailbox(self._take, services.immediately.start if needs_no_task else asyncio.ensure_future)
+        self._mailbox = Mailbox(self._take)
         self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: tuple[Event, ...] = ()
         """The events whose append was reported as failed, since the newest step."""
@@ -277,7 +255,8 @@ class Loop:
             outgoing = self._services.outbox.of(step.effects)
             self.sends = self.sends or bool(outgoing)
             try:
-                self._services.approved_arguments.check(event, projection.state, projection.context)
+                if isinstance(event, ToolApproval):
+                    self._services.declarations.check_arguments(event, projection.state, projection.context)
                 await self._log.append(event, step, outgoing)
             except (StorageFailed, asyncio.CancelledError) as error:
                 self._uncertain = (*self._uncertain, event)[-_UNCERTAIN:]
@@ -449,9 +428,8 @@ class LoopServices:
     `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
     `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
-    shows the updates of all conversations. `approved_arguments` checks what people give calls, and `immediately` starts
-    the handling of events. `declarations` are those of the tools that the engine has now. `read_only` has requests
-    refused.
+    shows the updates of all conversations. `declarations` are those of the tools that the engine has now. `read_only`
+    has requests refused.
     """
 
     dispatcher: Dispatcher
@@ -463,10 +441,8 @@ class LoopServices:
     kept_updates: int
     redactor: EventRedactor
     tree: TreeFeed
-    approved_arguments: ApprovedArguments
-    declarations: PresentDeclarations
+    declarations: Declarations
     read_only: bool = False
-    immediately: ImmediateStart = field(default_factory=ImmediateStart)
 
     request_observers: tuple[RequestObserver, ...] = field(init=False)
     """The observers that see requests."""
@@ -639,178 +615,3 @@ class Follower:
         self._task = None
         if following.cancelled() or following.result():
             self._begin()  # somebody may have begun to wait again in the meantime
-
-
-def reports(state: State, at: datetime, left: frozenset[int], *, holds_call: bool = False) -> tuple[Report, ...]:
-    """Return the reports about what is in flight in this state and was `left`, in order; none if nothing was.
-    `holds_call` says that the call which waits for a person does so here. `Pure.`
-
-    Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
-    reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
-    A call that was waiting for the answer of a person is lost with its process, and nothing else is in flight then but
-    the deadline, which ends with the question.
-    """
-    if isinstance(state, AwaitingUserResponse) and state.suspends:
-        return () if holds_call else (ToolInterrupted(at=at, call_id=state.call.call_id),)
-    in_flight = {effect_id: kind for effect_id, kind in state.in_flight().items() if effect_id in left}
-    if not isinstance(state, InRound):
-        return _resumed(in_flight.keys(), at)
-    running = [effect_id for effect_id, kind in in_flight.items() if kind in TOOL_RUNS]
-    interrupted = {
-        effect_id: ToolInterrupted(at=at, call_id=state.round.call(effect_id).call_id) for effect_id in running
-    }
-    first = frozenset() if isinstance(state, Cancelling) else _never_again(state.round) & interrupted.keys()
-    rest = [report for effect_id, report in interrupted.items() if effect_id not in first]
-    doubts = [report for effect_id, report in interrupted.items() if effect_id in first]
-    return (*doubts, *_resumed(in_flight.keys() - first, at), *rest)
-
-
-def _resumed(open_: Set[int], at: datetime) -> tuple[Report, ...]:
-    return (Resumed(at=at, open=tuple(sorted(open_))),) if open_ else ()
-
-
-def _never_again(round_: Round) -> frozenset[int]:
-    """Return the effects whose calls must not run twice."""
-    return frozenset(one.effect_id for one in round_.running if round_.must_not_run_twice(round_.named(one.call_id)))
-
-
-def known_effects(state: State) -> frozenset[int]:
-    """Return the effects that were asked for and may be carried out, or asked for again: those in flight, and those as
-    which the calls that run were first started. `Pure.`"""
-    running = state.round.running if isinstance(state, InRound | AwaitingUserResponse) else ()
-    return pending(state) | {one.first_id for one in running}
-
-
-_FIRST_BLOCK = 8
-"""How many steps are read at first to find those that asked for what is in flight: they are nearly always the newest.
-Each further block is four times as long."""
-
-
-async def links_of(state: State, read_entries: ReadEntries) -> EffectLinks:
-    """Return the links of the steps that first asked for the effects which this state waits for. They are read from the
-    end of the log, no further than to the oldest of them. Raises `StoreError`."""
-    wanted, found = set(known_effects(state)), dict[int, bytes]()
-    last, block = state.book.seq, _FIRST_BLOCK
-    while wanted and last > 0:
-        for entry in reversed(await read_entries(max(last - block, 0), last)):
-            wanted -= _note_asked(entry, wanted, found)
-        last, block = last - block, block * 4
-    return EffectLinks(sorted(found.items()))
-
-
-_REPEATING = (Resumed, ToolInterrupted, ToolReconciled)
-"""The events by which an effect that an earlier step asked for is asked for again."""
-
-
-def _note_asked(entry: StoredEntry, wanted: Set[int], found: dict[int, bytes]) -> set[int]:
-    """Note the link of a step for the effects that it asks for. Returns the effects for which no earlier step did."""
-    asked = asked_for(entry)
-    found.update((effect_id, entry.chain) for effect_id in wanted & asked)
-    if not asked or isinstance(entry.event, _REPEATING):
-        return set()
-    return {effect_id for effect_id in wanted if effect_id >= min(asked)}
-
-
-def asked_for(entry: LogEntry) -> set[int]:
-    """Return the ids of the effects that a step asks for, for the first time or again. `Pure.`"""
-    return {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect | OutgoingEffect)}
-
-
-class PresentDeclarations:
-    """What the tools of one engine declare. `is_complete` says that the engine runs no others.
-
-    Then nobody can say what became of a call that was running and whose tool is no longer there; only for a pure one
-    that does not matter. A call that has not begun tells the model that there is no such tool.
-
-    A call was recorded with the declarations of its tool as they were then, by a process that may have had others. So
-    before a conversation goes on, its open calls are compared with what the tools declare here, and the stricter holds:
-    a contract under which less is done without a person, and an approval where either asks for one. That is an event
-    too, so a log replays without the tools.
-    """
-
-    def __init__(self, tools: ToolRegistry, *, is_complete: bool) -> None:
-        self._tools = tools
-        self._is_complete = is_complete
-
-    async def restrictions(
-        self, state: State, context: EffectContext, at: datetime, *, taken_over: bool
-    ) -> tuple[CallRestricted, ...]:
-        """Return a report for each open call of this state that is declared more strictly now. `context` shows the
-        conversation in this state. Unless it is `taken_over`, another engine may run the calls that have begun."""
-        if not isinstance(state, InRound | AwaitingPerson | AwaitingSubAgents):
-            return ()
-        round_ = state.round
-        running = {one.call_id for one in round_.running} if taken_over and self._is_complete else set[str]()
-        found: list[CallRestricted] = []
-        for call in round_.calls:
-            if call.call_id not in round_.settled:
-                tool, _ = self._tools.find_in(context.context, context.turn, call.name)
-                if tool is not None:
-                    found.append(await _declared(call, tool, context, at))
-                else:
-                    found.append(self._declared_without_tool(call, at, runs=call.call_id in running))
-        return tuple(report for report in found if state.concerned_by(report))
-
-    def _declared_without_tool(self, call: RoundCall, at: datetime, *, runs: bool) -> CallRestricted:
-        """Return the call as what is known without its tool has it. The server of the tool may come back before the
-        call begins, so who must approve its calls counts already."""
-        approver = self._tools.approver_at_source(call.name)
-        return CallRestricted(
-            at=at,
-            call_id=call.call_id,
-            crash="at_most_once" if runs and call.crash != "pure" else call.crash,
-            approval=approver is not None,
-            approval_by=approver or "user",
-        )
-
-
-async def _declared(call: RoundCall, tool: AnyTool, context: EffectContext, at: datetime) -> CallRestricted:
-    """Return the call as its tool declares it now. Its arguments are read from the log only if a function decides by
-    them whether a person must approve it."""
-    approval = tool.approval is True or call.approval
-    if not approval and callable(tool.approval):
-        approval = tool.needs_approval((await context.call(call)).raw_arguments, context.policy)
-    by = tool.approval_by if approval else "user"
-    return CallRestricted(at=at, call_id=call.call_id, crash=tool.crash, approval=approval, approval_by=by)
-
-
-class ApprovedArguments:
-    """Checks approvals against the tools of one engine. A tool that the engine does not have, or that the conversation
-    may not use, checks nothing: its call tells the model so.
-
-    The machine knows no tools, and a log replays without them. So what a tool refuses is refused here, to the person
-    who wrote it, while the call still waits. A step that is stored, by this engine or another one, is never checked
-    again.
-    """
-
-    def __init__(self, tools: ToolRegistry) -> None:
-        self._tools = tools
-
-    def check(self, event: Event, state: State, context: Context) -> None:
-        """Raise `InvalidInput` if the event allows the call that waits in this state, with arguments that its tool
-        refuses. The event is one that the machine takes."""
-        if not isinstance(event, ToolApproval) or not isinstance(state, AwaitingApproval):
-            return
-        if not event.allowed or (text := event.raw_arguments) is None:
-            return
-        tool, _ = self._tools.find_in(context, state.book.turn, state.call.name)
-        if tool is not None and (fault := _fault_of(tool, text, context.policy)) is not None:
-            sentence = f"The arguments do not fit {tool.name}: {fault.rstrip('.')}."
-            raise InvalidInput(shortened(sentence), "arguments")
-
-
-_LOGGER = performer_logger("turnwise.tools")
-
-
-def _fault_of(tool: AnyTool, text: str, policy: Policy) -> str | None:
-    """Why a call with these arguments, JSON text, could not run; None if it could."""
-    try:
-        tool.arguments.under(policy).check(text)
-    except InvalidArguments as invalid:
-        return invalid.reason
-    except KeyboardInterrupt:
-        raise  # it is meant for the program, and comes while any function runs
-    except BaseException as error:  # SystemExit or CancelledError of a validator must not end what handles the request
-        _LOGGER.warning("The arguments of %s could not be checked", tool.name, exc_info=error)
-        return "the arguments could not be checked"
-    return None

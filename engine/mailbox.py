@@ -4,9 +4,6 @@ Requests and answers wait here in the order in which they came. A request goes b
 error. An answer has no caller: if it cannot be stored, it stays at the head and is tried again until it can be, and
 requests are refused meanwhile, so that memory never runs ahead of the store and no result is lost.
 
-If nothing is in hand, an event is handled in the call that puts it in, as far as that goes without waiting. With a task
-for every event, a turn of four steps took eight tasks and 22 iterations of the event loop.
-
 An event that waits is handled where the one before it was. So each is handed over with the context variables of whoever
 put it in.
 """
@@ -16,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..persistence.errors import StorageFailed
 from ..states.effects import Effect, OutgoingEffect
@@ -31,9 +28,6 @@ from ..states.values.turn import Waiting
 from .requests import NOTHING_FILLED, Filled, Outcome
 
 logger = logging.getLogger("turnwise.mailbox")
-
-Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
-"""Starts a coroutine. Returns what must be held until the coroutine has ended."""
 
 Take: TypeAlias = Callable[[Event | None, Filled, Variables], Awaitable[Outcome]]
 """Handles an event, with the fields that its caller left out and the context variables of whoever put it in."""
@@ -132,8 +126,7 @@ could keep one conversation busy without end."""
 
 
 class Mailbox:
-    """Hands events to `take`, one after the other. There is a queue only while events wait behind the one in hand.
-    `start` starts the handling."""
+    """Hands events to `take`, one after the other. There is a queue only while events wait behind the one in hand."""
 
     __slots__ = (
         "_closed",
@@ -142,20 +135,18 @@ class Mailbox:
         "_in_hand",
         "_is_handling",
         "_retry",
-        "_start",
         "_take",
         "_takes_answers",
         "_waiting",
         "drops_answers",
     )
 
-    def __init__(self, take: Take, start: Start) -> None:
+    def __init__(self, take: Take) -> None:
         self._take = take
-        self._start = start
         self._in_hand: _Item | None = None
         self._waiting: deque[_Item] | None = None
         self._is_handling = False
-        self._draining: object = None
+        self._draining: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
         """Done when nothing is handled any more; made where somebody waits for that."""
         self._retry: asyncio.Future[bool] | None = None
@@ -227,7 +218,7 @@ class Mailbox:
             self._waiting.append(item)
         if not self._is_handling:
             self._is_handling = True
-            self._draining = self._start(self._drain())
+            self._draining = asyncio.ensure_future(self._drain())
 
     async def _drain(self) -> None:
         handled, wait = 0, FIRST_WAIT
@@ -342,58 +333,3 @@ class Senders:
                 self._ending, self.current = self.current, entered[0]
             self._waiting = {each: variables for each, variables in self._waiting.items() if each in waits}
         self._turn = state.book.turn
-
-
-class ImmediateStart:
-    """Starts the coroutines of one event loop. One that is started while another one runs begins in the next iteration,
-    so that conversations which answer each other at once do not nest.
-
-    A coroutine runs without a task: in the call that starts it, and behind each wait in the callback of its future. A
-    task begins in the next iteration of the event loop, and costs several times as much as the callback that continues
-    a coroutine. The handling of an event mostly waits for one thing, its commit, and often not even for that. `asyncio`
-    of Python 3.12 has eager tasks, which save the iteration and not the task.
-
-    Such a coroutine runs in the task of its caller, or in none. So it must not use the current task, as a timeout does,
-    and nobody can cancel it.
-    """
-
-    __slots__ = ("is_running",)
-
-    def __init__(self) -> None:
-        self.is_running = False
-        """Whether a coroutine runs at this moment."""
-
-    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run the coroutine until its first wait, in a copy of the current context variables. Raises what it raises
-        until then; what it raises later goes to the exception handler of the event loop."""
-        continuation = _Continuation(self, coroutine)
-        if self.is_running:
-            asyncio.get_running_loop().call_soon(continuation, context=continuation.context)
-        else:
-            continuation.context.run(continuation)
-
-
-class _Continuation:
-    """Each call runs the coroutine to its next wait, and the future that it waits for calls this again. One object for
-    each coroutine, because the garbage collector walks what waits."""
-
-    __slots__ = ("_coroutine", "_starter", "context")
-
-    def __init__(self, starter: ImmediateStart, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._starter = starter
-        self._coroutine = coroutine
-        self.context = copy_context()
-
-    def __call__(self, _: object = None) -> None:
-        self._starter.is_running = True
-        try:
-            awaited = self._coroutine.send(None)
-        except StopIteration:
-            return
-        finally:
-            self._starter.is_running = False
-        if awaited is None:  # it lets other work go on, as `asyncio.sleep(0)` does
-            asyncio.get_running_loop().call_soon(self, context=self.context)
-        else:
-            awaited._asyncio_future_blocking = False  # as a task does: the future may be awaited elsewhere, too
-            awaited.add_done_callback(self, context=self.context)

@@ -18,8 +18,8 @@ from ..states.machine import transition
 from ..states.states import InDoubt, State, pending
 from ..states.step import Step
 from ..states.values.messages import ToolCall
-from .loop import reports
 from .projection import read_call
+from .recovery import reports
 from .requests import make
 
 if TYPE_CHECKING:

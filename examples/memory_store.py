@@ -104,8 +104,6 @@ class StoredConversation:
 class MemoryLog:
     """The log of one conversation, open at its end."""
 
-    NEEDS_NO_TASK = True  # nothing here waits, so a step needs no task of its own
-
     def __init__(self, store: MemoryStore, conversation_id: str, conversation: StoredConversation) -> None:
         self._store = store
         self._id = conversation_id

@@ -24,9 +24,7 @@ from .summaries import EVERYTHING, ConversationFilter, Summary
 class Log(Protocol):
     """The log of one conversation, open at its end.
 
-    An engine calls it from a task of its own. A class of logs that does not use the current task, as `asyncio.timeout`
-    and `anyio` do, may say so by an attribute `NEEDS_NO_TASK = True`. Then the engine runs its calls in any task, or
-    outside of one, and cancels none: a step takes no task.
+    An engine calls it from a task of its own, in which timeouts work.
     """
 
     @property

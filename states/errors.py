@@ -10,8 +10,7 @@ TurnwiseError
 ├── StoreError           the database cannot be used, or not now
 ├── EngineClosed         the engine was closed before this could be done
 │   └── EngineNotOpen    the engine was never opened
-├── EngineElsewhere      the engine was opened in another event loop, thread or process
-└── NotAwaited           a coroutine was used without `await`; also an AttributeError
+└── EngineElsewhere      the engine was opened in another event loop, thread or process
 """
 
 from __future__ import annotations
@@ -166,10 +165,6 @@ class EngineElsewhere(TurnwiseError):
             or "This engine can only be called in the event loop in which it was opened; for programs with several"
             " threads or event loops there is `Engine.open_blocking`, which any of them may call."
         )
-
-
-class NotAwaited(TurnwiseError, AttributeError):
-    """A coroutine was used as if it were what it returns."""
 
 
 # What pydantic finds wrong with a value is told in bounded time, whatever the value is. pydantic looks for every fault:

@@ -386,9 +386,7 @@ class _ObservedStore:
         return LoadedConversation(self._observed(loaded.log, conversation_id), loaded.state, loaded.context)
 
     def _observed(self, log: Log, conversation_id: str) -> Log:
-        needs_no_task = getattr(type(log), "NEEDS_NO_TASK", False)
-        kind = _ObservedLogWithoutTask if needs_no_task else _ObservedLog
-        return cast("Log", kind(log, conversation_id, self._boundaries))
+        return cast("Log", _ObservedLog(log, conversation_id, self._boundaries))
 
 
 class _ObservedLog:
@@ -408,12 +406,6 @@ class _ObservedLog:
         if isinstance(event, Request):
             self._boundaries.journal.add("taken", self._conversation_id, event.event_id)
         self._boundaries.reach(f"after {event.type} is stored")
-
-
-class _ObservedLogWithoutTask(_ObservedLog):
-    """The same for a log that needs no task of its own."""
-
-    NEEDS_NO_TASK = True
 
 
 def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) -> list[str]:

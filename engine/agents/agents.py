@@ -5,7 +5,7 @@ They are built before the conversations of the engine are opened, and closed bef
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...effects.agents import Agent
@@ -18,8 +18,6 @@ from ...effects.tools.registry import ToolRegistry
 from ...persistence.summaries import ConversationFilter, checked_id
 from ...states.effects import AnswerSubAgent, Effect, SendToAgent, SpawnSubAgent
 from ...states.errors import InvalidInput, UnknownConversation
-from ...states.events import Opened
-from ..loop import Loop
 from ..ports import Observer
 from ..registry import ConversationRegistry
 from .mail import ChildAnswerPerformer, MailPerformer
@@ -34,8 +32,7 @@ if TYPE_CHECKING:
 class EngineAgents:
     """The agents of one engine.
 
-    `create(conversation_id, opened)` creates a conversation, or returns the loop of the one that has this id. The store
-    and `create` are used only while the engine is open. Close this before the conversations are closed.
+    The store is used only while the engine is open. Close this before the conversations are closed.
     """
 
     def __init__(
@@ -43,12 +40,11 @@ class EngineAgents:
         store: Callable[[], Store],
         registry: ConversationRegistry,
         clock: Clock,
-        create: Callable[[str, Opened], Awaitable[Loop]],
     ) -> None:
         self.directory = Directory(store)
         self.queues = RetryQueues(clock)
         self.mail = MailPerformer(self.queues, store, self.directory, registry, clock)
-        self.sub_agents = EngineSubAgents(registry, clock, create)
+        self.sub_agents = EngineSubAgents(registry, clock)
         self.orphans = Orphans(registry, store, clock)
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
         self._store = store

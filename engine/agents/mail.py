@@ -154,7 +154,7 @@ class MailPerformer:
     async def _post(
         self, target: str, text: str, origin: str, key: str, audience: Audience = "agent", *, silent: bool
     ) -> None:
-        loop = await self._registry.read(target)
+        loop = await self._registry.get_loop(target)
         for event_id in ids_of_key(key):
             message = AgentMessage(
                 event_id=event_id, at=self._clock.now(), origin=origin, text=text, audience=audience, silent=silent
@@ -218,7 +218,7 @@ class ChildAnswerPerformer:
             request = await self._request(effect, parent_id, key)
             child_id = await child_of(self._store(), parent_id, effect.child)
             if child_id is not None:
-                await (await self._registry.read(child_id)).request(request)
+                await (await self._registry.get_loop(child_id)).request(request)
         except UnknownConversation:
             pass  # it was deleted
         except Refused as refused:

@@ -38,23 +38,16 @@ logger = logging.getLogger("turnwise.agents")
 
 
 class EngineSubAgents:
-    """The port `SubAgents`, filled by the conversations of an engine. `create` creates a conversation, or returns the
-    one that has this id."""
+    """The port `SubAgents`, filled by the conversations of an engine."""
 
-    def __init__(
-        self, registry: ConversationRegistry, clock: Clock, create: Callable[[str, Opened], Awaitable[Loop]]
-    ) -> None:
+    def __init__(self, registry: ConversationRegistry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self._create = create
 
     async def find(self, child_id: str) -> _ChildConversation | None:
         """See `SubAgents`."""
-        try:
-            loop = await self._registry.read(child_id)
-        except UnknownConversation:
-            return None
-        return _ChildConversation(self._registry, loop, self._clock)
+        loop = await self._registry.find_loop(child_id)
+        return None if loop is None else _ChildConversation(self._registry, loop, self._clock)
 
     async def create(self, child_id: str, opened: Opened) -> _ChildConversation:
         """See `SubAgents`."""
@@ -65,15 +58,15 @@ class EngineSubAgents:
     async def _create_once(self, child_id: str, opened: Opened) -> Loop:
         parent_id, _ = parent_of(child_id)
         async with self._registry.family(parent_id):
-            return await self._create(child_id, opened)
+            return await self._registry.create(child_id, opened)
 
     async def report(self, parent_id: str, report: SubAgentAsked) -> None:
         """See `SubAgents`."""
-        (await self._registry.read(parent_id)).answer(report)
+        (await self._registry.get_loop(parent_id)).answer(report)
 
     async def reported(self, parent_id: str, effect_id: int) -> OpenQuestion | None:
         """See `SubAgents`."""
-        state = (await self._registry.read(parent_id)).state
+        state = (await self._registry.get_loop(parent_id)).state
         known = state.question_of(effect_id) if isinstance(state, AwaitingSubAgents) else None
         return None if known is None else OpenQuestion(known.call_id, known.questions, known.since)
 
@@ -120,7 +113,7 @@ class _ChildConversation:
 
         async def request() -> None:
             if self._loop.has_ended:
-                self._loop = await self._registry.read(self._loop.conversation_id)
+                self._loop = await self._registry.get_loop(self._loop.conversation_id)
             await self._loop.request(event)
 
         try:
@@ -137,7 +130,7 @@ class _ChildConversation:
                 while loop.state.book.seq <= seq and not loop.feed.closed:
                     await loop.feed.changed()
             if loop.state.book.seq <= seq:
-                self._loop = await _persistently(lambda: self._registry.read(self._loop.conversation_id))
+                self._loop = await _persistently(lambda: self._registry.get_loop(self._loop.conversation_id))
 
     async def outcome(self) -> ChildOutcome:
         """See `SubAgent`."""
@@ -181,7 +174,7 @@ class Orphans:
         which nobody waits."""
         try:
             for summary in await store.list(ConversationFilter(role="sub_agent", state="idle")):
-                await self.end(await self._registry.read(summary.id))
+                await self.end(await self._registry.get_loop(summary.id))
         except StoreError as error:
             logger.warning("The sub-agents for which nobody waits cannot be listed: %s", error)
 
@@ -202,7 +195,7 @@ class Orphans:
         if parent_id != loop.projection.context.parent:
             return False  # a copy, for which nobody has ever waited
         try:
-            parent = await self._registry.read(parent_id)
+            parent = await self._registry.get_loop(parent_id)
         except UnknownConversation:
             return True
         is_awaited = effect_id in pending(parent.state)
@@ -226,7 +219,7 @@ class Orphans:
 
     async def _close(self, child_id: str) -> None:
         try:
-            loop = await self._registry.read(child_id)
+            loop = await self._registry.get_loop(child_id)
             await _ChildConversation(self._registry, loop, self._clock).close()
         except (EngineClosed, UnknownConversation):
             pass

@@ -212,7 +212,7 @@ class WakeUps:
         del self._ahead[conversation_id]
 
     async def _request_earlier(self, conversation_id: str, wake: datetime) -> None:
-        loop = await self._registry.read(conversation_id)
+        loop = await self._registry.get_loop(conversation_id)
         await loop.catch_up()
         schedule, now = loop.projection.context.schedule, self._clock.now()
         if schedule is None or loop.state.book.wake != wake:
@@ -240,7 +240,7 @@ class WakeUps:
     async def _request(self, conversation_id: str, due: datetime) -> bool:
         """Request the wake-up, and return whether it was taken. It is not taken if the schedule has changed meanwhile,
         or another engine was faster."""
-        loop = await self._registry.read(conversation_id)
+        loop = await self._registry.get_loop(conversation_id)
         if loop.state.book.wake != due:
             await loop.catch_up()  # another engine has changed it
         event_id = f"wake-{due.isoformat()}"

@@ -340,8 +340,6 @@ def _undelivered(row: queries.UndeliveredRow) -> Undelivered:
 class SqliteLog:
     """Implements the port `Log`. Made by `SqliteStore.create` and `SqliteStore.load`."""
 
-    NEEDS_NO_TASK = True
-
     __slots__ = ("_conversation_id", "_database", "_position")
 
     def __init__(self, database: Database, conversation_id: str, position: LogPosition) -> None:

@@ -19,7 +19,7 @@ from tests.support.families import GO, FamilyLlm, outcomes_in, results_in, spawn
 from tests.support.servers.webhook_receiver import SECRET, Receiver
 from turnwise import Conversation, Engine, Refused, ToolContext, WebhookChannel, presets, tool
 from turnwise.effects.context import EffectContext, EffectLinks, effect_of_key, key_of
-from turnwise.engine.loop import links_of
+from turnwise.engine.recovery import links_of
 from turnwise.persistence import import_records
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import Fold

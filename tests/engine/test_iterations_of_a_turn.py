@@ -14,12 +14,12 @@ from ..support.scenarios.examples import example
 
 MemoryStore = example("memory_store").MemoryStore
 
-ITERATIONS = 9
+ITERATIONS = 13
 """For a turn of four steps (message, model with a call, tool, model) whose commits do not wait: two for each model
-request, four for the tool, whose function has a task of its own, and one for the caller."""
+request, four for the tool, whose function has a task of its own, one for the caller, and one for each step."""
 
-TASKS = 4
-"""One for each effect, and one for the function of the tool."""
+TASKS = 8
+"""One for each step, one for each effect, and one for the function of the tool."""
 
 
 class CountingSelector(selectors.DefaultSelector):
@@ -78,8 +78,8 @@ def counted(turns: int) -> tuple[int, int]:
         return runner.run(run())
 
 
-def test_a_turn_takes_few_iterations_and_one_task_for_each_effect() -> None:
-    """A step is made in the call that brings its event in, and takes neither a task nor an iteration of its own."""
+def test_a_turn_takes_few_iterations_and_tasks() -> None:
+    """A step takes one of each."""
     turns = 5
 
     iterations, tasks = counted(turns)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, EngineClosed, EngineElsewhere, StoreError, tool
-from turnwise.engine.lifetime import Homebound
+from turnwise.engine.home import Home, Homebound
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 
 Answers = FunctionLlm(lambda _: "Yes.")
@@ -160,14 +160,18 @@ class TestElsewhere:
         """The check stands in front of whatever a class defines, so none can be forgotten."""
 
         class Held(Homebound):
-            def check_home(self) -> None:
-                raise EngineElsewhere
-
             def look(self) -> str:
                 return "looked"
 
+        held = Held()
+        held.home = asyncio.run(_home())
+
         with pytest.raises(EngineElsewhere):
-            Held().look()
+            held.look()
+
+
+async def _home() -> Home:
+    return Home(asyncio.get_running_loop())
 
 
 class TestABlockingEngine:

@@ -206,8 +206,6 @@ class FaultyStore:
 class FaultyLog:
     """The log of one conversation, open at its end in one process: a `Log`."""
 
-    NEEDS_NO_TASK = True
-
     def __init__(self, store: FaultyStore, conversation_id: str, log: Log) -> None:
         self._store = store
         self._disk = store.disk

@@ -11,7 +11,7 @@ import pytest
 
 from turnwise import Engine
 from turnwise.persistence.opening import open_store
-from turnwise.persistence.ports import Log, Store
+from turnwise.persistence.ports import Store
 from turnwise.states import Event, Step
 from turnwise.testing import ScriptedLlm, reply
 from turnwise.testing.crashes import Journal, Seen, observed
@@ -36,21 +36,6 @@ class TimedLog(WrappedLog):
             await super().append(event, step, targets)
 
 
-class TasklessLog(WrappedLog):
-    """A log that says that it needs no task, and notes in which ones it is called."""
-
-    NEEDS_NO_TASK = True
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(log)
-        self.tasks: list[object] = []
-
-    async def append(self, event: Event, step: Step, targets: Any = ()) -> None:
-        """Note the task."""
-        self.tasks.append(asyncio.current_task())
-        await super().append(event, step, targets)
-
-
 async def seen_of(store: Any, path: Path) -> Seen:
     """What is seen of a turn over this store."""
     journal = Journal(path)
@@ -62,20 +47,7 @@ async def seen_of(store: Any, path: Path) -> Seen:
 
 
 async def test_a_log_that_uses_timeouts_works_under_observation(store: Store, tmp_path: Path) -> None:
-    """Its wrapper does not say that it needs no task."""
+    """Its wrapper runs in the task of the log."""
     seen = await seen_of(WrappedStore(store, TimedLog), tmp_path / "journal")
 
     assert "after llm_response is stored" in seen.boundaries
-
-
-async def test_a_log_that_needs_no_task_is_observed_as_it_is_used(store: Store, tmp_path: Path) -> None:
-    """Its wrapper says so, too, so that a process dies where it would without observation."""
-    logs: list[TasklessLog] = []
-
-    def wrap(log: Log) -> Any:
-        logs.append(TasklessLog(log))
-        return logs[-1]
-
-    await seen_of(WrappedStore(store, wrap), tmp_path / "journal")
-
-    assert logs[0].tasks[0] is asyncio.current_task()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.engine.loop import reports
+from turnwise.engine.recovery import reports
 from turnwise.states import (
     Abort,
     AwaitingApproval,

@@ -17,7 +17,7 @@ from turnwise import Engine
 from turnwise.effects.channels.port import Channel, Delivery
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
-from turnwise.engine.loop import reports
+from turnwise.engine.recovery import reports
 from turnwise.engine.updates import Update
 from turnwise.engine.waiting import TurnWaiters
 from turnwise.engine.watching import Feed

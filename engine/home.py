@@ -1,0 +1,138 @@
+"""Where an engine may be called: in the event loop in which it was opened, and nowhere else.
+
+In another thread, in a second `asyncio.run` or in a forked process nothing would wake its callers, and a step could be
+taken twice at once. So what an application holds of an engine is `Homebound`: each of its public methods checks where
+it is called before it does anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from functools import wraps
+from inspect import iscoroutinefunction, isfunction
+from typing import Any, TypeVar
+
+from ..states.errors import EngineElsewhere
+
+FORKED = (
+    "This engine was opened before the process was forked, and belongs to the parent: open another one in the child,"
+    " with `Engine.open` or `Engine.open_blocking`."
+)
+
+
+class Home:
+    """Where an engine was opened: in this process and, unless every thread may call it, in this event loop."""
+
+    __slots__ = ("_loop", "_process")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
+        self._process = Process.current
+
+    def check(self) -> None:
+        """Raise `EngineElsewhere` unless this is called there."""
+        if self._process is not Process.current:
+            raise EngineElsewhere(FORKED)
+        if self._loop is None:
+            return
+        try:
+            is_here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_here = False
+        if not is_here:
+            raise EngineElsewhere
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child of the process in which the engine was opened."""
+        return self._process is not Process.current
+
+
+class Process:
+    """The process that runs. A forked child finds another `current` one in its copy of the memory, which costs its
+    methods nothing to compare."""
+
+    current: object = object()
+
+    @classmethod
+    def begin(cls) -> None:
+        """Note that this is another process than before."""
+        cls.current = object()
+
+
+if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+    os.register_at_fork(after_in_child=Process.begin)
+
+
+class Homebound:
+    """What may be used only where its engine was opened. Every public method that a subclass defines checks this first,
+    without being told to: a coroutine when it is awaited, an iterator each time it is asked for more. Properties may be
+    read anywhere, as they show what is stored."""
+
+    home: Home | None = None
+    """Where the engine was opened; None until its opening has begun."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, member in list(vars(cls).items()):
+            if isfunction(member) and not name.startswith("_"):
+                setattr(cls, name, _homebound(member))
+
+
+def _homebound(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method with a check in front of it."""
+    if iscoroutinefunction(method):
+
+        @wraps(method)
+        async def awaited(self: Homebound, *arguments: Any, **options: Any) -> Any:
+            if self.home is not None:
+                self.home.check()
+            return await method(self, *arguments, **options)
+
+        return awaited
+
+    @wraps(method)
+    def called(self: Homebound, *arguments: Any, **options: Any) -> Any:
+        if self.home is not None:
+            self.home.check()
+        result = method(self, *arguments, **options)
+        return HomeboundIterator(result, self) if isinstance(result, AsyncGenerator) else result
+
+    return called
+
+
+T = TypeVar("T")
+
+
+class HomeboundIterator(AsyncGenerator[T, None]):
+    """An asynchronous generator that goes on only where the engine of its `owner` was opened. Elsewhere it raises
+    `EngineElsewhere`, and stays as it is."""
+
+    def __init__(self, generator: AsyncGenerator[T, None], owner: Homebound) -> None:
+        self._generator = generator
+        self._owner = owner
+
+    def _check_home(self) -> None:
+        if self._owner.home is not None:
+            self._owner.home.check()
+
+    async def __anext__(self) -> T:
+        self._check_home()
+        return await self._generator.__anext__()
+
+    async def asend(self, value: None) -> T:
+        """Go on, as `anext` does."""
+        self._check_home()
+        return await self._generator.asend(value)
+
+    async def athrow(self, *error: Any) -> Any:
+        """Raise the error where the generator waits."""
+        self._check_home()
+        return await self._generator.athrow(*error)
+
+    async def aclose(self) -> None:
+        """End the generator."""
+        self._check_home()
+        await self._generator.aclose()
