@@ -272,43 +272,35 @@ class Engine(Homebound):
         self._deliveries = build_channels(channels, clock, tracing, self._left_by_others, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._tree = TreeFeed()
-        self._registry = registry = ConversationRegistry(
-            lambda: self.store, self._note_loaded, self._resume, self._forget
-        )
+        hooks = (self._note_loaded, self._resume, self._forget)
+        self._registry = registry = ConversationRegistry(lambda: self.store, *hooks)
         self._agents = agents = EngineAgents(lambda: self.store, registry, clock)
         self._waiting = waiting = WaitingTurns(lambda *turn: self._choices.find_fault_in_turn(*turn), clock)
-        self._answering = RunningAnswers()
-        self._performers = build_performers(
-            models,
-            tools,
-            self._deliveries,
-            clock,
-            settings,
-            providers,
-            self._memory,
-            agents,
-            performers,
-            waiting,
-            self._answering,
-            tracing,
-        )
+        answering = self._answering = RunningAnswers()
+        built_in = (models, tools, self._deliveries, clock, settings, providers, self._memory, agents)
+        self._performers = build_performers(*built_in, performers, waiting, answering, tracing)
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._redactor = EventRedactor(providers.redaction, tools)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         resumers = build_resumers(self._deliveries, agents, performers)
         self._recovery = Recovery(lambda: self.store, registry, resumers, agents.orphans, waiting)
-        registry.services = LoopServices(
+        declarations = Declarations(tools, is_complete=runs_all_tools(performers, dispatcher))
+        registry.services = self._services(Adoption(defaults), declarations)
+
+    def _services(self, adoption: Adoption, declarations: Declarations) -> LoopServices:
+        """Return what all conversations share."""
+        return LoopServices(
             self._dispatcher,
             OutboxTargets(self._performers),
-            clock,
-            Adoption(defaults),
-            registry,
-            build_observers(tracing, self._deliveries, agents.observers),
-            settings.kept_updates,
+            self._clock,
+            adoption,
+            self._registry,
+            build_observers(self._tracing, self._deliveries, self._agents.observers),
+            self._settings.kept_updates,
             self._redactor,
             self._tree,
-            Declarations(tools, is_complete=runs_all_tools(performers, dispatcher)),
-            read_only=source.read_only,
+            declarations,
+            read_only=self._source.read_only,
         )
 
     def __repr__(self) -> str:
