@@ -237,6 +237,12 @@ class Engine(Homebound):
 
     open_blocking = _blocking_door(open)
 
+    _store: Store | None = None
+    _opening: asyncio.Future[None] | None = None
+    _closing: asyncio.Future[None] | None = None
+    _loading: asyncio.Task[None] | None = None
+    """What the models need is being loaded."""
+
     def __init__(
         self,
         source: Source,
@@ -261,10 +267,6 @@ class Engine(Homebound):
         self._settings = settings
         self._policy = policy.model_copy(update={"models": Policy().models})
         """The rules of conversations that choose none."""
-        self._store: Store | None = None
-        self._opening: asyncio.Future[None] | None = None
-        self._closing: asyncio.Future[None] | None = None
-        self._loading: asyncio.Task[None] | None = None
         self._taking_answers: set[asyncio.Task[None]] = set()
         """Conversations are being loaded for these, because an answer came in for them."""
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
