@@ -62,7 +62,7 @@ from ..states.values.acts import Schedule, marks_of
 from ..states.values.messages import Approver, Image, Message, Usage
 from .agents.children import children_of
 from .choices import GivenTools
-from .home import Homebound
+from .home import Home, Homebound
 from .inspection import RequestView, StepView, asked_request, written_request
 from .loop import Loop, dispatcher_failures_logged
 from .projection import ConversationProjection, is_queued
@@ -113,8 +113,8 @@ class Conversation(Homebound):
     then nothing has changed.
     """
 
-    def __init__(self, engine: Engine, loop: Loop) -> None:
-        self.home = engine.home
+    def __init__(self, engine: Engine, loop: Loop, home: Home | None) -> None:
+        super().__init__(home)
         self._engine = engine
         self._loop = loop
         self._seen = _LastSeen(loop.state)

@@ -259,6 +259,7 @@ class Engine(Homebound):
         dispatcher: DispatcherFactory,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
+        super().__init__()
         self._source = source
         self._models = models
         self._servers = servers
@@ -313,12 +314,11 @@ class Engine(Homebound):
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
-        if self.home is not None:
-            self.home.check()
+        self._check_home()
         if self._closing is not None:
             raise EngineClosed
         if self._opening is None:
-            self.home = Home(asyncio.get_running_loop())
+            self._home = Home(asyncio.get_running_loop())
             self._opening = asyncio.ensure_future(self._open())
         try:
             await asyncio.shield(self._opening)
@@ -431,9 +431,9 @@ class Engine(Homebound):
         )
         self.check_may_write()
         if conversation_id is None:
-            return Conversation(self, await self._begin(chosen, new_id(), is_new=True))
+            return Conversation(self, await self._begin(chosen, new_id(), is_new=True), self._home)
         async with self._registry.family(checked_new_id(conversation_id)):
-            return Conversation(self, await self._begin(chosen, conversation_id, is_new=False))
+            return Conversation(self, await self._begin(chosen, conversation_id, is_new=False), self._home)
 
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
@@ -458,7 +458,7 @@ class Engine(Homebound):
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
-        return Conversation(self, await self._registry.get_loop(checked_id(conversation_id)))
+        return Conversation(self, await self._registry.get_loop(checked_id(conversation_id)), self._home)
 
     async def list(
         self,

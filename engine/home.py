@@ -71,8 +71,11 @@ class Homebound:
     without being told to: a coroutine when it is awaited, an iterator each time it is asked for more. Properties may be
     read anywhere, as they show what is stored."""
 
-    home: Home | None = None
+    _home: Home | None = None
     """Where the engine was opened; None until its opening has begun."""
+
+    def __init__(self, home: Home | None = None) -> None:
+        self._home = home
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -80,25 +83,27 @@ class Homebound:
             if isfunction(member) and not name.startswith("_"):
                 setattr(cls, name, _homebound(member))
 
+    def _check_home(self) -> None:
+        if self._home is not None:
+            self._home.check()
+
 
 def _homebound(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method with a check in front of it."""
     if iscoroutinefunction(method):
 
         @wraps(method)
-        async def awaited(self: Homebound, *arguments: Any, **options: Any) -> Any:
-            if self.home is not None:
-                self.home.check()
+        async def awaited(self: Any, *arguments: Any, **options: Any) -> Any:
+            self._check_home()
             return await method(self, *arguments, **options)
 
         return awaited
 
     @wraps(method)
-    def called(self: Homebound, *arguments: Any, **options: Any) -> Any:
-        if self.home is not None:
-            self.home.check()
+    def called(self: Any, *arguments: Any, **options: Any) -> Any:
+        self._check_home()
         result = method(self, *arguments, **options)
-        return HomeboundIterator(result, self) if isinstance(result, AsyncGenerator) else result
+        return HomeboundIterator(result, self._check_home) if isinstance(result, AsyncGenerator) else result
 
     return called
 
@@ -107,16 +112,12 @@ T = TypeVar("T")
 
 
 class HomeboundIterator(AsyncGenerator[T, None]):
-    """An asynchronous generator that goes on only where the engine of its `owner` was opened. Elsewhere it raises
-    `EngineElsewhere`, and stays as it is."""
+    """An asynchronous generator that goes on only where its engine was opened: `check_home` raises elsewhere, and the
+    generator stays as it is."""
 
-    def __init__(self, generator: AsyncGenerator[T, None], owner: Homebound) -> None:
+    def __init__(self, generator: AsyncGenerator[T, None], check_home: Callable[[], None]) -> None:
         self._generator = generator
-        self._owner = owner
-
-    def _check_home(self) -> None:
-        if self._owner.home is not None:
-            self._owner.home.check()
+        self._check_home = check_home
 
     async def __anext__(self) -> T:
         self._check_home()

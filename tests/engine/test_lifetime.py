@@ -163,8 +163,7 @@ class TestElsewhere:
             def look(self) -> str:
                 return "looked"
 
-        held = Held()
-        held.home = asyncio.run(_home())
+        held = Held(asyncio.run(_home()))
 
         with pytest.raises(EngineElsewhere):
             held.look()
