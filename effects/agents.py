@@ -10,26 +10,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..states.events import Opened, SubAgentAsked, UserMessage
-from ..states.roles import Role
+from ..states.header import Header
 from ..states.values.messages import Usage
 from ..states.values.questions import OpenQuestion
 from ..states.values.turn import EndedStatus
 
 
-@dataclass(frozen=True)
-class Agent:
-    """A conversation as another one sees it.
-
-    `state` is the literal of its state, such as `idle`. `works_for` is the agent that a background agent works for, and
-    `parent` the one that started a sub-agent; either may have been deleted.
-    """
+class Agent(Header):
+    """A conversation as another one sees it. `state` is the literal of its state, such as `idle`. The agents that it
+    names, `works_for` and `parent`, may have been deleted."""
 
     id: str
-    role: Role
     state: str
-    owner: str | None = None
-    works_for: str | None = None
-    parent: str | None = None
 
     @property
     def is_closed(self) -> bool:

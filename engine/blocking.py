@@ -20,6 +20,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from anyio.from_thread import BlockingPortal
 
 from ..states.errors import EngineClosed, EngineElsewhere
+from ..states.header import Header
 from ..states.policy import Policy
 from ..states.roles import Role
 from ..states.states import AnyState
@@ -212,6 +213,26 @@ def _iterates(method: Callable[Concatenate[S, P], AsyncIterator[R]]) -> _Method[
     return _Method(method, _iterated)
 
 
+class _Shown(Generic[R]):
+    """A property that is read in the thread of the engine."""
+
+    def __init__(self, shown: Any) -> None:
+        self._read = shown.fget
+        self.__doc__ = shown.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: _Blocking[Any], owner: type) -> R: ...
+
+    def __get__(self, instance: _Blocking[Any] | None, owner: type) -> Self | R:
+        if instance is None:
+            return self
+        shown: R = instance._portal.call(functools.partial(self._read, instance._target))
+        return shown
+
+
 class BlockingConversation(_Blocking[Conversation]):
     """A `Conversation` whose methods block until they are done. `updates` and `stream` are plain iterators."""
 
@@ -259,85 +280,21 @@ class BlockingConversation(_Blocking[Conversation]):
         """The id under which `get` finds this conversation again."""
         return self._target.id
 
-    @property
-    def state(self) -> AnyState:
-        """The current state, as stored: one of the classes of `turnwise.states`, each with a `type` of its own."""
-        state: AnyState = self._portal.call(lambda: self._target.state)
-        return state
-
-    @property
-    def policy(self) -> Policy:
-        """The current policy."""
-        policy: Policy = self._portal.call(lambda: self._target.policy)
-        return policy
-
-    @property
-    def system(self) -> str:
-        """The system prompt that was given; "" if there is none."""
-        system: str = self._portal.call(lambda: self._target.system)
-        return system
-
-    @property
-    def tools(self) -> tuple[str, ...] | None:
-        """The names of the tools that the next turn may use; None stands for all that the engine has."""
-        tools: tuple[str, ...] | None = self._portal.call(lambda: self._target.tools)
-        return tools
-
-    @property
-    def profile(self) -> str:
-        """The name of the profile of the newest turn, or an empty text; see `Conversation.profile`."""
-        profile: str = self._portal.call(lambda: self._target.profile)
-        return profile
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """When the conversation wakes up of its own accord, and with what task; None if it has no schedule."""
-        schedule: Schedule | None = self._portal.call(lambda: self._target.schedule)
-        return schedule
-
-    @property
-    def next_wake(self) -> datetime | None:
-        """The next moment of the schedule, in UTC, or None; see `Conversation.next_wake`."""
-        next_wake: datetime | None = self._portal.call(lambda: self._target.next_wake)
-        return next_wake
-
-    @property
-    def role(self) -> Role:
-        """The role of this agent; see `Conversation.role`."""
-        return self._target.role
-
-    @property
-    def works_for(self) -> str | None:
-        """The id of the conversation for which this background agent works, or None."""
-        return self._target.works_for
-
-    @property
-    def parent(self) -> str | None:
-        """The id of the conversation whose turn started this sub-agent, or None."""
-        return self._target.parent
-
-    @property
-    def approver(self) -> Approver | None:
-        """Who may decide about the call that waits for it, or None; see `Conversation.approver`."""
-        approver: Approver | None = self._portal.call(lambda: self._target.approver)
-        return approver
-
-    @property
-    def owner(self) -> str | None:
-        """Whom the conversation belongs to, as its application said when it created it."""
-        return self._target.owner
-
-    @property
-    def title(self) -> str | None:
-        """The title that was given, or None."""
-        title: str | None = self._portal.call(lambda: self._target.title)
-        return title
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the application noted about the conversation."""
-        metadata: Mapping[str, Any] = self._portal.call(lambda: self._target.metadata)
-        return metadata
+    state = _Shown[AnyState](Conversation.state)
+    policy = _Shown[Policy](Conversation.policy)
+    system = _Shown[str](Conversation.system)
+    tools = _Shown[tuple[str, ...] | None](Conversation.tools)
+    profile = _Shown[str](Conversation.profile)
+    schedule = _Shown[Schedule | None](Conversation.schedule)
+    next_wake = _Shown[datetime | None](Conversation.next_wake)
+    approver = _Shown[Approver | None](Conversation.approver)
+    header = _Shown[Header](Conversation.header)
+    owner = _Shown[str | None](Conversation.owner)
+    title = _Shown[str | None](Conversation.title)
+    metadata = _Shown[Mapping[str, Any]](Conversation.metadata)
+    role = _Shown[Role](Conversation.role)
+    works_for = _Shown[str | None](Conversation.works_for)
+    parent = _Shown[str | None](Conversation.parent)
 
 
 class BlockingEngine(_Blocking[Engine]):

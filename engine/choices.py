@@ -384,18 +384,15 @@ GivenMessages = Iterable[Mapping[str, Any] | BaseModel]
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenOpening:
-    """What an application chooses for a new conversation. `Engine.create` says what each choice means."""
+    """What an application chooses for a new conversation. `Engine.create` says what each choice means. `header` are the
+    fields of a `ChosenHeader` as they were given, so the conversation that is worked for may be a handle."""
 
-    role: Role
-    works_for: GivenConversation | None
+    header: Mapping[str, Any]
     policy: Policy | None
     system: str
     model: str | None
     tools: GivenTools | None
     messages: GivenMessages | None
-    owner: str | None
-    title: str | None
-    metadata: Mapping[str, Any] | None
     marks: Mapping[str, str] | None = None
     every: GivenInterval | None = None
     cron: str | None = None
@@ -413,7 +410,7 @@ class ChosenOpening:
             "chose_models": self.model is None and "models" not in named,
             PROFILES: "profiles" not in named,
             "chose_profiles": "profiles" not in named,
-            "owner": self.owner is None and self.works_for is not None,
+            "owner": self.header["owner"] is None and self.header["works_for"] is not None,
         }
         return frozenset(
             {"revision", "next_wake", "nonce", *(name for name, left_out in is_without.items() if left_out)}
@@ -425,7 +422,8 @@ async def opening_of(
 ) -> Opened:
     """Return the first event of a conversation in an engine whose policy is `default`. Raises `ConfigurationError` for
     what the engine does not have or cannot carry out, and `InvalidInput` for what such an event cannot hold."""
-    role = _role_of_new(chosen.role, chosen.works_for)
+    works_for: GivenConversation | None = chosen.header["works_for"]
+    role = _role_of_new(chosen.header["role"], works_for)
     history = await _read_history(chosen.messages, chosen.system)
     names = choices.tools(chosen.tools)
     policy = _default_policy(role, default) if chosen.policy is None else chosen.policy
@@ -435,16 +433,16 @@ async def opening_of(
         Opened,
         event_id=f"opened-{conversation_id}",
         at=at,
-        role=role,
-        works_for=None if chosen.works_for is None else id_of(chosen.works_for),
+        **{
+            **chosen.header,
+            "works_for": None if works_for is None else id_of(works_for),
+            "metadata": _metadata(chosen),
+        },
         system=history.system,
         policy=rules.policy,
         chose_models=rules.chose_models,
         chose_profiles=rules.chose_profiles,
         tools=names,
-        owner=chosen.owner,
-        title=chosen.title,
-        metadata=_metadata(chosen),
         messages=history.messages,
         repairs=history.repairs,
         schedule=schedule,
@@ -455,7 +453,8 @@ async def opening_of(
 def _metadata(chosen: ChosenOpening) -> Any:
     """The metadata that the application gives, with the marks of a host."""
     marks = {f"{MARK}{name}": value for name, value in (chosen.marks or {}).items()}
-    return checked_metadata({} if chosen.metadata is None else chosen.metadata, marks)
+    metadata = chosen.header["metadata"]
+    return checked_metadata({} if metadata is None else metadata, marks)
 
 
 _SUB_AGENT = "A sub-agent is started by a turn of another agent, by a tool such as spawn_agents, and not by `create`."

@@ -52,6 +52,7 @@ from ..states.events import (
     UserMessage,
     UserQuestionResponse,
 )
+from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
 from ..states.policy import Policy, WhenBusy
 from ..states.roles import Role
@@ -580,6 +581,12 @@ class Conversation(Homebound):
         """The name of the profile of the newest turn, also of one that is under way; "" before the first turn, and in a
         turn without profiles. While a profile is being chosen, this is the first one."""
         return self._loop.projection.profile
+
+    @property
+    def header(self) -> Header:
+        """What a list shows of the conversation, apart from its state. The title is the one that was given, or None."""
+        fields = deepcopy(self._loop.projection.context.header_fields)
+        return Header.model_construct(**{**fields, "title": self.title})
 
     @property
     def role(self) -> Role:

@@ -413,16 +413,18 @@ class Engine(Homebound):
         raises `UnknownConversation`, and if it is closed, `Refused` with `closed`.
         """
         chosen = ChosenOpening(
-            role=role,
-            works_for=works_for,
+            header={
+                "role": role,
+                "works_for": works_for,
+                "owner": owner,
+                "title": title,
+                "metadata": metadata,
+            },
             policy=policy,
             system=system,
             model=model,
             tools=tools,
             messages=messages,
-            owner=owner,
-            title=title,
-            metadata=metadata,
             marks=marks,
             every=every,
             cron=cron,

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
 
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
+from ..persistence.summaries import Summary
 from ..states.values.messages import Message, ToolCall
 from ..states.values.questions import UserQuestion
 from .turns import TurnStatus, data_fields
-from .updates import LiveUpdate, StateChangeUpdate, StateView, Streaming, TurnEndedUpdate, Update
+from .updates import NOT_IN_TREE, LiveUpdate, StateChangeUpdate, StateView, Streaming, TurnEndedUpdate, Update
 
 _ID_PATTERN = r"^\d+\.\d+$"
 
@@ -94,9 +95,21 @@ def _wire_type(annotation: Any) -> Any:
         return state_model()
     if annotation == tuple[Message, ...]:
         return list[message_model()]  # type: ignore[misc]
+    if annotation is Summary:
+        return summary_model()
+    if annotation == tuple[Summary, ...]:
+        return list[summary_model()]  # type: ignore[misc]
     if annotation == Streaming | None:
         return data_model(Streaming) | None
     return annotation
+
+
+@cache
+def summary_model() -> type[BaseModel]:
+    """Return the model of a conversation of a tree as JSON. `Pure.`"""
+    shown = {name: field for name, field in Summary.model_fields.items() if name not in NOT_IN_TREE}
+    fields = {name: (field.annotation, ...) for name, field in shown.items()}
+    return _model("TreeConversation", Summary.__doc__, fields)
 
 
 @cache

@@ -14,10 +14,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 from ..effects.context import LiveKind
 from ..persistence.errors import Damaged
+from ..persistence.summaries import Summary
 from ..states.context import Context
 from ..states.effects import DeliverToUser, Effect, ExecuteTool, PersistToolResults
 from ..states.errors import InvalidInput, Refused, StoreError
@@ -48,9 +49,6 @@ from ..states.values.questions import UserQuestion
 from ..states.values.turn import EndedStatus, LimitKind, TurnRecord
 from ..states.values.value import encodable
 from .turns import EndedTurn, arguments_data, data_of, ended_turn, message_data, message_view
-
-if TYPE_CHECKING:
-    from ..persistence.summaries import Summary
 
 Position: TypeAlias = tuple[int, int]
 """The two numbers of an id. Updates come in their order."""
@@ -719,7 +717,7 @@ class TreeSnapshotUpdate:
     @property
     def data(self) -> dict[str, Any]:
         """The fields as JSON."""
-        return {"conversations": [summary_data(summary) for summary in self.conversations]}
+        return {"conversations": [_summary_data(summary) for summary in self.conversations]}
 
 
 @dataclass(frozen=True)
@@ -735,7 +733,7 @@ class ConversationOpenedUpdate:
     @property
     def data(self) -> dict[str, Any]:
         """The fields as JSON."""
-        return {"conversation": summary_data(self.conversation)}
+        return {"conversation": _summary_data(self.conversation)}
 
 
 @dataclass(frozen=True)
@@ -767,18 +765,9 @@ class TreeUpdate:
         return {"conversation_id": self.conversation_id, "type": self.update.type, "data": self.update.data}
 
 
-def summary_data(summary: Summary) -> Mapping[str, Any]:
-    """Return a conversation of a tree as JSON. `Pure.`"""
-    return {
-        "id": summary.id,
-        "role": summary.role,
-        "parent": summary.parent,
-        "works_for": summary.works_for,
-        "title": summary.title,
-        "owner": summary.owner,
-        "state": summary.state,
-        "busy": summary.busy,
-        "updated_at": summary.updated_at.isoformat(),
-        "wakes_at": None if summary.wakes_at is None else summary.wakes_at.isoformat(),
-        "seq": summary.seq,
-    }
+NOT_IN_TREE = frozenset({"metadata", "origin"})
+"""What the update of a tree leaves out of a summary: a tree is sent whole, and does not show these."""
+
+
+def _summary_data(summary: Summary) -> Mapping[str, Any]:
+    return summary.model_dump(mode="json", exclude=set(NOT_IN_TREE))

@@ -79,22 +79,12 @@ class OutboxRow(NamedTuple):
 
 
 class DetailsRow(NamedTuple):
-    """What a store keeps to list a conversation: the title that the application gave, the title that the first message
-    of a user gives, the metadata as a JSON object, a digest for each value in it, sorted, and its role
-    among agents. What a conversation does not have is None, and so is the role `foreground`."""
+    """What a store keeps to list a conversation: the columns of its header (`summaries.HEADER_COLUMNS`), the title that
+    the first message of a user gives, and a digest for each value of the metadata, sorted."""
 
-    title: str | None = None
-    first_message: str | None = None
-    metadata: str | None = None
-    entries: tuple[bytes, ...] = ()
-    role: str | None = None
-    parent: str | None = None
-    works_for: str | None = None
-
-    @property
-    def agent(self) -> tuple[str | None, ...]:
-        """The role, and the conversations that it belongs to."""
-        return self.role, self.parent, self.works_for
+    header: tuple[str | None, ...]
+    first_message: str | None
+    entries: tuple[bytes, ...]
 
 
 class ConversationRecord(NamedTuple):

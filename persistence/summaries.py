@@ -12,15 +12,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, get_args
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import AwareDatetime, JsonValue, TypeAdapter
 
 from ..states.errors import InvalidInput, UnknownConversation
 from ..states.events import DetailsChanged, Event, Opened, UserMessage
+from ..states.header import Header
 from ..states.roles import Role
 from ..states.states import STATES, State
 from ..states.step import LogEntry
@@ -35,31 +36,26 @@ Metadata: TypeAlias = Mapping[str, JsonValue]
 """What an application notes about a conversation: JSON values by their names."""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A conversation in a list: the literal of its state, whether it waits for work, when it changed last, where it was
-    copied from, whom it belongs to, its title, and what its application noted about it.
+class Summary(Header):
+    """A conversation in a list: its header, the literal of its state, whether it waits for work, when it changed last,
+    and where it was copied from.
 
-    `title` is the one that was given, else the first message of a user, or the task of a
-    sub-agent, cut to a line; it is empty before there is one.
-    `role` says whether it has a user, works for another conversation (`works_for`, if it names one), or was started by
-    a turn of another one (`parent`). `wakes_at` is its next scheduled wake-up. The ids may be those of conversations
-    that have been deleted. `seq` is the number of its newest step.
+    `title` is the one that was given, else the first message of a user, or the task of a sub-agent, cut to a line; it
+    is empty before there is one. `wakes_at` is its next scheduled wake-up. The ids may be those of conversations that
+    have been deleted. `seq` is the number of its newest step.
     """
 
     id: str
     state: str
     busy: bool
-    updated_at: datetime
+    updated_at: AwareDatetime
     origin: Origin | None = None
-    owner: str | None = None
     title: str = ""
-    metadata: Metadata = field(default_factory=dict, hash=False)
-    role: Role = "foreground"
-    parent: str | None = None
-    works_for: str | None = None
-    wakes_at: datetime | None = None
+    wakes_at: AwareDatetime | None = None
     seq: int = 0
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.updated_at, self.seq))
 
     @property
     def cursor(self) -> str:
@@ -211,18 +207,13 @@ EVERYTHING = ConversationFilter()
 def summary_of(record: ConversationRecord, details: Details) -> Summary:
     """Return what a list shows of a conversation, for a store that has its record and its details at hand. `Pure.`"""
     head = record.head
-    return Summary(
+    return Summary.model_construct(
+        **details.shown | {"owner": record.owner},
         id=record.id,
         state=head.state_type,
         busy=head.waits,
         updated_at=from_microseconds(head.updated_at),
         origin=record.origin,
-        owner=record.owner,
-        title=details.title,
-        metadata=details.metadata,
-        role=details.role,
-        parent=details.parent,
-        works_for=details.works_for,
         wakes_at=None if head.wakes_at is None else from_microseconds(head.wakes_at),
         seq=head.seq,
     )
@@ -231,17 +222,12 @@ def summary_of(record: ConversationRecord, details: Details) -> Summary:
 def summary_in_state(conversation_id: str, state: State, since: datetime, details: Details) -> Summary:
     """Return what a list shows of a conversation that has been in this state `since` this moment and is no copy.
     `Pure.`"""
-    return Summary(
+    return Summary.model_construct(
+        **details.shown,
         id=conversation_id,
         state=state.type,
         busy=state.ends_with_process,
         updated_at=since,
-        owner=details.owner,
-        title=details.title,
-        metadata=details.metadata,
-        role=details.role,
-        parent=details.parent,
-        works_for=details.works_for,
         wakes_at=state.book.wake,
         seq=state.book.seq,
     )
@@ -251,49 +237,31 @@ _CHANGES = {kind.model_fields["type"].default for kind in (Opened, UserMessage, 
 _MESSAGE = UserMessage.model_fields["type"].default
 
 
-@dataclass(frozen=True)
-class Details:
-    """The owner, the title and the metadata of a conversation, and its role among agents.
+class Details(Header):
+    """The header of a conversation as its steps say, and its title where none was given: `first_message` is the first
+    message of a user on one line, None before there is one."""
 
-    `given_title` is the title that the application chose, None if it chose none. `first_message` is what the title is
-    otherwise: the first message of a user on one line, None before there is one. `role`, `parent` and `works_for` are
-    those of `Opened`.
-    """
-
-    owner: str | None = None
-    given_title: str | None = None
     first_message: str | None = None
-    metadata: Metadata = field(default_factory=dict, hash=False)
-    role: Role = "foreground"
-    parent: str | None = None
-    works_for: str | None = None
 
     @property
-    def title(self) -> str:
-        """The title that a list shows; empty as long as nobody chose one and no user said anything."""
-        return self.given_title or self.first_message or ""
+    def shown_title(self) -> str:
+        """The title that a list shows; empty as long as nobody chose one and no user said anything. `Pure.`"""
+        return given_title(self.title) or self.first_message or ""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The header as a list shows it. `Pure.`"""
+        return {**self.header_fields, "title": self.shown_title}
 
     def after(self, event: Event) -> Details:
         """Return the details after this event. `Pure.`"""
         match event:
             case Opened():
-                return Details(
-                    owner=event.owner,
-                    given_title=given_title(event.title),
-                    first_message=first_title(event.messages),
-                    metadata=event.metadata,
-                    role=event.role,
-                    parent=event.parent,
-                    works_for=event.works_for,
-                )
+                return Details.model_construct(**event.header_fields, first_message=first_title(event.messages))
             case UserMessage() if self.first_message is None:
-                return replace(self, first_message=message_title(event.text, len(event.images)))
+                return self.replace(first_message=message_title(event.text, len(event.images)))
             case DetailsChanged():
-                return replace(
-                    self,
-                    given_title=self.given_title if event.title is None else given_title(event.title),
-                    metadata=self.metadata if event.metadata is None else event.metadata,
-                )
+                return self.with_details(event.title, event.metadata)
             case _:
                 return self
 
@@ -317,12 +285,34 @@ def details_of_rows(rows: Iterable[EventRow]) -> Details:
     return details
 
 
+HEADER_COLUMNS = tuple(name for name in Header.model_fields if name != "owner")
+"""The columns in which a store keeps a header, by the names of its fields. Each holds a text, or NULL for the default
+of the field; a value that is no text stands there as JSON. The owner has a column beside them: lists begin there."""
+
+_DEFAULTS = {name: Header.model_fields[name].get_default(call_default_factory=True) for name in HEADER_COLUMNS}
+
+
+def header_column(name: str, value: Any) -> str | None:
+    """Return what the column of this field holds. `Pure.`"""
+    if value == _DEFAULTS[name]:
+        return None
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_header(columns: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of a header that are no defaults, out of its columns. `Pure.` Raises ValueError for what is no
+    JSON; the values are not validated."""
+    stored = {name: text for name, text in zip(HEADER_COLUMNS, columns, strict=True) if text is not None}
+    return {
+        name: text if isinstance(_DEFAULTS[name], str | None) else json.loads(text) for name, text in stored.items()
+    }
+
+
 def details_row(details: Details) -> DetailsRow:
     """Return the row that a store keeps of these details. `Pure.`"""
-    text, entries = metadata_columns(details.metadata)
-    role = None if details.role == "foreground" else details.role
-    agent = (role, details.parent, details.works_for)
-    return DetailsRow(details.given_title, details.first_message, text, entries, *agent)
+    header = {**details.header_fields, "title": given_title(details.title)}
+    columns = tuple(header_column(name, header[name]) for name in HEADER_COLUMNS)
+    return DetailsRow(columns, details.first_message, metadata_entries(details.metadata))
 
 
 def is_of_host(first: EventRow) -> bool:
@@ -375,21 +365,9 @@ def _history_title(message: HistoryMessage) -> str | None:
             return None
 
 
-def metadata_columns(metadata: Metadata) -> tuple[str | None, tuple[bytes, ...]]:
-    """Return the columns `metadata` and `entries` of a `DetailsRow`. `Pure.`"""
-    if not metadata:
-        return None, ()
-    text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"))
-    return text, tuple(sorted(metadata_entry(name, value) for name, value in metadata.items()))
-
-
-def read_metadata(text: str | None) -> Metadata:
-    """Return the metadata in the column `metadata` of a `DetailsRow`. `Pure.` Raises ValueError for anything but a JSON
-    object."""
-    metadata = {} if text is None else json.loads(text)
-    if not isinstance(metadata, dict):
-        raise ValueError("metadata must be a JSON object")
-    return metadata
+def metadata_entries(metadata: Metadata) -> tuple[bytes, ...]:
+    """Return the digests of all values of metadata, sorted. `Pure.`"""
+    return tuple(sorted(metadata_entry(name, value) for name, value in metadata.items()))
 
 
 def metadata_entry(name: str, value: JsonValue) -> bytes:

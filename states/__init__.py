@@ -94,6 +94,7 @@ from .events import (
     WakeUp,
     WorkVerified,
 )
+from .header import Header
 from .machine import begin, next_events, transition
 from .openai_reading import RepairedHistory, repair_history
 from .openai_writing import openai_messages
@@ -224,7 +225,7 @@ __all__ += ["ConfigurationError", "Context", "CrashContract"]
 __all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]
 __all__ += ["Effect", "EffectFailed", "Empty", "EndedStatus", "Event", "ExecuteTool"]
 __all__ += ["Failed", "Failure", "FailureKind", "FoundText"]
-__all__ += ["Heard", "HistoryCompacted", "HistoryMessage", "HistoryRole"]
+__all__ += ["Header", "Heard", "HistoryCompacted", "HistoryMessage", "HistoryRole"]
 __all__ += ["Idle", "Image", "InDoubt", "InFlight", "InvalidInput"]
 __all__ += ["Joined"]
 __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]

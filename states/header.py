@@ -30,6 +30,11 @@ class ChosenHeader(Value):
     role: Role = "foreground"
     works_for: Text | None = None
 
+    @property
+    def chosen_fields(self) -> dict[str, Any]:
+        """These fields alone. `Pure.`"""
+        return {name: getattr(self, name) for name in ChosenHeader.model_fields}
+
 
 class Header(ChosenHeader):
     """The header of a conversation. `parent` is the conversation whose turn started a sub-agent."""
@@ -37,7 +42,7 @@ class Header(ChosenHeader):
     parent: Text | None = None
 
     @property
-    def header(self) -> dict[str, Any]:
+    def header_fields(self) -> dict[str, Any]:
         """The fields of the header alone, for another value that has them. `Pure.`"""
         return {name: getattr(self, name) for name in Header.model_fields}
 

@@ -107,15 +107,7 @@ class Directory:
             loaded = await self._store().load(checked_id(agent_id))
         except (InvalidInput, UnknownConversation):
             return None
-        context = loaded.context
-        return Agent(
-            id=agent_id,
-            role=context.role,
-            state=loaded.state.type,
-            owner=context.owner,
-            works_for=context.works_for,
-            parent=context.parent,
-        )
+        return Agent(**loaded.context.header_fields, id=agent_id, state=loaded.state.type)
 
     async def foreground_of(self, conversation_id: str) -> Agent | None:
         """See `Agents`."""

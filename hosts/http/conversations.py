@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query, Response
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...engine.requests import NEW_ID
 from ...persistence.summaries import place_of
+from ...states.header import ChosenHeader, Header
 from ...states.policy import Policy
 from ...states.roles import Role
+from ...states.values.acts import Metadata, Title
 from .dependencies import CONVERSATION, ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from .permissions import Caller
 from .problems import problems
@@ -34,7 +37,6 @@ from .schemas import (
 if TYPE_CHECKING:
     from ...persistence.summaries import Summary
 
-Title = Annotated[str, Field(max_length=1000)]
 _ChosenId = Annotated[
     str,
     Field(
@@ -43,10 +45,14 @@ _ChosenId = Annotated[
     ),
 ]
 _ToolNames = Annotated[list[str], Field(description="The tools that the conversation may use; null stands for all.")]
-Metadata = Annotated[dict[str, Any], Field(description="What the application notes about the conversation.")]
+_GivenMetadata = Annotated[
+    Metadata,
+    BeforeValidator(lambda given: {} if given is None else given, json_schema_input_type=dict[str, Any] | None),
+    Field(description="What the application notes about the conversation."),
+]
 
 
-class NewConversation(Body):
+class NewConversation(ChosenHeader, Body):
     """A conversation to create. Its rules are given as a `preset` or as a `policy`, or are those of the engine.
     `messages`, in OpenAI's chat format, were said elsewhere before."""
 
@@ -57,11 +63,7 @@ class NewConversation(Body):
     preset: Preset | None = None
     policy: GivenPolicy | None = None
     messages: list[dict[str, Any]] | None = None
-    owner: str | None = None
-    title: Title | None = None
-    metadata: Metadata | None = None
-    role: Role = "foreground"
-    works_for: str | None = None
+    metadata: _GivenMetadata = Field(default_factory=dict)
 
 
 class Changes(Body):
@@ -71,7 +73,7 @@ class Changes(Body):
 
     profile: str = ""
     tools: _ToolNames | None = None
-    metadata: Metadata = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
     title: Title = ""
     request_id: Annotated[RequestId, Field(max_length=180)] | None = None
 
@@ -82,18 +84,12 @@ class ForkPoint(Repeatable):
     at: Annotated[int, Field(ge=1, le=LARGEST_NUMBER)] | None = None
 
 
-class ShownConversation(Answer):
+class ShownConversation(Header, Answer):
     """A conversation as it is now. `title` is the one that was given, and `seq` the number of its newest step, which
     came at the moment `updated_at`. `system` and `policy` are null for a user who may not read them; `text` is what
     becomes of the texts of the model, as the policy says."""
 
     id: str
-    title: str | None
-    owner: str | None
-    metadata: dict[str, Any]
-    role: Role
-    parent: str | None
-    works_for: str | None
     system: str | None
     profile: str
     tools: list[str] | None
@@ -109,13 +105,8 @@ class ShownConversation(Answer):
         view, shown = await conversation.view(), caller.shown
         tools, reads_rules = conversation.tools, caller.may("log")
         return cls(
+            **_with_shown_ids(conversation.header.header_fields, shown),
             id=shown(conversation.id),
-            title=conversation.title,
-            owner=conversation.owner,
-            metadata=dict(conversation.metadata),
-            role=conversation.role,
-            parent=shown(conversation.parent),
-            works_for=shown(conversation.works_for),
             system=conversation.system if reads_rules else None,
             profile=conversation.profile,
             tools=None if tools is None else list(tools),
@@ -127,17 +118,12 @@ class ShownConversation(Answer):
         )
 
 
-class ListedConversation(Answer):
+class ListedConversation(Header, Answer):
     """A conversation in a list. `title` is the one that was given, or the first message; `state` is the type of its
     state, and `seq` the number of its newest step."""
 
     id: str
-    title: str
-    owner: str | None
-    metadata: dict[str, Any]
-    role: Role
-    parent: str | None
-    works_for: str | None
+    title: str = ""
     state: str
     busy: bool
     updated_at: AwareDatetime
@@ -147,9 +133,13 @@ class ListedConversation(Answer):
     @classmethod
     def of(cls, summary: Summary, shown: Shown) -> Self:
         """Return a conversation of a list, as a caller is shown it."""
-        listed = cls.model_validate(summary, from_attributes=True)
-        ids = {name: shown(getattr(listed, name)) for name in ("id", "parent", "works_for")}
-        return listed.model_copy(update=ids)
+        listed = summary.model_dump(exclude={"origin"})
+        return cls(**_with_shown_ids(listed, shown) | {"id": shown(summary.id)})
+
+
+def _with_shown_ids(header: Mapping[str, Any], shown: Shown) -> dict[str, Any]:
+    """Return a header in which the ids of conversations stand as the caller calls them."""
+    return {**header, **{name: shown(header[name]) for name in ("parent", "works_for")}}
 
 
 class ConversationPage(Answer):
@@ -202,17 +192,13 @@ async def create_conversation(
     conversation = await caller.create(
         engine,
         conversation_id=body.id and (caller.new_id(body.id) if known is None else known.id),
-        role=body.role,
-        works_for=body.works_for,
         preset=body.preset,
         policy=body.policy,
         system=body.system,
         model=body.model,
         tools=body.tools,
         messages=body.messages,
-        owner=body.owner,
-        title=body.title,
-        metadata=body.metadata,
+        **body.chosen_fields,
     )
     return await ShownConversation.of(conversation, caller)
 
@@ -241,7 +227,7 @@ async def list_conversations(
     )
     following = None
     if len(summaries) == limit:
-        following = replace(summaries[-1], id=caller.shown_id(summaries[-1].id)).cursor
+        following = summaries[-1].replace(id=caller.shown_id(summaries[-1].id)).cursor
     listed = [ListedConversation.of(one, caller.shown) for one in summaries]
     return ConversationPage(conversations=listed, next=following)
 

@@ -82,6 +82,8 @@ class Repeatable(Body):
 class Answer(BaseModel):
     """A body that a client receives. A later version may add keys."""
 
+    model_config = ConfigDict(extra="ignore", json_schema_serialization_defaults_required=True)
+
 
 Preset: TypeAlias = Literal[
     "assistant", "reply_flow", "explicit_response", "talk", "foreground", "background", "sub_agent"

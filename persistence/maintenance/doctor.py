@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...persistence.records import DetailsRow
+from ...persistence.summaries import HEADER_COLUMNS
 from ...states.effects import (
     DELIVERY_DEATHS,
     TOOL_RUNS,
@@ -238,9 +240,9 @@ class _ExaminedConversation:
         replace = ReplaceDetails(self._record.id, owner, expected)
         if self._record.owner != owner:
             yield self._finding(1, "The owner is not the one that the first step names.", replace)
-        if stored is not None and stored != expected:
-            named = "The title or the metadata" if stored.agent == expected.agent else "The role"
-            yield self._finding(1, f"{named} in lists does not agree with the steps.", replace)
+        if stored is not None and (others := _other_fields(stored, expected)):
+            sentence = f"What lists show does not agree with the steps: {', '.join(others)}."
+            yield self._finding(1, sentence, replace)
 
     def origin(self) -> Iterator[Finding]:
         """Whether the conversation is a copy of another one, or of other steps, than when it was made."""
@@ -453,3 +455,14 @@ def _calls_without_result(messages: Iterable[Message]) -> Iterator[tuple[str, st
 def _named(effect_ids: Iterable[int]) -> str:
     ids = sorted(effect_ids)
     return " and ".join(f"the effect {each}" for each in ids) if ids else "nothing"
+
+
+def _other_fields(stored: DetailsRow, expected: DetailsRow) -> tuple[str, ...]:
+    """Return the names of what differs in the two rows. `Pure.`"""
+    columns = zip(HEADER_COLUMNS, stored.header, expected.header, strict=True)
+    others = [name for name, one, other in columns if one != other]
+    if stored.first_message != expected.first_message:
+        others.append("first message")
+    if stored.entries != expected.entries:
+        others.append("index of the metadata")
+    return tuple(others)

@@ -33,7 +33,15 @@ from ...states.roles import Role
 from ..codec import DELIVERIES, origin_checksum
 from ..errors import StoreConflict
 from ..records import ConversationRecord, EventRow, HeadRow, Origin, OutboxRow, StorageFault
-from ..summaries import ConversationFilter, Details, details_of_rows, details_row, metadata_entry, place_of
+from ..summaries import (
+    HEADER_COLUMNS,
+    ConversationFilter,
+    Details,
+    details_of_rows,
+    details_row,
+    metadata_entry,
+    place_of,
+)
 from . import writing
 from .file import driver_of
 from .schema import acknowledgements, conversations, details, events, forks, metadata_entries, outbox
@@ -323,8 +331,7 @@ def _difference(sent: object, acknowledged: object) -> int | None:
 
 
 class SummaryRow(NamedTuple):
-    """A conversation in a list. `metadata` is a JSON object, or None if there is none; `role` is None for the role
-    `foreground`."""
+    """A conversation in a list. `header` are the columns of its header."""
 
     id: str
     state_type: str
@@ -333,13 +340,10 @@ class SummaryRow(NamedTuple):
     owner: str | None
     origin: str | None
     origin_seq: int | None
-    title: str
-    metadata: str | None
-    role: str | None
-    parent: str | None
-    works_for: str | None
     wakes_at: int | None
     seq: int
+    first_message: str | None
+    header: tuple[str | None, ...]
 
 
 _NEWEST_FIRST = (conversations.c.updated_at.desc(), conversations.c.key.desc())
@@ -352,18 +356,16 @@ _SUMMARIES = (
         conversations.c.owner,
         forks.c.origin,
         forks.c.seq,
-        func.coalesce(details.c.title, details.c.first_message, ""),
-        details.c.metadata,
-        details.c.role,
-        details.c.parent,
-        details.c.works_for,
         conversations.c.wakes_at,
         conversations.c.seq,
+        details.c.first_message,
+        *(details.c[name] for name in HEADER_COLUMNS),
     )
     .outerjoin_from(conversations, forks)
     .outerjoin(details)
     .order_by(*_NEWEST_FIRST)
 )
+_BEFORE_HEADER = len(SummaryRow._fields) - 1
 _POSITION = select(conversations.c.updated_at, conversations.c.key)
 
 
@@ -371,7 +373,8 @@ def read(connection: Connection, wanted: ConversationFilter) -> tuple[SummaryRow
     """Return conversations, the one that moved last first. Raises `UnknownConversation` for `before`."""
     page = _select_page(connection, wanted)
     statement = _SUMMARIES.where(conversations.c.key.in_(page.order_by(*_NEWEST_FIRST).limit(wanted.limit)))
-    return tuple(map(SummaryRow._make, connection.execute(statement)))
+    rows = connection.execute(statement)
+    return tuple(SummaryRow._make((*row[:_BEFORE_HEADER], row[_BEFORE_HEADER:])) for row in rows)
 
 
 def _select_page(connection: Connection, wanted: ConversationFilter) -> Select[tuple[int]]:

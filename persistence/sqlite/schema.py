@@ -41,7 +41,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from ..codec import delivery_checksum, origin_checksum
-from ..summaries import message_title
+from ..summaries import HEADER_COLUMNS, message_title
 from .file import APPLICATION_ID, HEAD, driver_of
 
 metadata = MetaData()
@@ -132,18 +132,13 @@ details = Table(
     "details",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
-    Column("title", Text),
     Column("first_message", Text),
-    Column("metadata", Text),
-    Column("role", Text),
-    Column("parent", Text),
-    Column("works_for", Text),
+    *(Column(name, Text) for name in HEADER_COLUMNS),
 )
-"""What a list shows of conversations: the title that the application gave, the title that the first message of a user
-gives, the metadata as a JSON object, the role, the parent, and the conversation that it works for. What a conversation
-does not have is NULL, and so is the role `foreground`. A conversation that has nothing of it has no row.
+"""What a list shows of conversations: the title that the first message of a user gives, and the header. What a
+conversation does not have is NULL. A conversation that has nothing of it has no row.
 
-All of it follows from the log (`records.details`). It is a table of its own, because it would stand behind the long
+All of it follows from the log (`summaries.Details`). It is a table of its own, because it would stand behind the long
 `conversations.state`, and is written when it changes, not with each step."""
 
 for _column in (details.c.role, details.c.parent, details.c.works_for):

@@ -14,12 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
 from ...states.events import Event, Opened
-from ...states.roles import Role
 from ...states.step import Step
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
 from ..codec import GENESIS, EncodedStep, encode, from_microseconds, to_microseconds
@@ -36,7 +34,7 @@ from ..records import (
     StoredEntry,
     Undelivered,
 )
-from ..summaries import EVERYTHING, ConversationFilter, Details, Summary, read_metadata
+from ..summaries import EVERYTHING, ConversationFilter, Details, Summary, read_header
 from . import indexing, queries, search
 from . import repairs as storage
 from .database import BUSY_TIMEOUT, Database
@@ -46,8 +44,6 @@ from .reading import read_entries, read_head, read_missed, read_request
 from .search import Window
 from .writer import Append, LogPosition, Receipt
 from .writing import Head, OutboxKey, Postponement, begin_attempt
-
-_ROLE: TypeAdapter[Role] = TypeAdapter(Role)
 
 
 class SqliteStore:
@@ -300,19 +296,14 @@ def _followed(follower: Follower, stored: Head) -> Head:
 
 def _summary(row: queries.SummaryRow) -> Summary:
     try:
-        origin = None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq)
+        header = read_header(row.header)
         return Summary(
+            **{**header, "owner": row.owner, "title": header.get("title") or row.first_message or ""},
             id=row.id,
             state=row.state_type,
             busy=row.waits,
             updated_at=from_microseconds(row.updated_at),
-            origin=origin,
-            owner=row.owner,
-            title=row.title,
-            metadata=read_metadata(row.metadata),
-            role=_ROLE.validate_python(row.role or "foreground"),
-            parent=row.parent,
-            works_for=row.works_for,
+            origin=None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq),
             wakes_at=None if row.wakes_at is None else from_microseconds(row.wakes_at),
             seq=row.seq,
         )

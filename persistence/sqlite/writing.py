@@ -22,7 +22,8 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from ...states.events import DetailsChanged, UserMessage
 from ..codec import DELIVERIES, EncodedStep, deliveries_checksum, delivery_checksum
 from ..records import DetailsRow, EventRow, HeadRow, Outgoing
-from ..summaries import given_title, message_title, metadata_columns
+from ..summaries import HEADER_COLUMNS, given_title, header_column, message_title
+from ..summaries import metadata_entries as metadata_entries_of
 from .schema import acknowledgements, conversations, details, events, metadata_entries, outbox
 
 
@@ -224,7 +225,7 @@ def count_deliveries(driver: sqlite3.Connection, conversation: int) -> None:
 DetailsEvent: TypeAlias = UserMessage | DetailsChanged
 """An event that changes the details of a conversation."""
 
-_TEXTS = ("title", "first_message", "metadata", "role", "parent", "works_for")
+_TEXTS = ("first_message", *HEADER_COLUMNS)
 _OF_CONVERSATION = details.c.conversation == bindparam("head_key")
 _READ = prepared(select(*(details.c[name] for name in _TEXTS)).where(_OF_CONVERSATION), "head_key")
 _FIRST_MESSAGE = prepared(select(details.c.first_message).where(_OF_CONVERSATION), "head_key")
@@ -259,9 +260,9 @@ _SET_METADATA = _set("metadata")
 
 def read(driver: sqlite3.Connection, key: int) -> DetailsRow:
     """Return what is stored of the details of a conversation, damaged or not."""
-    title, first_message, text, *agent = driver.execute(_READ, (key,)).fetchone() or (None,) * len(_TEXTS)
+    first_message, *header = driver.execute(_READ, (key,)).fetchone() or (None,) * len(_TEXTS)
     entries = tuple(entry for (entry,) in driver.execute(_READ_ENTRIES, (key,)))
-    return DetailsRow(title, first_message, text, entries, *agent)
+    return DetailsRow(tuple(header), first_message, entries)
 
 
 def is_titled(driver: sqlite3.Connection, key: int) -> bool:
@@ -272,8 +273,8 @@ def is_titled(driver: sqlite3.Connection, key: int) -> bool:
 
 def add(driver: sqlite3.Connection, key: int, row: DetailsRow) -> None:
     """Store the details of a conversation that has none so far."""
-    if row != DetailsRow():
-        driver.execute(_ADD, (key, *(getattr(row, column) for column in _TEXTS)))
+    if any(text is not None for text in (row.first_message, *row.header)):
+        driver.execute(_ADD, (key, row.first_message, *row.header))
         _add_entries(driver, key, row.entries)
 
 
@@ -292,10 +293,9 @@ def change(driver: sqlite3.Connection, key: int, event: DetailsEvent) -> None:
     if event.title is not None:
         driver.execute(_SET_TITLE, (key, given_title(event.title)))
     if event.metadata is not None:
-        text, entries = metadata_columns(event.metadata)
-        driver.execute(_SET_METADATA, (key, text))
+        driver.execute(_SET_METADATA, (key, header_column("metadata", event.metadata)))
         driver.execute(_REMOVE_ENTRIES, (key,))
-        _add_entries(driver, key, entries)
+        _add_entries(driver, key, metadata_entries_of(event.metadata))
 
 
 def _add_entries(driver: sqlite3.Connection, key: int, entries: tuple[bytes, ...]) -> None:

@@ -580,7 +580,7 @@ class DetailsContract(OpenedStore):
             details = details.after(event)
 
             (listed,) = await store.list()
-            assert (listed.owner, listed.title, listed.metadata) == (details.owner, details.title, details.metadata)
+            assert listed.header_fields == details.shown
 
 
 async def _titles(store: Store) -> dict[str, str]:

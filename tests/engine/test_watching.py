@@ -91,7 +91,7 @@ def is_live(one: TreeUpdate) -> bool:
 
 def summary(id_: str = "c", seq: int = 3, owner: str | None = None) -> Summary:
     """A conversation in a list."""
-    return Summary(id_, "idle", False, AT, owner=owner, seq=seq)
+    return Summary(id=id_, state="idle", busy=False, updated_at=AT, owner=owner, seq=seq)
 
 
 def message(seq: int, number: int = 1) -> MessageUpdate:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from turnwise.persistence.codec import GENESIS, encode
 from turnwise.persistence.records import DetailsRow
 from turnwise.persistence.summaries import (
+    HEADER_COLUMNS,
     TITLE,
     ConversationFilter,
     Details,
@@ -24,7 +25,7 @@ from turnwise.persistence.summaries import (
     json_identity,
     message_title,
     metadata_entry,
-    read_metadata,
+    read_header,
 )
 from turnwise.states import DetailsChanged, LogEntry, Opened, PolicyChanged, UserMessage
 from turnwise.testing import strategies
@@ -73,7 +74,7 @@ class TestDetails:
         titled = details.after(DetailsChanged(event_id="t", at=NOON, title=""))
         cleared = details.after(DetailsChanged(event_id="m", at=NOON, metadata={}))
 
-        assert (titled.title, titled.owner, titled.metadata) == ("", "anna", {"a": 1})
+        assert (titled.shown_title, titled.owner, titled.metadata) == ("", "anna", {"a": 1})
         assert (cleared.title, cleared.owner, cleared.metadata) == ("Dinner", "anna", {})
 
     @pytest.mark.slow
@@ -90,17 +91,19 @@ class TestDetails:
         rows = [encode(event, step, GENESIS)[0] for event, step in Walk().turn("tonight").say("tomorrow").steps]
         rows[1] = rows[1]._replace(payload="damaged")
 
-        assert details_of_rows(rows).title == "tomorrow"
+        assert details_of_rows(rows).shown_title == "tomorrow"
 
     def test_a_row_is_read_as_it_was_written(self) -> None:
         """Metadata is JSON in it; what is missing is None."""
-        details = Details("anna", "Dinner", "hello", {"寿司": [1, None], "a": "\u0000"})
+        details = Details(
+            owner="anna", title="Dinner", first_message="hello", metadata={"寿司": [1, None], "a": "\u0000"}
+        )
         row = details_row(details)
 
-        assert (row.title, row.first_message, read_metadata(row.metadata)) == ("Dinner", "hello", details.metadata)
+        assert read_header(row.header) == {"title": "Dinner", "metadata": details.metadata}
+        assert row.first_message == "hello"
         assert row.entries == tuple(sorted(metadata_entry(*entry) for entry in details.metadata.items()))
-        assert details_row(Details()) == DetailsRow()
-        assert read_metadata(None) == {}
+        assert details_row(Details()) == DetailsRow((None,) * len(HEADER_COLUMNS), None, ())
 
 
 class TestJsonValues:

@@ -139,7 +139,7 @@ class CountsFromNought(Wrapper):
     """The first step has the number 0."""
 
     async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
-        return tuple(replace(one, seq=one.seq - 1) for one in await self.inner.list(wanted))
+        return tuple(one.replace(seq=one.seq - 1) for one in await self.inner.list(wanted))
 
 
 class IgnoresFilters(Wrapper):
@@ -194,7 +194,7 @@ class TitledAnew(Wrapper):
         events = [entry.event for entry in await self.inner.entries(summary.id)]
         messages = [event.text for event in events if isinstance(event, UserMessage)]
         given = [event.title or "" for event in events if isinstance(event, Opened | DetailsChanged)]
-        return replace(summary, title=self.titled(summary, messages, given))
+        return summary.replace(title=self.titled(summary, messages, given))
 
 
 class ShowsTheNewestMessage(TitledAnew):
@@ -229,7 +229,7 @@ class ForgetsTheOwner(Wrapper):
     """Nothing is listed with its owner."""
 
     async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
-        return tuple(replace(one, owner=None) for one in await self.inner.list(wanted))
+        return tuple(one.replace(owner=None) for one in await self.inner.list(wanted))
 
 
 class ForgetsTheRole(Wrapper):
@@ -237,7 +237,7 @@ class ForgetsTheRole(Wrapper):
 
     async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
         listed = await self.inner.list(wanted)
-        return tuple(replace(one, role="foreground", parent=None, works_for=None) for one in listed)
+        return tuple(one.replace(role="foreground", parent=None, works_for=None) for one in listed)
 
 
 class IgnoresRoles(Wrapper):
@@ -288,7 +288,7 @@ class HidesWakeUps(Wrapper):
     """A list does not show them."""
 
     async def list(self, wanted: ConversationFilter = EVERYTHING) -> Any:  # noqa: D102
-        return tuple(replace(one, wakes_at=None) for one in await self.inner.list(wanted))
+        return tuple(one.replace(wakes_at=None) for one in await self.inner.list(wanted))
 
 
 class KeepsTheFirstMetadata(Wrapper):
@@ -299,7 +299,7 @@ class KeepsTheFirstMetadata(Wrapper):
 
     async def _first(self, summary: Any) -> Any:
         (opened,) = await self.inner.entries(summary.id, up_to=1)
-        return replace(summary, metadata=opened.event.metadata)
+        return summary.replace(metadata=opened.event.metadata)
 
 
 class LoadsTheFirstContext(Wrapper):

@@ -118,7 +118,7 @@ class Session:
         if not writer.interactive:  # a script may end at any moment, so it gets the hint first; users get it at the end
             writer.copyable(self._hint(), DIM)
         elif messages:
-            writer.line(one_line(details_of(await self.conversation.events()).title), "bold")
+            writer.line(one_line(details_of(await self.conversation.events()).shown_title), "bold")
         if missing := missing_tools(self.tools, self.settings.mcps, messages):
             names = ", ".join(missing)
             writer.note(f"Tools that this conversation used are missing now: {names}. Name them with --tools.")

@@ -97,7 +97,7 @@ class ChatCommands:
     async def _title(self, text: str) -> None:
         if text:
             await self._conversation.set_title(one_line(text))
-        title = details_of(await self._conversation.events()).title
+        title = details_of(await self._conversation.events()).shown_title
         self._writer.line(one_line(title) or "The conversation has no title yet.")
 
     async def _retry(self, _: str) -> None:

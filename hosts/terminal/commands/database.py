@@ -102,20 +102,9 @@ async def _readable(store: Store, wanted: ConversationFilter) -> tuple[tuple[Sum
 
 def _described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:
     """Return a conversation as JSON shows it; `abandoned` says that no program has its database open. `Pure.`"""
-    return {
-        "id": summary.id,
-        "title": summary.title,
-        "state": summary.state,
-        "interrupted": summary.busy and abandoned,
-        "updated_at": summary.updated_at.isoformat(),
-        "owner": summary.owner,
-        "metadata": dict(summary.metadata),
-        "forked_from": _described_origin(summary.origin),
-        "role": summary.role,
-        "parent": summary.parent,
-        "works_for": summary.works_for,
-        "wakes_at": None if summary.wakes_at is None else summary.wakes_at.isoformat(),
-    }
+    shown = summary.model_dump(mode="json", exclude={"busy", "origin", "seq"})
+    interrupted = summary.busy and abandoned
+    return {**shown, "interrupted": interrupted, "forked_from": _described_origin(summary.origin)}
 
 
 def _described_origin(origin: Origin | None) -> dict[str, Any] | None:

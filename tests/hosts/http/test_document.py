@@ -11,11 +11,11 @@ import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise import Policy, Update, update_schema
-from turnwise.engine.updates import summary_data
+from turnwise.engine.update_schema import summary_model
+from turnwise.engine.updates import ConversationOpenedUpdate
 from turnwise.hosts.http.markdown import MarkdownElement, markdown_tree
 from turnwise.hosts.http.schemas import GivenPolicy
 from turnwise.hosts.http.server_routes import MarkdownElement as MarkdownElementModel
-from turnwise.hosts.http.streams import TreeConversation
 
 from ...support.http.documented_client import api_document, operations_of
 from ...support.http.obedient_model import Conversations, obedient_engine
@@ -83,8 +83,9 @@ class TestTheComponents:
             await Conversations(engine).idle()
             (summary,) = await engine.list()
 
-        assert summary_data(summary).keys() == TreeConversation.model_fields.keys()
-        TreeConversation.model_validate(summary_data(summary))
+        shown = ConversationOpenedUpdate(summary).data["conversation"]
+        assert shown.keys() == summary_model().model_fields.keys()
+        summary_model().model_validate(shown)
 
     def test_an_element_of_markdown_is_that_of_the_renderer(self) -> None:
         """The elements have the keys that the document says."""

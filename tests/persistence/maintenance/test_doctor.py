@@ -97,25 +97,27 @@ class TestAHealthyDatabase:
 
 
 _OTHER_OWNER = "The owner is not the one that the first step names."
-_OTHER_DETAILS = "The title or the metadata in lists does not agree with the steps."
-_OTHER_ROLE = "The role in lists does not agree with the steps."
+_OTHER = "What lists show does not agree with the steps: {}."
 
 DETAILS_DAMAGED = [
     ("UPDATE conversations SET owner = NULL WHERE key = 1", _OTHER_OWNER),
     ("UPDATE conversations SET owner = 'bert' WHERE key = 1", _OTHER_OWNER),
-    ("UPDATE details SET title = 'Lunch' WHERE conversation = 1", _OTHER_DETAILS),
-    ("UPDATE details SET title = x'00' WHERE conversation = 1", _OTHER_DETAILS),
-    ("UPDATE details SET first_message = NULL WHERE conversation = 1", _OTHER_DETAILS),
-    ("UPDATE details SET metadata = NULL WHERE conversation = 1", _OTHER_DETAILS),
-    ("UPDATE details SET metadata = 'not JSON' WHERE conversation = 1", _OTHER_DETAILS),
-    ("UPDATE details SET metadata = json_set(metadata, '$.tenant', 'c') WHERE conversation = 1", _OTHER_DETAILS),
-    ("DELETE FROM details WHERE conversation = 1", _OTHER_ROLE),
-    ("UPDATE details SET role = NULL WHERE conversation = 1", _OTHER_ROLE),
-    ("UPDATE details SET role = 'nurse' WHERE conversation = 1", _OTHER_ROLE),
-    ("UPDATE details SET parent = 'bert''s' WHERE conversation = 1", _OTHER_ROLE),
-    ("UPDATE details SET works_for = x'00' WHERE conversation = 1", _OTHER_ROLE),
-    ("DELETE FROM metadata_entries WHERE conversation = 1", _OTHER_DETAILS),
-    ("INSERT INTO metadata_entries VALUES (zeroblob(16), 1)", _OTHER_DETAILS),
+    ("UPDATE details SET title = 'Lunch' WHERE conversation = 1", _OTHER.format("title")),
+    ("UPDATE details SET title = x'00' WHERE conversation = 1", _OTHER.format("title")),
+    ("UPDATE details SET first_message = NULL WHERE conversation = 1", _OTHER.format("first message")),
+    ("UPDATE details SET metadata = NULL WHERE conversation = 1", _OTHER.format("metadata")),
+    ("UPDATE details SET metadata = 'not JSON' WHERE conversation = 1", _OTHER.format("metadata")),
+    (
+        "UPDATE details SET metadata = json_set(metadata, '$.tenant', 'c') WHERE conversation = 1",
+        _OTHER.format("metadata"),
+    ),
+    ("DELETE FROM details WHERE conversation = 1", _OTHER.format("title, metadata, role, works_for, first message")),
+    ("UPDATE details SET role = NULL WHERE conversation = 1", _OTHER.format("role")),
+    ("UPDATE details SET role = 'nurse' WHERE conversation = 1", _OTHER.format("role")),
+    ("UPDATE details SET parent = 'bert''s' WHERE conversation = 1", _OTHER.format("parent")),
+    ("UPDATE details SET works_for = x'00' WHERE conversation = 1", _OTHER.format("works_for")),
+    ("DELETE FROM metadata_entries WHERE conversation = 1", _OTHER.format("index of the metadata")),
+    ("INSERT INTO metadata_entries VALUES (zeroblob(16), 1)", _OTHER.format("index of the metadata")),
 ]
 """Damage of what lists show of the conversation with the key 1, which `named` made."""
 

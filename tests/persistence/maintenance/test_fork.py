@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -464,7 +463,7 @@ def test_an_older_database_learns_of_origins(tmp_path: Path) -> None:
         take_back(path, "0001")
         store = await SqliteStore.open(path)
         landing = await fork(store, "walk", "copy", None, LATER)
-        summaries = [asdict(summary) for summary in await store.list()]
+        summaries = [summary.model_dump() for summary in await store.list()]
         await store.close()
         return landing, summaries
 

@@ -65,7 +65,7 @@ class Writer:
         (listed,) = await self.store.list()
 
         assert (await self.store.read_record(self.walk.name)).details == details_row(details)
-        assert (listed.owner, listed.title, listed.metadata) == (details.owner, details.title, details.metadata)
+        assert listed.header_fields == details.shown
         assert (await self.store.load(self.walk.name)).context == self.walk.context
         if details.metadata:
             assert await self.store.list(ConversationFilter(metadata=details.metadata, owner=details.owner)) == (

@@ -36,8 +36,8 @@ def upgrade() -> None:
     op.create_table(
         "details",
         _conversation(),
-        sa.Column("title", sa.Text()),
         sa.Column("first_message", sa.Text()),
+        sa.Column("title", sa.Text()),
         sa.Column("metadata", sa.Text()),
     )
     op.create_table(

@@ -17,7 +17,7 @@ CHANGES = " OR ".join(
     f"type = '{kind}'" for kind in ("policy_changed", "tools_changed", "details_changed", "schedule_changed")
 )
 
-COLUMNS = ("role", "parent", "works_for")
+COLUMNS = ("role", "works_for", "parent")
 
 FILL = f"""
 INSERT INTO details (conversation, role, parent, works_for)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -42,7 +41,7 @@ IDS = ["a", "b", "c", "d", "e"]
 
 def summary(id_: str, upper: str | None = None, role: str = "sub_agent") -> Summary:
     """A conversation in a list, below another one."""
-    return Summary(id_, "idle", False, AT, role=role, parent=upper)  # type: ignore[arg-type]
+    return Summary(id=id_, state="idle", busy=False, updated_at=AT, role=role, parent=upper)  # type: ignore[arg-type]
 
 
 def drawn(*summaries: Summary, width: int | None = None) -> list[str]:
@@ -152,8 +151,8 @@ class TestTheTree:
 
     def test_has_background_agents_below_those_that_they_work_for(self) -> None:
         """What started a sub-agent comes before what it works for."""
-        agent = replace(summary("agent", role="background"), works_for="root")
-        both = replace(summary("both", "agent"), works_for="root")
+        agent = summary("agent", role="background").replace(works_for="root")
+        both = summary("both", "agent").replace(works_for="root")
 
         assert drawn(agent, both, summary("root")) == ["root", "└─ agent", "   └─ both"]
 
@@ -168,7 +167,7 @@ class TestTheTree:
 
     def test_says_whose_an_agent_is_that_stands_alone(self) -> None:
         """Because the other conversation was deleted, or is not listed."""
-        worker = replace(summary("worker", role="background"), works_for="somebody")
+        worker = summary("worker", role="background").replace(works_for="somebody")
         lines = [*tree_lines([worker, summary("child", "gone")], False, {"gone": "go"}, None)]
 
         assert lines[0].endswith("works for somebody") and lines[1].endswith("started by go")
@@ -250,7 +249,7 @@ class TestTheCommand:
             ("background-agent/3", 2, "sub_agent"),
         ]
         assert listed[2]["works_for"] == listed[1]["parent"] == "annas-conversation"
-        assert listed[2]["wakes_at"] == "2026-06-01T13:00:00+00:00"
+        assert listed[2]["wakes_at"] == "2026-06-01T13:00:00Z"
 
     def test_a_part_of_the_list_is_a_tree_too(self, in_process: InProcessRun) -> None:
         """Without the conversations that are not in it."""
