@@ -512,8 +512,6 @@ def _default_policy(role: Role, policy: Policy) -> Policy:
 async def _read_history(messages: GivenMessages | None, system: str) -> RepairedHistory:
     """Return the history of these messages, checked and repaired, and the system prompt: `system`, if it is not empty,
     or that of the history. A long history takes a second, in which other conversations go on. Raises `InvalidInput`."""
-    if not isinstance(system, str):
-        raise InvalidInput("system: The system prompt is a text.")
     if messages is None:
         return RepairedHistory(system, (), ())
     if isinstance(messages, Iterator):

@@ -187,8 +187,6 @@ def build_channels(
 
     Raises `ConfigurationError`.
     """
-    if not isinstance(channels, Iterable):
-        raise ConfigurationError("The channels are given as a list.")
     used = tuple(channel for channel in channels if speaks or not getattr(channel, "is_speech", False))
     return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt, earlier)
 
@@ -362,15 +360,13 @@ class Providers:
     ) -> Providers:
         """Return what was given, with the profiles and the MCP servers of the settings. What is given replaces what
         the settings have under the same name. Raises `ConfigurationError` for what cannot be what it is given as."""
-        if redaction is not None and not isinstance(redaction, Redaction):
-            raise ConfigurationError("The redaction of an engine must be a Redaction.")
         return cls(
-            _narrowed(_with_profiles_of(settings, _profiles(profiles)), settings.profile_allowed_tools),
+            _narrowed(_with_profiles_of(settings, _named_once(profiles)), settings.profile_allowed_tools),
             redaction,
             _function("location", _fixed(location) if isinstance(location, Location | str) else location),
             _function("documents", documents),
             _function("embed", embed),
-            {**settings.mcps, **_servers(mcps)},
+            {**settings.mcps, **(mcps or {})},
         )
 
 
@@ -391,12 +387,8 @@ def _with_at_most(profile: Profile, allowed: tuple[str, ...]) -> Profile:
     return profile.replace(tools=tools, recall=profile.recall and may_recall)
 
 
-def _profiles(given: Any) -> tuple[Profile, ...]:
-    if isinstance(given, str | Mapping | Profile) or not isinstance(given, Iterable):
-        raise ConfigurationError("Profiles are given as a list.")
+def _named_once(given: Iterable[Profile]) -> tuple[Profile, ...]:
     profiles = tuple(given)
-    if not all(isinstance(profile, Profile) for profile in profiles):
-        raise ConfigurationError("Each profile must be a Profile.")
     names = [profile.name for profile in profiles]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigurationError(f"Two profiles are called {repeated}.")
@@ -419,16 +411,6 @@ def _function(name: str, given: V) -> V:
     if given is not None and (isclass(given) or not callable(given)):
         raise ConfigurationError(f"An engine takes a function as its {name}.")
     return given
-
-
-def _servers(given: Any) -> Mapping[str, McpServer]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise ConfigurationError("MCP servers are given as a dict from their names.")
-    if not all(isinstance(server, McpServer) for server in given.values()):
-        raise ConfigurationError("Each MCP server must be an McpServer.")
-    return dict(given)
 
 
 def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[ModelSpec]:
@@ -483,16 +465,14 @@ class Source:
             logger.warning("The conversations of a closed engine could not be released: %s", error)
 
 
-def checked_performers(performers: object) -> Performers:
+def checked_performers(performers: Any) -> Performers:
     """Return performers given by type of effect. Raises `ConfigurationError`."""
     if performers is None:
         return {}
-    if not isinstance(performers, Mapping):
-        raise ConfigurationError("Performers are given as a mapping from types of effect.")
     for kind, performer in performers.items():
         if not (isclass(kind) and issubclass(kind, Effect)) or isclass(performer) or not callable(performer):
             raise ConfigurationError("A performer is a function of an effect and its context, under a type of effect.")
-    return performers
+    return dict(performers)
 
 
 _NOT_A_DISPATCHER = "A dispatcher is an object that implements the port `Dispatcher`, or a function that makes one."

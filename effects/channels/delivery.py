@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ...states.effects import DELIVERY_DEATHS, DeliverToUser
 from ...states.errors import ConfigurationError
@@ -204,15 +204,12 @@ class DeliveryDispatcher:
 
 
 def _by_name(channels: Iterable[Channel]) -> dict[str, Channel]:
-    if not isinstance(channels, Iterable):
-        raise ConfigurationError("The channels are given as a list.")
     by_name: dict[str, Channel] = {}
-    given: tuple[object, ...] = tuple(channels)
-    for channel in given:
+    for channel in channels:
         name = _name_of(channel)
         if name in by_name:
             raise ConfigurationError("Two channels have the same name.")
-        by_name[name] = cast(Channel, channel)
+        by_name[name] = channel
     return by_name
 
 

@@ -48,8 +48,7 @@ class StreamChannel:
 
         Raises `ConfigurationError` for a buffer of less than one delivery.
         """
-        given: object = memory
-        if not isinstance(given, int) or given < 1:
+        if memory < 1:
             raise ConfigurationError("The buffer of a subscriber holds at least one delivery.")
         subscription = Subscription(conversation_id, memory)
         self._subscriptions.add(subscription)

@@ -61,12 +61,11 @@ class RedactionRule:
     check: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
-        label: object = self.label
-        if not isinstance(label, str) or not _LABEL.fullmatch(label):
+        if not _LABEL.fullmatch(self.label):
             raise ConfigurationError("The label of a rule is 2 to 32 capitals, digits and underscores.")
         try:
             compiled = re.compile(self.pattern)
-        except (re.error, TypeError, RecursionError):
+        except (re.error, RecursionError):
             raise ConfigurationError(f"The pattern of the rule {self.label} is no regular expression.") from None
         if not isinstance(compiled.pattern, str):
             raise ConfigurationError(f"The pattern of the rule {self.label} must be one for texts, not for bytes.")

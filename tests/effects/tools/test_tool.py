@@ -306,7 +306,7 @@ class TestRefusedFunctions:
             ({"name": "find table"}, f"find table {ILLEGAL_NAME}"),
             ({"name": "tïsch"}, f"tïsch {ILLEGAL_NAME}"),
             ({"name": "1st"}, f"1st {ILLEGAL_NAME}"),
-            ({"crash": "no"}, "The crash contract of plain must be one of pure, idempotent, reconcile, at_most_once."),
+            ({"crash": "no"}, "The crash of plain must be one of pure, idempotent, reconcile, at_most_once."),
             (
                 {"acts": ["song"], "exclusive": True},
                 "The acts of plain can only be a list of speech, work_complete, question, mail, children, transfer.",
@@ -314,7 +314,6 @@ class TestRefusedFunctions:
             ({"acts": ["question"]}, "plain declares question, so it must be declared with exclusive=True."),
             ({"timeout": 0}, "The timeout of plain must be a number of seconds above 0."),
             ({"timeout": math.inf}, "The timeout of plain must be a number of seconds above 0."),
-            ({"timeout": None}, "The timeout of plain must be a number of seconds above 0."),
         ],
     )
     def test_an_impossible_declaration_is_refused(self, declared: dict[str, Any], sentence: str) -> None:
