@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         place_of,
         summary_of,
     )
-    from .text_list import TextList
+    from .words import MAX_RECENT, holds, keywords_of, unit_vector, words_of
 
 _HOMES = {
     "..states.errors": (
@@ -142,13 +142,20 @@ _HOMES = {
         "Summary",
         "summary_of",
     ),
-    ".text_list": ("TextList",),
+    ".words": (
+        "holds",
+        "keywords_of",
+        "MAX_RECENT",
+        "unit_vector",
+        "words_of",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "EVERYTHING",
     "GENESIS",
+    "MAX_RECENT",
     "ConversationFilter",
     "ConversationRecord",
     "DamageableStorage",
@@ -180,7 +187,6 @@ __all__ = [
     "StoreError",
     "StoredEntry",
     "Summary",
-    "TextList",
     "TracesLeft",
     "Undelivered",
     "UnknownConversation",
@@ -193,8 +199,10 @@ __all__ = [
     "export_conversation",
     "fork",
     "from_microseconds",
+    "holds",
     "import_records",
     "json_identity",
+    "keywords_of",
     "metadata_entry",
     "open_store",
     "place_of",
@@ -206,6 +214,8 @@ __all__ = [
     "replay_conversation",
     "summary_of",
     "to_microseconds",
+    "unit_vector",
+    "words_of",
 ]
 
 

@@ -38,7 +38,7 @@ from ...states.errors import StoreError
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, with_indexes
 from ..codec import from_microseconds, to_microseconds
-from ..text_list import MAX_RECENT, Phrase, keywords_of, unit_vector, words_of
+from ..words import MAX_RECENT, Phrase, keywords_of, unit_vector, words_of
 from .schema import text_positions, text_vectors, texts
 
 _OWNERS = 1 << 47

@@ -94,6 +94,6 @@ def test_it_uses_public_names_only() -> None:
         for name in node.names
     }
 
-    public = {"turnwise", "turnwise.persistence", "turnwise.states", "turnwise.testing"}
+    public = {"turnwise", "turnwise.persistence", "turnwise.states", "turnwise.states.dialogue", "turnwise.testing"}
     assert {module for module, _ in imported} <= public
     assert {name for module, name in imported if module == "turnwise.persistence"} <= set(persistence.__all__)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.persistence.sqlite.search import expressions, indexed_words
-from turnwise.persistence.text_list import LONGEST_WORD, MAX_KEYWORDS, MAX_PARTS, holds, keywords_of, words_of
+from turnwise.persistence.words import LONGEST_WORD, MAX_KEYWORDS, MAX_PARTS, holds, keywords_of, words_of
 
 from ..support.cases import holds_for
 
