@@ -27,7 +27,7 @@ PATIENCE = 60_000
 @contextmanager
 def demonstration() -> Iterator[str]:
     """Serve the demonstration at a free port, and yield its address."""
-    command = [sys.executable, "-m", "turnwise.hosts.terminal", "serve", "--demo", "--port", "0"]
+    command = [sys.executable, "-m", "turnwise", "serve", "--demo", "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout

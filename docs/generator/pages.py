@@ -14,7 +14,6 @@ from . import benchmarks_page
 from .benchmark_results import Results
 from .http_page import endpoints, permissions, problems
 from .machine_page import markdown
-from .overview import overview
 from .roles_page import role_tools
 from .rules_page import rules, sets_of_rules
 from .settings_page import settings, terminal_settings
@@ -31,17 +30,16 @@ PAGES = (
 )
 """The pages with generated parts."""
 
-PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
 RULES = "<!-- made from states/policy.py by `make docs` -->"
 PRESETS = "<!-- made from states/presets.py by `make docs` -->"
 SETTINGS = "<!-- made from engine/settings.py by `make docs` -->"
-TERMINAL = "<!-- made from hosts/terminal/settings.py by `make docs` -->"
+TERMINAL = "<!-- made from hosts/terminal/configuration.py by `make docs` -->"
 ROLES = "<!-- made from states/roles.py by `make docs` -->"
 UPDATES = "<!-- made from engine/updates.py by `make docs` -->"
 ENDPOINTS = "<!-- made from the OpenAPI document of hosts/http by `make docs` -->"
 PERMISSIONS = "<!-- made from hosts/http/permissions.py by `make docs` -->"
 PROBLEMS = "<!-- made from hosts/http/problems.py by `make docs` -->"
-"""The markers in front of the overview and of the tables of rules, presets, settings, roles, updates, endpoints,
+"""The markers in front of the tables of rules, presets, settings, roles, updates, endpoints,
 permissions and problems."""
 
 BENCHMARKS = ROOT / "docs" / "benchmarks.json"
@@ -67,7 +65,6 @@ def generated(page: Path) -> str:
     """Return what the page should say: its own text around the generated parts, or `docs/machine.md` if it has none."""
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     parts = {
-        PICTURE: f"```mermaid\n{overview()}```\n",
         RULES: rules(),
         PRESETS: sets_of_rules(),
         SETTINGS: settings(),

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from turnwise import Settings
-from turnwise.hosts.terminal import settings as terminal
+from turnwise.hosts.terminal import configuration
 
 from .field_texts import field_texts
 
@@ -21,7 +21,7 @@ def settings() -> str:
 
 def terminal_settings() -> str:
     """Return the table of the settings that the terminal has beside those of its engine."""
-    return _table(terminal.Settings)
+    return _table(configuration.Settings)
 
 
 def _table(kind: type[Settings]) -> str:

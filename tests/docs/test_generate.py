@@ -9,8 +9,8 @@ import pytest
 
 from generate import main
 from generator.machine_page import markdown
-from generator.overview import overview
-from generator.pages import PICTURE, ROOT
+from generator.pages import ROOT, TERMINAL
+from generator.settings_page import terminal_settings
 from turnwise.hosts.diagrams.mermaid import mermaid
 
 
@@ -28,16 +28,16 @@ class TestCommand:
         assert capsys.readouterr() == ("", "")
 
     @pytest.mark.slow
-    def test_a_file_with_the_marker_keeps_its_words(self, tmp_path: Path) -> None:
-        """The overview replaces the diagram below the marker, and everything else stays."""
+    def test_a_file_with_a_marker_keeps_its_words(self, tmp_path: Path) -> None:
+        """The table replaces the one below the marker, and everything else stays."""
         readme = tmp_path / "README.md"
-        readme.write_text(f"Before.\n\n{PICTURE}\n```mermaid\nold\n```\n\nAfter.\n", encoding="utf-8")
+        readme.write_text(f"Before.\n\n{TERMINAL}\n| old |\n\nAfter.\n", encoding="utf-8")
 
         stale = main(["--check", str(readme)])
         statuses = main([str(readme)]), main(["--check", str(readme)])
 
         assert (stale, *statuses) == (1, 0, 0)
-        expected = f"Before.\n\n{PICTURE}\n```mermaid\n{overview()}```\n\nAfter.\n"
+        expected = f"Before.\n\n{TERMINAL}\n{terminal_settings()}\nAfter.\n"
         assert readme.read_text(encoding="utf-8") == expected
 
     @pytest.mark.slow

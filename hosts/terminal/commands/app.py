@@ -11,6 +11,7 @@ None, so that the settings know it from one that was given its default.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,80 +22,59 @@ from typing_extensions import override
 from ..output.lines import REFUSED
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from ..configuration import Settings
 
 _AN_ID = "The id of a conversation, or the beginning of it, as `turnwise list` shows it."
 
 Id = Annotated[str, typer.Argument(metavar="ID", help=_AN_ID)]
 MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help=_AN_ID, show_default=False)]
+Verdict = Annotated[
+    str | None,
+    typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list the calls in doubt"),
+]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that was exported, or - for stdin.")]
 
-Db = Annotated[
-    str | None,
-    typer.Option("--db", metavar="DB", help="The database: a path, or sqlite:///path.", show_default="turnwise.db"),
-]
-DemoDb = Annotated[
-    str | None,
-    typer.Option("--db", metavar="DB", help="Keep the conversation here.", show_default="a file that is removed"),
-]
+
+def _option(name: str, metavar: str, help: str, default: str | bool = False) -> Any:
+    """An option with a value; `default` says in words what holds without it."""
+    return typer.Option(name, metavar=metavar, help=help, show_default=default)
+
+
+# what a command works with
+_A_MODEL = "As in openai/gpt-4.1-mini or ollama/…."
+_TOOLS = "package.module:function, with commas between them."
+
+Db = Annotated[str | None, _option("--db", "DB", "The database: a path, or sqlite:///path.", "turnwise.db")]
+DemoDb = Annotated[str | None, _option("--db", "DB", "Keep the conversation here.", "a file that is removed")]
 Model = Annotated[
     list[str] | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="As in openai/gpt-4.1-mini or ollama/…. Repeat it to name more models to choose from.",
-        show_default="rehearsal",
-    ),
+    _option("--model", "NAME", f"{_A_MODEL} Repeat it to name more models to choose from.", "rehearsal"),
 ]
-Tools = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tools",
-        metavar="NAMES",
-        help="Built-in tools, or package.module:function, with commas between them.",
-        show_default="ask_user_question",
-    ),
-]
-DemoModel = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="As in openai/gpt-4.1-mini or ollama/….", show_default="rehearsal"),
+DemoModel = Annotated[str | None, _option("--model", "NAME", _A_MODEL, "rehearsal")]
+Tools = Annotated[list[str] | None, _option("--tools", "NAMES", f"Built-in tools, or {_TOOLS}", "ask_user_question")]
+DemoTools = Annotated[
+    list[str] | None, _option("--tools", "NAMES", f"More tools, beside its own: built-in ones, or {_TOOLS}")
 ]
 ExportTools = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tools",
-        metavar="NAMES",
-        help="Tools that --format openai describes, as package.module:function, with commas between them.",
-        show_default=False,
-    ),
+    list[str] | None, _option("--tools", "NAMES", f"Tools that --format openai describes, as {_TOOLS}")
 ]
-DemoTools = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tools",
-        metavar="NAMES",
-        help="More tools, beside its own: built-in ones, or package.module:function, with commas between them.",
-        show_default=False,
-    ),
-]
-Preset = Annotated[
-    str | None, typer.Option("--preset", metavar="NAME", help="A ready-made policy.", show_default="assistant")
-]
+Preset = Annotated[str | None, _option("--preset", "NAME", "A ready-made policy.", "assistant")]
 Profile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile", metavar="NAME", help="A profile of turnwise.toml, for all turns.", show_default="chosen each turn"
-    ),
+    str | None, _option("--profile", "NAME", "A profile of turnwise.toml, for all turns.", "chosen each turn")
 ]
 ChatOwner = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--owner",
-        metavar="NAME",
-        help="Whose conversation it is; older ones of this owner can be recalled.",
-        show_default="with recall, your login name",
+        "NAME",
+        "Whose conversation it is; older ones of this owner can be recalled.",
+        "with recall, your login name",
     ),
 ]
-System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")]
+System = Annotated[str | None, _option("--system", "TEXT", "System prompt.", default=True)]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]
+
+# what is shown
 Thoughts = Annotated[
     bool | None,
     typer.Option("--thoughts", "--verbose", help="Show what the model thinks, and what a turn goes on without."),
@@ -105,80 +85,53 @@ VoiceDebug = Annotated[
     bool | None, typer.Option("--voice-debug", help="Write the steps of each turn to stderr, with their labels.")
 ]
 Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
-
-Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]
 AsTree = Annotated[bool, typer.Option("--tree", help="Show agents below the conversations that they belong to.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Owner = Annotated[
-    str | None,
-    typer.Option("--owner", metavar="NAME", help="Only the conversations of this owner.", show_default=False),
-]
+Events = Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")]
+
+# which of what is stored
+Owner = Annotated[str | None, _option("--owner", "NAME", "Only the conversations of this owner.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.", show_default="all")
 ]
-Events = Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")]
 ReplayAll = Annotated[bool, typer.Option("--all", help="Replay every conversation.")]
-Junit = Annotated[
-    Path | None, typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, for CI.", show_default=False)
-]
-Verdict = Annotated[
-    str | None,
-    typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list the calls in doubt"),
-]
-Call = Annotated[
-    str | None,
-    typer.Option("--call", metavar="CALL", help="The id of the call.", show_default="the one in doubt for longest"),
-]
-At = Annotated[
-    str | None,
-    typer.Option(
-        "--at", metavar="SEQ", help="The number of a step, as in `turnwise show --events`.", show_default="the newest"
-    ),
-]
-Format = Annotated[
-    str,
-    typer.Option("--format", metavar="FORMAT", help="turnwise (the whole log) or openai (the messages)."),
-]
 ExportAll = Annotated[bool, typer.Option("--all", help="Export every conversation.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that was exported, or - for stdin.")]
+Junit = Annotated[Path | None, _option("--junit", "FILE", "Also write a JUnit report, for CI.")]
+Call = Annotated[str | None, _option("--call", "CALL", "The id of the call.", "the one in doubt for longest")]
+At = Annotated[
+    str | None, _option("--at", "SEQ", "The number of a step, as in `turnwise show --events`.", "the newest")
+]
+Format = Annotated[str, _option("--format", "FORMAT", "turnwise (the whole log) or openai (the messages).", True)]
 Fix = Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")]
-Host = Annotated[
-    str | None,
-    typer.Option("--host", metavar="HOST", help="The address at which to listen.", show_default="127.0.0.1"),
-]
-Port = Annotated[
-    int | None,
-    typer.Option("--port", metavar="PORT", help="The port; 0 stands for a free one.", show_default="8000"),
-]
+
+# where a server listens, and whom it serves
+Host = Annotated[str | None, _option("--host", "HOST", "The address at which to listen.", "127.0.0.1")]
+Port = Annotated[int | None, _option("--port", "PORT", "The port; 0 stands for a free one.", "8000")]
 Token = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--token",
-        metavar="TOKEN",
-        help="What clients must present. Other users of this machine can see it here; TURNWISE_TOKEN hides it.",
-        show_default="none",
+        "TOKEN",
+        "What clients must present. Other users of this machine can see it here; TURNWISE_TOKEN hides it.",
+        "none",
     ),
 ]
-AllowHosts = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="NAME", help="One more name of this server. Repeatable.", show_default=False),
-]
+AllowHosts = Annotated[list[str] | None, _option("--allow-host", "NAME", "One more name of this server. Repeatable.")]
 Origins = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--origin",
-        metavar="ORIGIN",
-        help="Another site whose pages may call this server, as in https://example.org. Repeatable.",
-        show_default=False,
+        "ORIGIN",
+        "Another site whose pages may call this server, as in https://example.org. Repeatable.",
     ),
 ]
 Demo = Annotated[
     bool, typer.Option("--demo", help="Serve a few made-up conversations, in a database that is removed at the end.")
 ]
-ServedOwner = Annotated[
-    str | None,
-    typer.Option("--owner", metavar="NAME", help="Serve the conversations of this owner only.", show_default="all"),
-]
+ServedOwner = Annotated[str | None, _option("--owner", "NAME", "Serve the conversations of this owner only.", "all")]
+
+_HTTP_LIBRARIES = ("ag_ui", "fastapi", "markdown_it", "sse_starlette", "uvicorn")
+"""What the extra `http` installs."""
 
 
 class _ChatHelp(TyperCommand):
@@ -278,7 +231,7 @@ def demo(
     """
     display = {"thoughts": thoughts, "speak": speak, "plain": plain, "voice_debug": voice_debug, "debug": debug}
     settings = _settings(db=db, model=model, tools=tools, preset=preset, profile=profile, **display)
-    from .demo import demo
+    from ..demo import demo
 
     _run(demo(settings, keep=db is not None))
 
@@ -310,9 +263,10 @@ def serve(
         "The demo has a database, tools and rules of its own: give --demo without --db, --tools, --preset and --owner.",
         demo and own,
     )
-    from .http_extra import require_http
-
-    require_http()
+    _refuse(
+        'turnwise serve needs its extra `http`: pip install "turnwise[http]".',
+        any(find_spec(name) is None for name in _HTTP_LIBRARIES),
+    )
     from .serve import serve
 
     _run(serve(settings, demo=demo))
@@ -364,7 +318,7 @@ def replay(
     """
     settings = _settings(db=db, debug=debug)
     _check_one_or_all(conversation_id, everything)
-    from .replay import replay
+    from .database import replay
 
     _run(replay(settings, conversation_id, junit, as_json))
 
@@ -491,8 +445,8 @@ def _refuse(sentence: str, condition: bool) -> None:
 
 
 def _settings(**given: object) -> Settings:
+    from ..configuration import read_settings
     from ..output.lines import configure_logging
-    from ..settings import read_settings
 
     settings = read_settings(**given)
     configure_logging(settings.debug, settings.voice_debug)

@@ -14,9 +14,8 @@ from ...http.permissions import PERMISSIONS
 from ...http.security import LOCAL_HOSTS, check_hard_to_guess
 from ...http.server import ServerLimits, address_of, bind, end_process_in_time, is_loopback
 from ...http.server import serve as serve_app
-from ..configuration import check_rules, preset_of, tools_named, with_chosen_profile, with_required_tools
+from ..configuration import Settings, check_rules, preset_of, tools_named, with_chosen_profile, with_required_tools
 from ..output.lines import NoticeHandler
-from ..settings import Settings
 
 
 async def serve(settings: Settings, *, demo: bool) -> int:

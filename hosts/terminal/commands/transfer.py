@@ -40,9 +40,8 @@ from ....states.openai_reading import RepairedHistory, repair_history
 from ....states.openai_writing import openai_messages
 from ....states.policy import Policy
 from ....states.values.value import MAX_QUOTED, shortened
-from ..configuration import open_for_reading, open_for_writing, preset_of, resolve_id, tools_named
+from ..configuration import Settings, open_for_reading, open_for_writing, preset_of, resolve_id, tools_named
 from ..output.lines import counted, one_line, print_notice
-from ..settings import Settings
 
 _INCOMPLETE = 1
 """The exit code of an export from which damaged conversations were left out."""

@@ -66,30 +66,8 @@ def _schedule(event: ScheduleChanged) -> str:
     return "none" if event.schedule is None else f"{_rhythm(event.schedule)}: {event.schedule.task}"
 
 
-def _wake_up(event: WakeUp) -> str:
-    return event.text
-
-
-def _mail(event: AgentMessage) -> str:
-    return f"{event.origin}: {event.text}"
-
-
 def _asked_by_child(event: SubAgentAsked) -> str:
-    questions = "; ".join(question.question for question in event.questions or ()) or "no longer asks"
-    return f"{event.effect_id}: {questions}"
-
-
-def _outcome(event: SubAgentFinished) -> str:
-    text = f": {event.outcome}" if event.outcome else ""
-    return f"{event.effect_id} {event.status}{text}"
-
-
-def _profile(event: ProfileTransferred) -> str:
-    return event.profile
-
-
-def _message(event: UserMessage) -> str:
-    return with_images(event.text, len(event.images))
+    return f"{event.effect_id}: {'; '.join(one.question for one in event.questions or ()) or 'no longer asks'}"
 
 
 def _answers(event: UserQuestionResponse) -> str:
@@ -100,7 +78,7 @@ def _answers(event: UserQuestionResponse) -> str:
 def _approval(event: ToolApproval) -> str:
     decision = "allowed" if event.allowed else "denied"
     who = "" if event.by is None else f" by {event.by}"
-    return f"{decision}{who}: {event.note}" if event.note and not event.allowed else f"{decision}{who}"
+    return _with_reason(f"{decision}{who}", event.note if not event.allowed else None)
 
 
 def _response(event: LlmResponse) -> str:
@@ -108,67 +86,46 @@ def _response(event: LlmResponse) -> str:
     return " → ".join(part for part in (event.content, calls) if part)
 
 
-def _questions(event: AskUserQuestionPending) -> str:
-    return " ".join(question.question for question in event.questions)
-
-
 def _result(event: ToolComplete) -> str:
     text = with_images(event.result.text, len(event.result.images))
     return f"failed: {text}" if event.result.error else text
 
 
-def _interrupted(event: ToolInterrupted) -> str:
-    return event.call_id
-
-
 def _restricted(event: CallRestricted) -> str:
     by = " of the operator" if event.approval_by == "operator" else ""
     approval = f", needs approval{by}" if event.approval else ""
-    return f"{event.call_id} {event.crash.replace('_', ' ')}{approval}"
+    return f"{event.call_id} {_words(event.crash)}{approval}"
 
 
-def _reconciled(event: ToolReconciled) -> str:
-    return event.verdict.replace("_", " ")
+def _with_reason(outcome: str, reason: str | None) -> str:
+    return f"{outcome}: {reason}" if reason else outcome
 
 
-def _resolved(event: DoubtResolved) -> str:
-    return f"{event.call_id} {event.verdict.replace('_', ' ')}"
-
-
-def _checked(event: WorkVerified) -> str:
-    verdict = "passed" if event.passed else "failed"
-    return f"{verdict}: {text}" if (text := event.texts[0]) else verdict
-
-
-def _summary(event: HistoryCompacted | TurnSummarized) -> str:
-    return event.summary
-
-
-def _failure(event: LlmFailed | EffectFailed) -> str:
-    return event.sentence
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 _SUMMARIES: Mapping[type[Event], Callable[[Any], str]] = {
-    DoubtResolved: _resolved,
-    ToolInterrupted: _interrupted,
+    DoubtResolved: lambda event: f"{event.call_id} {_words(event.verdict)}",
+    ToolInterrupted: lambda event: event.call_id,
     CallRestricted: _restricted,
-    ToolReconciled: _reconciled,
+    ToolReconciled: lambda event: _words(event.verdict),
     Opened: _opened,
     ScheduleChanged: _schedule,
-    WakeUp: _wake_up,
-    AgentMessage: _mail,
+    WakeUp: lambda event: event.text,
+    AgentMessage: lambda event: f"{event.origin}: {event.text}",
     SubAgentAsked: _asked_by_child,
-    SubAgentFinished: _outcome,
-    ProfileTransferred: _profile,
-    UserMessage: _message,
+    SubAgentFinished: lambda event: _with_reason(f"{event.effect_id} {event.status}", event.outcome),
+    ProfileTransferred: lambda event: event.profile,
+    UserMessage: lambda event: with_images(event.text, len(event.images)),
     UserQuestionResponse: _answers,
     ToolApproval: _approval,
     LlmResponse: _response,
-    AskUserQuestionPending: _questions,
+    AskUserQuestionPending: lambda event: " ".join(question.question for question in event.questions),
     ToolComplete: _result,
-    WorkVerified: _checked,
-    HistoryCompacted: _summary,
-    TurnSummarized: _summary,
-    LlmFailed: _failure,
-    EffectFailed: _failure,
+    WorkVerified: lambda event: _with_reason("passed" if event.passed else "failed", event.texts[0]),
+    HistoryCompacted: lambda event: event.summary,
+    TurnSummarized: lambda event: event.summary,
+    LlmFailed: lambda event: event.sentence,
+    EffectFailed: lambda event: event.sentence,
 }

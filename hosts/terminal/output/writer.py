@@ -207,8 +207,6 @@ class TerminalWriter:
             self.note(text)
 
     def _begin_answer(self, text: str) -> StreamedAnswer:
-        from .markdown import StreamedAnswer
-
         self._ends_blank = False
         answer = StreamedAnswer(self._console, MAX_WIDTH)
         answer.feed(printable(text))

@@ -38,7 +38,7 @@ IMPORTED = (
     "turnwise.hosts.terminal.chat.screen",
     "turnwise.hosts.terminal.commands.app",
     "turnwise.hosts.terminal.commands.database",
-    "turnwise.hosts.terminal.commands.demo",
+    "turnwise.hosts.terminal.demo",
     "turnwise.hosts.terminal.commands.database",
     "turnwise.hosts.terminal.configuration",
     "turnwise.hosts.terminal.output.lines",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.chat.commands import usage_line
+from turnwise.hosts.terminal.chat.chat import usage_line
 from turnwise.states.values.messages import Usage
 
 from ....support.pages import ROOT

@@ -11,9 +11,9 @@ import pytest
 
 from turnwise import Engine, ModelAnswer, ModelRequest, Token, presets
 from turnwise.hosts.terminal.chat.chat import screen_for, speech_for
+from turnwise.hosts.terminal.configuration import Settings
 from turnwise.hosts.terminal.output.lines import STEPS, LabelledStep, steps_shown_by
 from turnwise.hosts.terminal.output.writer import TerminalWriter
-from turnwise.hosts.terminal.settings import Settings
 
 from ....support.screens import FakeScreen
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment

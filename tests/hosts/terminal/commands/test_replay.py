@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 from turnwise import Engine, ModelRequest, Profile, presets
-from turnwise.hosts.terminal.commands.replay import ReplayResult, junit_report
+from turnwise.hosts.terminal.commands.database import ReplayResult, junit_report
 from turnwise.states import MemoryRecalled, ProfileSelected
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 

@@ -81,7 +81,7 @@ class TestRefusals:
         """Without the libraries of the extra `http` the command says how to install them."""
         found = importlib.util.find_spec
         monkeypatch.setattr(
-            "turnwise.hosts.terminal.commands.http_extra.find_spec",
+            "turnwise.hosts.terminal.commands.app.find_spec",
             lambda name: None if name == "sse_starlette" else found(name),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.hosts.terminal.chat.piped_input import parse_answer, question_lines
+from turnwise.hosts.terminal.chat.user_input import parse_answer, question_lines
 from turnwise.states.values.questions import UserQuestion
 
 ONE = UserQuestion.model_validate({"question": "How many?", "options": [{"label": "2"}, {"label": "Four"}]})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ....support.speech.speakers import fake_speaker, fake_speaker_environment
-from ....support.terminal import InProcessRun, end_of, run, terminal
+from ...support.speech.speakers import fake_speaker, fake_speaker_environment
+from ...support.terminal import InProcessRun, end_of, run, terminal
 
 pytestmark = pytest.mark.slow
 
