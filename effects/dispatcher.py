@@ -27,7 +27,7 @@ from ..states.events import Answer, EffectFailed
 from ..states.values.value import FailureKind
 from .application_functions import pass_on_interrupt
 from .clock import Clock
-from .context import EffectContext
+from .context import EffectContext, unchanged
 from .logs import performer_logger, redacting
 
 logger = performer_logger("turnwise.dispatcher")
@@ -58,6 +58,8 @@ class InProcessDispatcher:
     async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
         """Carry out one effect, and return its answer. Every effect that is started goes through here."""
         try:
+            if context.redact is unchanged:
+                return await self._performers[type(effect)](effect, context)
             with redacting(context.redact):
                 return await self._performers[type(effect)](effect, context)
         except (SystemExit, KeyboardInterrupt) as error:

@@ -18,7 +18,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self
 
 from ..effects.clock import Clock, SystemClock
-from ..effects.dispatcher import Performer
+from ..effects.dispatcher import InProcessDispatcher, Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
 from ..effects.schemas.wire import wire_tools
@@ -282,7 +282,7 @@ class Engine(Homebound):
         answering = self._answering = RunningAnswers()
         built_in = (models, tools, self._deliveries, clock, settings, providers, self._memory, agents)
         self._performers = build_performers(*built_in, performers, waiting, answering, tracing)
-        self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
+        self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self._intake(dispatcher)))
         self._redactor = EventRedactor(providers.redaction, tools)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         resumers = build_resumers(self._deliveries, agents, performers)
@@ -657,8 +657,15 @@ class Engine(Homebound):
         """
         self.check_may_write()
         asyncio.get_running_loop()  # raises RuntimeError in another thread
+        self._take_answer(checked_id(conversation_id), answer)
+
+    def _intake(self, dispatcher: DispatcherFactory) -> Callable[[str, Answer], None]:
+        """Return what takes the answers of a dispatcher that this makes."""
+        return self._take_answer if dispatcher is InProcessDispatcher else self.answer
+
+    def _take_answer(self, conversation_id: str, answer: Answer) -> None:
         taken = checked_answer(answer)
-        if not self._registry.answer(checked_id(conversation_id), taken) and self._closing is None:
+        if not self._registry.answer(conversation_id, taken) and self._closing is None:
             task = asyncio.ensure_future(self._load_and_answer(conversation_id, taken))
             self._taking_answers.add(task)
             task.add_done_callback(self._taking_answers.discard)

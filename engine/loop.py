@@ -177,7 +177,8 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            await self._prepare()
+            if not self._is_restricted or not self.projection.is_read:
+                await self._prepare()
             if (policy := self.projection.context.policy).redact:
                 event = await self._services.redactor.redacted(event, policy)
             if isinstance(event, Request):
@@ -330,7 +331,7 @@ class Loop:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
             dispatcher = self._services.dispatcher
-            for variables, part in self._senders.divide(effects):
+            for variables, part in self._senders.divided(effects):
                 variables.run(dispatch_in_order, part, dispatcher, self.conversation_id, self.effect_context)
         except (Exception, asyncio.CancelledError):
             # The step is stored. Its effects are asked for again when the conversation is taken over. Nothing here

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
@@ -308,13 +308,12 @@ class Senders:
         self._waiting: dict[str, Variables] = {}
         self._ending: Variables | None = None
 
-    def divide(self, effects: Sequence[Effect]) -> Iterator[tuple[Variables, Sequence[Effect]]]:
-        """Yield the effects of the newest step in their order, each part with its context variables."""
-        if self._ending is not None:
-            last = max((place for place, one in enumerate(effects) if self._is_of_ended(one)), default=-1)
-            yield self._ending, effects[: last + 1]
-            effects = effects[last + 1 :]
-        yield self.current, effects
+    def divided(self, effects: Sequence[Effect]) -> tuple[tuple[Variables, Sequence[Effect]], ...]:
+        """Return the effects of the newest step in their order, each part with its context variables."""
+        if self._ending is None:
+            return ((self.current, effects),)
+        last = max((place for place, one in enumerate(effects) if self._is_of_ended(one)), default=-1)
+        return (self._ending, effects[: last + 1]), (self.current, effects[last + 1 :])
 
     def _is_of_ended(self, effect: Effect) -> bool:
         """Whether the turn that ended in the newest step sends this."""

@@ -413,7 +413,7 @@ class Transcript:
             self.holds_mail = True
             fields["origin"] = waiting.origin
             fields["audience"] = waiting.audience
-        return Message.model_construct(**fields)
+        return Message(**fields)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
         event = entry.event
@@ -428,12 +428,12 @@ class Transcript:
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
             self._acceptance.accept(event.model, entry.seq)
-        return Message.model_construct(**fields)
+        return Message(**fields)
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
         call_id, said, is_error = result.call_id, result.said, result.error
         place = bisect_left(self.messages, self._ranks[call_id], self._round, key=self._rank)
-        message = Message.model_construct(
+        message = Message(
             role="tool",
             text=self.words(said),
             images=(images := self.images(said)),

@@ -110,7 +110,7 @@ def _answer_of(
     """The answer to an effect whose call came to this. A call that waits is held until it is resumed."""
     effect_id, at = effect.effect_id, clock.now()
     if isinstance(outcome, ToolResult):
-        return ToolComplete.model_construct(effect_id=effect_id, at=at, result=outcome)
+        return ToolComplete(effect_id=effect_id, at=at, result=outcome)
     suspends = isinstance(outcome, _Suspended)
     if suspends:
         context.suspended.hold(effect.first_id, run)

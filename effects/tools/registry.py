@@ -287,10 +287,8 @@ class ToolRegistry:
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
         provider_id = encodable(call.id) if len(call.id) <= LONGEST_ID else ""
         if tool is None:
-            return ToolCall.model_construct(
-                call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault
-            )
-        return ToolCall.model_construct(
+            return ToolCall(call_id=call_id, name=name, raw_arguments=arguments, provider_id=provider_id, fault=fault)
+        return ToolCall(
             call_id=call_id,
             name=tool.name,
             raw_arguments=arguments,

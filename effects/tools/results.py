@@ -139,7 +139,7 @@ def result_of(value: object) -> ToolResult:
     values = value if isinstance(value, list | tuple) else [value]
     images = tuple(item for item in values if isinstance(item, Image))
     if not images:
-        return ToolResult.model_construct(text=text_of(value))
+        return ToolResult(text=text_of(value))
     text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
     return ToolResult(text=text, images=images)
 

@@ -127,7 +127,7 @@ class SubAgents(Tagged):
     @property
     def full_tasks(self) -> tuple[SubAgentTask, ...]:
         """The tasks, each as an object, also where it is given as a text. `Pure.`"""
-        return tuple(SubAgentTask.model_construct(text=task) if isinstance(task, str) else task for task in self.tasks)
+        return tuple(SubAgentTask(text=task) if isinstance(task, str) else task for task in self.tasks)
 
 
 class Transfer(Tagged):

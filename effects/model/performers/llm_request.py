@@ -22,7 +22,7 @@ from ....states.policy import settings_of
 from ....states.replies import TextRule, text_rule
 from ....states.roles import Caller
 from ....states.transcript import Transcript
-from ....states.values.messages import Suspect, Usage
+from ....states.values.messages import Suspect
 from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable
 from ...clock import Clock
 from ...context import EffectContext, Progress, mark_of
@@ -99,7 +99,8 @@ class LlmRequestPerformer:
         calls = self._tools.resolve_calls(
             effect.effect_id, answer.tool_calls, context.policy, offer.allowed, offer.caller, mark
         )
-        response = LlmResponse.model_construct(
+        # A model may be anybody's: what no response can hold fails this performer, under any dispatcher.
+        return LlmResponse(
             effect_id=effect.effect_id,
             at=self._clock.now(),
             content="" if is_blank(answer.content) else encodable(answer.content),
@@ -113,9 +114,6 @@ class LlmRequestPerformer:
             speaks=offer.speaks,
             provider=provider_fields_of(answer, calls, self._caller.family_of(model), model),
         )
-        # A model may fill fields with lists and dicts, as decoded JSON has them; they are converted here. What cannot
-        # be converted fails this performer, under any dispatcher.
-        return response if _is_plain(response) else LlmResponse(**vars(response))
 
 
 async def _held(
@@ -129,13 +127,6 @@ async def _held(
     has_system = request.messages[:1] and request.messages[0]["role"] == "system"
     left_out = {*(() if has_system else ("instructions",)), *(("words",) if failure.of_answer else ())}
     return tuple(one for one in held if one not in left_out)
-
-
-def _is_plain(response: LlmResponse) -> bool:
-    """Whether the fields that are taken from an answer as they are need no conversion. A model may be anybody's."""
-    fields = vars(response)
-    reason = fields["finish_reason"]
-    return fields["opaque"] == () and type(reason) is str and reason.isascii() and type(fields["usage"]) is Usage
 
 
 def _shown_rule(context: Context, offer: ToolOffer) -> TextRule:
