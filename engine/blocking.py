@@ -252,6 +252,7 @@ class BlockingConversation(_Blocking[Conversation]):
     transfer_to = _waits(Conversation.transfer_to)
     compact = _waits(Conversation.compact)
     close = _waits(Conversation.close)
+    submit = _waits(Conversation.submit)
     dispatch = _waits(Conversation.dispatch)
     fork = _returns_handle(Conversation.fork)
     updates = _iterates(Conversation.updates)

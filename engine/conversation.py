@@ -495,6 +495,18 @@ class Conversation(Homebound):
         self._engine.note_copy()
         return await self._engine.get(copy_id)
 
+    def now(self) -> datetime:
+        """Return the current time, by the clock of the engine: the moment of an event that is submitted now."""
+        return self._engine.now()
+
+    async def submit(self, request: Request, *, wait: bool = True) -> Turn:
+        """Submit what a person does about a turn, such as a `ToolApproval` or a `UserQuestionResponse`, as the event
+        itself, and wait as `send` does: for hosts that make events of what their clients send. Submitted again under
+        its `event_id` it has the same result. Raises what the method of the same purpose raises."""
+        outcome = await self._ask(checked(request))
+        assert outcome.handled is not None, "the event was a request"
+        return await self._turn(outcome.handled, wait=wait)
+
     async def dispatch(self, event: Event) -> Step:
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
         before. Raises `InvalidInput` and `Refused`."""

@@ -24,7 +24,7 @@ from ...persistence.errors import Damaged
 from ...persistence.summaries import LONGEST_ID
 from ...states.context import are_among
 from ...states.errors import NOTHING_WAITS, ConfigurationError, InvalidInput, Refused, UnknownConversation
-from ...states.events import Resolution
+from ...states.events import DoubtResolved, ToolApproval, UserCancel, UserQuestionResponse
 from ...states.policy import Policy
 from ...states.roles import Role
 from ...states.states import AwaitingPerson, InDoubt
@@ -65,6 +65,9 @@ _MADE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/.*)?")
 """An id that an engine has made, or that of a sub-agent of such a conversation."""
 
 ALL: frozenset[Permission] = frozenset(PERMISSIONS)
+
+Act: TypeAlias = UserQuestionResponse | UserCancel | ToolApproval | DoubtResolved
+"""What a person does about a turn that waits for one. A cancel names a call here, whose questions nobody answers."""
 
 _SPEAKERS = (None, "user", "assistant", "tool", "function")
 """The roles of messages that anybody may bring; what has no role is a call of a tool, or no message."""
@@ -240,47 +243,36 @@ class Caller:
         changes: tuple[Permission, ...] = ("policy", "tools", "profile", "metadata")
         return await conversation.fork(at, keeps_rules=not all(map(self.may, changes)), request_id=request_id)
 
-    # --- deciding about calls
+    # --- what a waiting turn is told
 
-    async def approve(
-        self,
-        conversation: Conversation,
-        call_id: str,
-        allowed: bool,
-        note: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        request_id: str | None = None,
-    ) -> Turn:
-        """Allow or deny the call that waits, in the name of the caller. Raises what `Conversation.approve` raises."""
-        await self._check_decision(conversation, call_id, request_id, "tool_approval")
-        return await conversation.approve(
-            call_id, allowed, note, arguments, by=self.owner, request_id=request_id, wait=False
-        )
+    async def submit(self, conversation: Conversation, act: Act) -> Turn:
+        """Hand what the caller does about a turn to its conversation, once however often it is handed in under its id,
+        and return the turn as of the moment when it is stored. An approval is in the caller's name. Raises what the
+        methods of `Conversation` raise, and `HttpError` for a call that is left to the operator."""
+        match act:
+            case UserCancel():
+                return await conversation.decline(act.call_id, request_id=act.event_id, wait=False)
+            case ToolApproval():
+                await self._check_decision(conversation, act)
+                return await conversation.submit(act.replace(by=self.owner), wait=False)
+            case DoubtResolved():
+                await self._check_decision(conversation, act)
+            case UserQuestionResponse():
+                pass
+        return await conversation.submit(act, wait=False)
 
-    async def resolve(
-        self, conversation: Conversation, call_id: str, verdict: Resolution, *, request_id: str | None = None
-    ) -> Turn:
-        """Say what became of a call that was interrupted. Raises what `Conversation.resolve` raises."""
-        await self._check_decision(conversation, call_id, request_id, "doubt_resolved")
-        return await conversation.resolve(call_id, verdict, request_id=request_id, wait=False)
-
-    async def _check_decision(
-        self, conversation: Conversation, call_id: str, request_id: str | None, kind: str
-    ) -> None:
+    async def _check_decision(self, conversation: Conversation, act: ToolApproval | DoubtResolved) -> None:
         """Raise `HttpError` for a call that is left to the operator, and `Refused` unless this call waits.
 
         The id of a call is unique, so the decision concerns the call that was checked here and no other one, whatever
         happens meanwhile. A decision that was taken before under its id is not taken again.
         """
-        if self.may("approvals"):
-            return
-        if request_id is not None and await conversation.step_of(request_id) is not None:
+        if self.may("approvals") or await conversation.step_of(act.event_id) is not None:
             return
         state = conversation.state
         waiting = state.call.call_id if isinstance(state, AwaitingPerson | InDoubt) else None
-        if conversation.approver is None or waiting != call_id:
-            raise Refused("wrong_state", sentence=NOTHING_WAITS[kind])
+        if conversation.approver is None or waiting != act.call_id:
+            raise Refused("wrong_state", sentence=NOTHING_WAITS[act.type])
         self.require("approvals", unless=conversation.approver == "user")
 
     # --- reading

@@ -5,14 +5,14 @@ Each request returns once it is stored; the updates show what follows.
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import Field
 
-from ...engine.conversation import Conversation
-from ...states.events import Resolution
+from ...engine.conversation import Conversation, new_id
+from ...engine.requests import make
+from ...states.events import DoubtResolved, Resolution, ToolApproval
 from ...states.policy import WhenBusy
 from .dependencies import CONVERSATION, CurrentCaller, TheConversation
 from .problems import problems
@@ -107,7 +107,7 @@ router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=_REFUSALS)
 @router.post("/messages", status_code=202, operation_id="sendMessage")
 async def send_message(body: NewMessage, conversation: TheConversation) -> SentMessage:
     """Send a message. It is stored, and the turn that takes it goes on by itself."""
-    message_id = str(uuid.uuid4()) if body.message_id is None else body.message_id
+    message_id = new_id() if body.message_id is None else body.message_id
     turn = await conversation.send(
         body.text, images=body.images, message_id=message_id, when_busy=body.when_busy, wait=False
     )
@@ -142,17 +142,24 @@ async def cancel_turn(conversation: TheConversation, body: CancelRequest | None 
 @router.post("/approve", operation_id="approveCall")
 async def approve_call(body: Approval, conversation: TheConversation, caller: CurrentCaller) -> TurnAnswer:
     """Allow or deny the call that waits for approval. Arguments that its tool refuses leave it waiting."""
-    turn = await caller.approve(
-        conversation, body.call_id, body.allowed, body.note, body.arguments, request_id=body.request_id
+    act = make(
+        ToolApproval,
+        event_id=body.request_id or new_id(),
+        at=conversation.now(),
+        call_id=body.call_id,
+        allowed=body.allowed,
+        note=body.note or "",
+        arguments=body.arguments,
     )
-    return TurnAnswer(turn=turn.data)
+    return TurnAnswer(turn=(await caller.submit(conversation, act)).data)
 
 
 @router.post("/resolve", operation_id="resolveCall")
 async def resolve_call(body: Verdict, conversation: TheConversation, caller: CurrentCaller) -> TurnAnswer:
     """Say what became of a call that was running when the server stopped."""
-    turn = await caller.resolve(conversation, body.call_id, body.verdict, request_id=body.request_id)
-    return TurnAnswer(turn=turn.data)
+    event_id, at = body.request_id or new_id(), conversation.now()
+    act = make(DoubtResolved, event_id=event_id, at=at, call_id=body.call_id, verdict=body.verdict)
+    return TurnAnswer(turn=(await caller.submit(conversation, act)).data)
 
 
 @router.post("/retry", operation_id="retryTurn")

@@ -73,7 +73,7 @@ from ..problems import HttpError, problem_of
 from ..security import HttpLimits
 from ..sse import EventStream, text_line
 from .turns import ActTurn, MessageTurn, RequestedTurn, Said, earlier_request, opened, spoken_turn, stored
-from .turns_text import act_of_payload, awaited_by, prompt_of
+from .turns_text import Stamp, act_of_payload, awaited_by, prompt_of
 
 logger = logging.getLogger("turnwise.http")
 
@@ -273,8 +273,8 @@ class _TurnTasks(RequestHandler):
         if awaited is None:
             raise UnsupportedOperationError("The task has ended, or waits for nothing.")
         payload = read.said.text if read.payload is None else read.payload
-        act = act_of_payload(payload, awaited)
-        return await stored(ActTurn(_caller(context), conversation, message.message_id, act)), number
+        act = act_of_payload(payload, awaited, Stamp(message.message_id, conversation.now()))
+        return await stored(ActTurn(_caller(context), conversation, act)), number
 
     async def _named(self, given_id: str, context: ServerCallContext) -> tuple[Conversation, int]:
         named = _turn_named(given_id)

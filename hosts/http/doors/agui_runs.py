@@ -69,10 +69,11 @@ from ....engine.engine import Engine
 from ....engine.turns import CancelledTurn, FailedTurn, Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from ....engine.updates import StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, Update
 from ....states.errors import InvalidInput, TurnwiseError
+from ....states.events import ToolApproval, UserCancel
 from ....states.policy import Policy
 from ....states.values.messages import ToolCall
 from ....states.values.questions import UserQuestion
-from ..permissions import Caller
+from ..permissions import Act, Caller
 from ..problems import HttpError, http_problem, problem_of
 from ..sse import data_line
 from .turns import (
@@ -89,11 +90,9 @@ from .turns import (
     stored,
 )
 from .turns_text import (
-    Act,
     ApprovalPayload,
     Awaited,
-    DecideCall,
-    DeclineQuestions,
+    Stamp,
     VerdictPayload,
     act_of_payload,
     awaited_by,
@@ -387,7 +386,8 @@ async def _resumed_turn(caller: Caller, conversation: Conversation, entries: lis
     awaited = await _open(conversation, entry.interrupt_id) if earlier is None else earlier.awaited
     if awaited is None:
         raise _RunRefused("unknown_interrupt", "This interrupt is not open: it was answered, or never raised.")
-    return await stored(ActTurn(caller, conversation, request_id, _act(entry, awaited)))
+    act = _act(entry, awaited, Stamp(request_id, conversation.now()))
+    return await stored(ActTurn(caller, conversation, act))
 
 
 def _request_id(entry: ResumeEntry) -> str:
@@ -404,20 +404,20 @@ async def _open(conversation: Conversation, given_id: str) -> Awaited | None:
     return awaited if is_open else None
 
 
-def _act(entry: ResumeEntry, awaited: Awaited) -> Act:
+def _act(entry: ResumeEntry, awaited: Awaited, stamp: Stamp) -> Act:
     """Return what the user does."""
     if entry.status == "cancelled":
-        return _abandoned(awaited)
-    return act_of_payload(entry.payload, awaited)
+        return _abandoned(awaited, stamp)
+    return act_of_payload(entry.payload, awaited, stamp)
 
 
-def _abandoned(awaited: Awaited) -> Act:
+def _abandoned(awaited: Awaited, stamp: Stamp) -> Act:
     """Return what it means to resolve nothing: a question is declined, and a call that nobody allows does not run."""
     match awaited.wanted:
         case "answers":
-            return DeclineQuestions(call_id=awaited.call_id)
+            return stamp.on(UserCancel, call_id=awaited.call_id)
         case "approval":
-            return DecideCall(call_id=awaited.call_id, allowed=False)
+            return stamp.on(ToolApproval, call_id=awaited.call_id, allowed=False)
         case "resolution":
             raise InvalidInput("Whether the call ran must be said: resolve the interrupt, or cancel the turn.")
 

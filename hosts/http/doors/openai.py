@@ -56,7 +56,7 @@ from .openai_bodies import (
     refusals,
 )
 from .turns import ActTurn, RequestedTurn, Said, opened, request_turn, spoken_turn, stored
-from .turns_text import awaited_by
+from .turns_text import Stamp, awaited_by
 
 logger = logging.getLogger("turnwise.http")
 
@@ -159,7 +159,8 @@ async def _request(
 ) -> RequestedTurn:
     if body.turnwise is None:
         return await request_turn(caller, conversation, read.said, message_id, read.shown)
-    return await stored(ActTurn(caller, conversation, message_id or str(uuid.uuid4()), body.turnwise.act))
+    act = body.turnwise.act(Stamp(message_id or str(uuid.uuid4()), conversation.now()))
+    return await stored(ActTurn(caller, conversation, act))
 
 
 class _ClosingStream(EventStream):

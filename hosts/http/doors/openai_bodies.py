@@ -24,11 +24,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....engine.turns import Turn
 from ....persistence.summaries import LONGEST_ID
-from ....states.events import Resolution
+from ....states.events import DoubtResolved, Resolution, ToolApproval, UserCancel, UserQuestionResponse
 from ....states.values.messages import Usage
+from ..permissions import Act
 from ..problems import MEDIA_TYPE, Problem
 from ..schemas import Body, TurnJson
-from .turns_text import Act, AnswerQuestions, DecideCall, DeclineQuestions, ResolveCall
+from .turns_text import Stamp
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
@@ -78,18 +79,24 @@ class PersonReply(Body):
     approval: Decision | None = None
     verdict: Resolution | None = None
 
-    @property
-    def act(self) -> Act:
-        """What the person does. Raises `OpenAiRefusal` unless it is exactly one thing."""
+    def act(self, stamp: Stamp) -> Act:
+        """Return what the person does. Raises `OpenAiRefusal` unless it is exactly one thing, and `InvalidInput`."""
         acts: list[Act] = []
         if self.answers is not None:
-            acts.append(AnswerQuestions(call_id=self.call_id, answers=self.answers, annotations=self.annotations))
+            acts.append(
+                stamp.on(
+                    UserQuestionResponse,
+                    call_id=self.call_id,
+                    answers=self.answers,
+                    annotations=self.annotations,
+                )
+            )
         if self.decline is not None:
-            acts.append(DeclineQuestions(call_id=self.call_id))
+            acts.append(stamp.on(UserCancel, call_id=self.call_id))
         if (decision := self.approval) is not None:
-            acts.append(DecideCall(call_id=self.call_id, **dict(decision)))
+            acts.append(stamp.on(ToolApproval, call_id=self.call_id, **{**dict(decision), "note": decision.note or ""}))
         if self.verdict is not None:
-            acts.append(ResolveCall(call_id=self.call_id, verdict=self.verdict))
+            acts.append(stamp.on(DoubtResolved, call_id=self.call_id, verdict=self.verdict))
         if len(acts) != 1:
             sentence = "Give exactly one of answers, decline, approval and verdict."
             raise OpenAiRefusal("invalid_input", sentence, "turnwise")

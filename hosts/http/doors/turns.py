@@ -37,8 +37,8 @@ from ....engine.updates import (
 from ....states.errors import InvalidInput, RefusalCode, Refused, UnknownConversation
 from ....states.events import Request, UserMessage
 from ....states.policy import Policy
-from ..permissions import Caller
-from .turns_text import Act, Awaited, Wanted, act_of, awaited_by, perform, prompt_of
+from ..permissions import Act, Caller
+from .turns_text import Awaited, Stamp, Wanted, act_of, awaited_by, prompt_of
 
 
 async def request_turn(
@@ -59,7 +59,7 @@ async def request_turn(
     if awaited is None:
         return await _sent(caller, conversation, said, chosen_id)
     _check_meant(awaited, shown)
-    return await stored(ActTurn(caller, conversation, chosen_id, _reply(said, awaited)))
+    return await stored(ActTurn(caller, conversation, _reply(said, awaited, Stamp(chosen_id, conversation.now()))))
 
 
 async def stored(requested: RequestedTurn) -> RequestedTurn:
@@ -86,7 +86,7 @@ async def _earlier(caller: Caller, conversation: Conversation, said: Said, reque
         return None
     if earlier.awaited is None or earlier.is_message:
         return MessageTurn(conversation, request_id, said)
-    return ActTurn(caller, conversation, request_id, _reply(said, earlier.awaited))
+    return ActTurn(caller, conversation, _reply(said, earlier.awaited, Stamp(request_id, conversation.now())))
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ def _awaited_in(state: StateView) -> Awaited | None:
     return None if kind is None or state.call_id is None else Awaited(kind, state.call_id, state.questions)
 
 
-def _reply(said: Said, awaited: Awaited) -> Act:
+def _reply(said: Said, awaited: Awaited, stamp: Stamp) -> Act:
     if said.images:
         raise InvalidInput("The conversation waits for a reply, which can have no images.")
-    return act_of(said.text, awaited)
+    return act_of(said.text, awaited, stamp)
 
 
 def _check_meant(awaited: Awaited, shown: str | None) -> None:
@@ -193,19 +193,19 @@ class MessageTurn(RequestedTurn):
 class ActTurn(RequestedTurn):
     """The turn that goes on after what a person did about it."""
 
-    def __init__(self, caller: Caller, conversation: Conversation, request_id: str, act: Act) -> None:
-        super().__init__(conversation, request_id)
+    def __init__(self, caller: Caller, conversation: Conversation, act: Act) -> None:
+        super().__init__(conversation, act.event_id)
         self._caller = caller
         self._act = act
 
     @property
-    def call_id(self) -> str:
+    def call_id(self) -> str | None:
         """The call that the act is about."""
         return self._act.call_id
 
     async def store(self) -> Turn:
         """Answer, decline, approve or resolve."""
-        return await perform(self._caller, self.conversation, self._act, self.request_id)
+        return await self._caller.submit(self.conversation, self._act)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield the updates since the act. Where some cannot be shown, none are; the turn is waited for all the

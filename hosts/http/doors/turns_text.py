@@ -1,29 +1,32 @@
 """What a waiting turn asks of a person, and what the person does about it: the same for every protocol.
 
 A client that can show nothing but text shows the question as text (`prompt_of`), and the person replies in plain text.
-A protocol whose replies can hold any JSON hands the reply over as data. Both are read to the same acts, which `perform`
-hands to the conversation.
+A protocol whose replies can hold any JSON hands the reply over as data. Both are read to the same acts: the events that
+`Caller.submit` hands to the conversation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field, ValidationError
 
 from ....effects.printable import with_hidden_shown
 from ....effects.tools.tool import shown_arguments
-from ....engine.conversation import Conversation
+from ....engine.requests import make
 from ....engine.turns import Turn, WaitsForAnswer, WaitsForApproval, WaitsForResolution
 from ....states.errors import InvalidInput, Refused, faults_of
-from ....states.events import Resolution
+from ....states.events import DoubtResolved, Request, Resolution, ToolApproval, UserQuestionResponse
 from ....states.states import AnyState, AwaitingApproval, InDoubt
 from ....states.values.questions import UserQuestion
-from ..permissions import Caller
+from ..permissions import Act
 from ..schemas import Body
+
+A = TypeVar("A", bound=Request)
 
 Wanted: TypeAlias = Literal["answers", "approval", "resolution"]
 """What a turn waits for: answers to questions, the approval of a call, or word of whether a call ran."""
@@ -49,67 +52,22 @@ def awaited_by(state: AnyState) -> Awaited | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerQuestions:
-    """Answer the questions of a call, by their text."""
+class Stamp(NamedTuple):
+    """The id and the moment of the request that is made of what a client sends."""
 
-    call_id: str
-    answers: Mapping[str, str | Sequence[str]]
-    annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    event_id: str
+    at: datetime
 
-
-@dataclass(frozen=True, kw_only=True)
-class DeclineQuestions:
-    """Decline to answer the questions of a call."""
-
-    call_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecideCall:
-    """Allow a call to run, perhaps with other arguments, or deny it."""
-
-    call_id: str
-    allowed: bool
-    note: str | None = None
-    arguments: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResolveCall:
-    """Say whether a call ran that was interrupted."""
-
-    call_id: str
-    verdict: Resolution
-
-
-Act: TypeAlias = AnswerQuestions | DeclineQuestions | DecideCall | ResolveCall
-
-
-async def perform(caller: Caller, conversation: Conversation, act: Act, request_id: str) -> Turn:
-    """Hand an act of the caller to its conversation, once however often it is handed in under this id, and return the
-    turn as of the moment when it is stored. Raises what the methods of `Conversation` raise, and `HttpError` for what
-    the caller may not decide."""
-    match act:
-        case AnswerQuestions():
-            return await conversation.answer(
-                act.answers, act.annotations, call_id=act.call_id, request_id=request_id, wait=False
-            )
-        case DeclineQuestions():
-            return await conversation.decline(act.call_id, request_id=request_id, wait=False)
-        case DecideCall():
-            return await caller.approve(
-                conversation, act.call_id, act.allowed, act.note, act.arguments, request_id=request_id
-            )
-        case ResolveCall():
-            return await caller.resolve(conversation, act.call_id, act.verdict, request_id=request_id)
+    def on(self, kind: type[A], **fields: object) -> A:
+        """Return the request of this kind. Raises `InvalidInput`, which names the first invalid field. `Pure.`"""
+        return make(kind, event_id=self.event_id, at=self.at, **fields)
 
 
 _DECISIONS: Mapping[str, bool] = {"yes": True, "allow": True, "approve": True, "no": False, "deny": False}
 _VERDICTS: Mapping[str, Resolution] = {"ran": "ran", "did not run": "did_not_run", "again": "again"}
 
 
-def act_of(text: str, awaited: Awaited) -> Act:
+def act_of(text: str, awaited: Awaited, stamp: Stamp) -> Act:
     """Return what a person does who replies with this text to what is awaited.
 
     To one question the whole text is the answer, to several each line is one. An option is chosen by its label or its
@@ -119,11 +77,11 @@ def act_of(text: str, awaited: Awaited) -> Act:
     """
     match awaited.wanted:
         case "answers":
-            return AnswerQuestions(call_id=awaited.call_id, answers=_answers(text, awaited.questions))
+            return stamp.on(UserQuestionResponse, call_id=awaited.call_id, answers=_answers(text, awaited.questions))
         case "approval":
-            return DecideCall(call_id=awaited.call_id, allowed=_decision(text))
+            return stamp.on(ToolApproval, call_id=awaited.call_id, allowed=_decision(text))
         case "resolution":
-            return ResolveCall(call_id=awaited.call_id, verdict=_verdict(text))
+            return stamp.on(DoubtResolved, call_id=awaited.call_id, verdict=_verdict(text))
 
 
 def _answers(text: str, questions: tuple[UserQuestion, ...]) -> dict[str, str | list[str]]:
@@ -230,23 +188,22 @@ class VerdictPayload(Body):
     verdict: Resolution
 
 
-def act_of_payload(payload: Any, awaited: Awaited) -> Act:
+def act_of_payload(payload: Any, awaited: Awaited, stamp: Stamp) -> Act:
     """Return what a person does who replies this to what is awaited. A text is read as in a chat. Raises `InvalidInput`
     and, as `act_of` does, `Refused`. `Pure.`"""
     if isinstance(payload, str):
-        return act_of(payload, awaited)
+        return act_of(payload, awaited, stamp)
     call_id = awaited.call_id
     match awaited.wanted:
         case "answers":
             given = _read(AnswersPayload, payload)
-            return AnswerQuestions(call_id=call_id, answers=given.answers, annotations=given.annotations)
+            return stamp.on(UserQuestionResponse, call_id=call_id, **dict(given))
         case "approval":
             decision = _read(ApprovalPayload, payload)
-            return DecideCall(
-                call_id=call_id, allowed=decision.approved, note=decision.note, arguments=decision.edited_args
-            )
+            note, arguments = decision.note or "", decision.edited_args
+            return stamp.on(ToolApproval, call_id=call_id, allowed=decision.approved, note=note, arguments=arguments)
         case "resolution":
-            return ResolveCall(call_id=call_id, verdict=_read(VerdictPayload, payload).verdict)
+            return stamp.on(DoubtResolved, call_id=call_id, verdict=_read(VerdictPayload, payload).verdict)
 
 
 def _read(kind: type[P], payload: Any) -> P:
