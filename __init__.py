@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         WaitsForApproval,
         WaitsForResolution,
     )
-    from .engine.update_schema import update_schema
     from .engine.updates import (
         AnyTreeUpdate,
         ConversationDeletedUpdate,
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
         TreeUpdate,
         TurnEndedUpdate,
         Update,
+        update_schema,
     )
     from .persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay
     from .persistence.ports import LoadedConversation, Log, Store
@@ -238,7 +238,6 @@ _HOMES = {
         "WaitsForApproval",
         "WaitsForResolution",
     ),
-    "engine.update_schema": ("update_schema",),
     "engine.updates": (
         "AnyTreeUpdate",
         "ConversationDeletedUpdate",
@@ -261,6 +260,7 @@ _HOMES = {
         "TreeUpdate",
         "TurnEndedUpdate",
         "Update",
+        "update_schema",
     ),
     "persistence.maintenance.replay": (
         "Divergence",

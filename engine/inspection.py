@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from ..effects.model.performers.llm_request import RequestWriter
@@ -28,6 +27,7 @@ from ..states.machine import branches_for, entry_for
 from ..states.states import AnyState, Idle
 from ..states.step import LogEntry
 from ..states.transcript import Transcript
+from .json_forms import Moment, as_json
 from .projection import ConversationProjection, ReadEntries
 from .updates import ReplayedStep, StateView, replayed_steps, view_of
 
@@ -43,27 +43,18 @@ class StepView:
     """
 
     seq: int
-    at: datetime
+    at: Moment
     turn: int
     event: dict[str, Any]
     effects: tuple[dict[str, Any], ...]
     state: StateView
-    passed: tuple[str, ...] = ()
-    requests: tuple[int, ...] = ()
+    passed: tuple[str, ...]
+    requests: tuple[int, ...]
 
     @property
     def data(self) -> dict[str, Any]:
         """The fields as JSON; the state as in an update `state_change`."""
-        return {
-            "seq": self.seq,
-            "at": self.at.isoformat(),
-            "turn": self.turn,
-            "event": self.event,
-            "effects": list(self.effects),
-            "state": self.state.data,
-            "passed": list(self.passed),
-            "requests": list(self.requests),
-        }
+        return as_json(self)
 
 
 def _step_view(step: ReplayedStep, context: Context, transcript: Transcript) -> StepView:

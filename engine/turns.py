@@ -7,21 +7,19 @@ out of what the log says of them, and written as JSON, as messages and calls are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
-from typing import Any, Literal, TypeAlias, TypeGuard, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeGuard, get_args
 
-from pydantic import BaseModel
+from pydantic import ConfigDict, Field, computed_field
 
 from ..states.policy import Policy
 from ..states.replies import spoken_and_delivered, text_of_delivery, text_of_reply
 from ..states.states import STATES, AwaitingApproval, AwaitingPerson, AwaitingSubAgents, InDoubt, State
 from ..states.transcript import Transcript
-from ..states.values.messages import Message, Said, ToolCall, Usage
-from ..states.values.questions import UserQuestion
+from ..states.values.messages import Message, Said, Usage
 from ..states.values.turn import Delivered, LimitKind, TurnEnded
-from ..states.values.value import DEEPEST, is_nested_deeper, json_object
+from .json_forms import ShownCall, ShownQuestion, ShownUsage, as_json
 
 TurnStatus = Literal[
     "completed",
@@ -38,7 +36,38 @@ TurnStatus = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseTurn:
+class TurnResult:
+    """What came of a turn, as the turn itself and the update that shows its end have it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(json_schema_serialization_defaults_required=True)
+
+    status: TurnStatus
+    reply: str = ""
+    final_content: str | None = None
+    user_response: str | None = None
+    deliveries: tuple[str, ...] = ()
+    silent: bool = False
+    truncated: bool = False
+    failure: str | None = None
+    limit: LimitKind | None = None
+    usage: ShownUsage = field(default_factory=Usage)
+    profile: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def is_complete(self) -> bool:
+        """Whether the turn ended with an answer."""
+        return self.status == "completed"
+
+
+Number = Annotated[int, Field(serialization_alias="turn")]
+
+_IF_SET = Field(exclude_if=lambda value: not value)
+"""As JSON the field is left out where it says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseTurn(TurnResult):
     """What every turn has.
 
     `number` counts the turns of the conversation from 1. `reply` is the answer: what was said to the user by a tool,
@@ -54,44 +83,18 @@ class BaseTurn:
     `truncated`: the provider cut the text off. `profile` is the name of the turn's profile, or "" if it has none.
     """
 
-    number: int
-    status: TurnStatus
-    reply: str = ""
-    final_content: str | None = None
-    user_response: str | None = None
-    deliveries: tuple[str, ...] = ()
-    silent: bool = False
-    truncated: bool = False
-    questions: tuple[UserQuestion, ...] = ()
-    call_id: str | None = None
-    call: ToolCall | None = None
-    failure: str | None = None
-    limit: LimitKind | None = None
-    usage: Usage = field(default_factory=Usage)
-    profile: str = ""
+    __pydantic_config__ = TurnResult.__pydantic_config__
+
+    number: Number
+    questions: Annotated[tuple[ShownQuestion, ...], _IF_SET] = ()
+    call_id: Annotated[str | None, _IF_SET] = None
+    call: Annotated[ShownCall | None, _IF_SET] = None
 
     @property
     def data(self) -> dict[str, Any]:
         """The turn as JSON, with the keys of the update `turn_ended`; the number is its `turn`. While it waits for a
         person, it also has `call_id`, and `questions` or `call`."""
-        waits = {name: value for name, value in data_of(self).items() if name in ("questions", "call_id")}
-        return {
-            "turn": self.number,
-            "status": self.status,
-            "is_complete": self.status == "completed",
-            "reply": self.reply,
-            "final_content": self.final_content,
-            "user_response": self.user_response,
-            "deliveries": list(self.deliveries),
-            "silent": self.silent,
-            "truncated": self.truncated,
-            "failure": self.failure,
-            "limit": self.limit,
-            "usage": self.usage.model_dump(mode="json"),
-            "profile": self.profile,
-            **waits,
-            **({} if self.call is None else {"call": _call_data(self.call)}),
-        }
+        return as_json(self, complete=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +132,7 @@ class WaitsForAnswer(BaseTurn):
     """The model asks `questions`, by the call `call_id`. Go on with `Conversation.answer` or `decline`."""
 
     status: Literal["awaiting_user"] = "awaiting_user"
-    questions: tuple[UserQuestion, ...] = field()
+    questions: tuple[ShownQuestion, ...] = field()
     call_id: str = field()
 
 
@@ -139,7 +142,7 @@ class WaitsForApproval(BaseTurn):
 
     status: Literal["awaiting_approval"] = "awaiting_approval"
     call_id: str = field()
-    call: ToolCall = field()
+    call: ShownCall = field()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +151,7 @@ class WaitsForResolution(BaseTurn):
 
     status: Literal["in_doubt"] = "in_doubt"
     call_id: str = field()
-    call: ToolCall = field()
+    call: ShownCall = field()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +166,7 @@ class QueuedTurn(BaseTurn):
     """No turn has taken the message yet; the caller did not wait for one. So the number is 0."""
 
     status: Literal["queued"] = "queued"
-    number: int = 0
+    number: Number = 0
 
 
 EndedTurn: TypeAlias = CompletedTurn | IncompleteTurn | FailedTurn | CancelledTurn
@@ -262,58 +265,3 @@ def message_view(message: Message, policy: Policy) -> Message:
     deliveries = tuple(text_of_delivery(text, policy, relayed=is_mail) for text in message.deliveries)
     text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
     return message.replace(text=text, deliveries=deliveries)
-
-
-_OF_MODELS = {"opaque", "provider"}
-"""What a provider wrote for its models only."""
-
-
-def message_data(message: Message) -> dict[str, Any]:
-    """Return a message as JSON; a field that has its default is left out, and so is what only models read. `Pure.`"""
-    data = message.model_dump(mode="json", exclude=_OF_MODELS, exclude_defaults=True)
-    return data | ({"tool_calls": [_call_data(call) for call in message.tool_calls]} if message.tool_calls else {})
-
-
-def _call_data(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call as JSON: its arguments as an object, and the text that the model wrote where that is no JSON
-    object. `Pure.`"""
-    return call.model_dump(mode="json", exclude_defaults=True) | arguments_data(call)
-
-
-def arguments_data(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments as an object, and the text that the model wrote where that is no JSON object, or one that is
-    nested too deeply to be shown. `Pure.`"""
-    arguments = json_object(call.raw_arguments)
-    if arguments is None or is_nested_deeper(arguments, DEEPEST):
-        return {"arguments": {}, "raw_arguments": call.raw_arguments}
-    return {"arguments": arguments}
-
-
-def question_data(question: UserQuestion) -> dict[str, Any]:
-    """Return a question as JSON. It always has `options`, which are empty if any text answers it. `Pure.`"""
-    return {"options": [], **question.model_dump(mode="json", exclude_defaults=True)}
-
-
-def data_of(shown: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as a JSON object. A field that has its default is left out. `Pure.`"""
-    kind: Any = type(shown)
-    values = ((name, getattr(shown, name), one.default) for name, one in data_fields(kind).items())
-    return {name: _as_json(value) for name, value, default in values if default is MISSING or value != default}
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_as_json(one) for one in value]
-    if isinstance(value, UserQuestion):
-        return question_data(value)
-    return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, BaseModel) else value
-
-
-_NOT_DATA = {"position", "type"}
-"""Fields that are no data: they say which update it is, and where it stands."""
-
-
-@cache
-def data_fields(kind: Any) -> Mapping[str, Field[Any]]:
-    """Return the fields of a dataclass that are data. `Pure.`"""
-    return {one.name: one for one in fields(kind) if one.name not in _NOT_DATA}

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, cast, get_args
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
 
 from ..effects.context import LiveKind
 from ..persistence.errors import Damaged
-from ..persistence.summaries import Summary
 from ..states.context import Context
 from ..states.effects import DeliverToUser, Effect, ExecuteTool, PersistToolResults
 from ..states.errors import InvalidInput, Refused, StoreError
@@ -44,31 +46,52 @@ from ..states.states import (
 )
 from ..states.step import LogEntry, Step
 from ..states.transcript import Transcript
-from ..states.values.messages import Approver, Image, Message, MessageRole, Usage
-from ..states.values.questions import UserQuestion
-from ..states.values.turn import EndedStatus, LimitKind, TurnRecord
+from ..states.values.messages import Approver, Image, Message, MessageRole
+from ..states.values.turn import EndedStatus, TurnRecord
 from ..states.values.value import encodable
-from .turns import EndedTurn, arguments_data, data_of, ended_turn, message_data, message_view
+from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, opened
+from .turns import EndedTurn, TurnResult, ended_turn, message_view
 
 Position: TypeAlias = tuple[int, int]
 """The two numbers of an id. Updates come in their order."""
 
 
+_OUTSIDE = Field(exclude=True)
+"""The field is no part of the data: it says which update it is, or where it stands."""
+
+
+class BaseUpdate(Enveloped):
+    """What all updates have. As JSON an update is `{"type", "id", "data"}`."""
+
+    shows_defaults: ClassVar[bool] = False
+    """Whether the data also has the fields that are not set."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The fields as JSON. A field that is not set is left out."""
+        data: dict[str, Any] = as_json(self, complete=self.shows_defaults)["data"]
+        return data
+
+
 @dataclass(frozen=True)
-class StoredUpdate:
+class StoredUpdate(BaseUpdate):
     """What all updates that follow from the log have: a `position`, in whose order they come."""
 
-    position: Position
+    position: Annotated[Position, _OUTSIDE]
 
     @property
     def id(self) -> str:
         """The position as text, which `Conversation.updates` takes as `after`."""
         return f"{self.position[0]}.{self.position[1]}"
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON. A field that is not set is left out."""
-        return data_of(self)
+    def envelope(self) -> dict[str, Any]:
+        """Return what is written beside the data."""
+        return {"type": self.type, "id": self.id}
+
+    @classmethod
+    def envelope_schema(cls) -> dict[str, CoreSchema]:
+        """Return the schema of each key beside the data."""
+        return {**super().envelope_schema(), "id": core_schema.str_schema(pattern=r"^\d+\.\d+$")}
 
 
 @dataclass(frozen=True)
@@ -76,13 +99,9 @@ class StateChangeUpdate(StoredUpdate):
     """The conversation is in another `state`, or what the state tells has changed. As data, `type` is the type of the
     state and `data` what it tells."""
 
-    type: ClassVar[Literal["state_change"]] = "state_change"
+    type: Annotated[Literal["state_change"], _OUTSIDE] = field(default="state_change", init=False)
+    data_field = "state"
     state: StateView
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The state as JSON."""
-        return self.state.data
 
 
 @dataclass(frozen=True)
@@ -91,7 +110,7 @@ class MessageUpdate(StoredUpdate):
     `origin` is the agent that wrote it, if it was another one. With `fallback` a text of the model reaches the user
     only if nothing is said by tool in the turn; if it does, an update shows the delivery."""
 
-    type: ClassVar[Literal["message"]] = "message"
+    type: Annotated[Literal["message"], _OUTSIDE] = field(default="message", init=False)
     role: MessageRole
     text: str
     turn: int
@@ -105,7 +124,7 @@ class MessageUpdate(StoredUpdate):
 class ThoughtUpdate(StoredUpdate):
     """The model thought this, or wrote a text that the rules keep from the user."""
 
-    type: ClassVar[Literal["thought"]] = "thought"
+    type: Annotated[Literal["thought"], _OUTSIDE] = field(default="thought", init=False)
     text: str
     turn: int
 
@@ -120,7 +139,7 @@ class ToolUpdate(StoredUpdate):
     whether the tool may say something to the user. `raw_arguments` is set where the model did not write a JSON
     object."""
 
-    type: ClassVar[Literal["tool"]] = "tool"
+    type: Annotated[Literal["tool"], _OUTSIDE] = field(default="tool", init=False)
     call_id: str
     name: str
     speaks: bool
@@ -137,69 +156,45 @@ class DeliveryUpdate(StoredUpdate):
     """This text is said to the user. `ordinal` counts the deliveries of the turn; a `relayed` one was written by
     another agent."""
 
-    type: ClassVar[Literal["delivery"]] = "delivery"
+    type: Annotated[Literal["delivery"], _OUTSIDE] = field(default="delivery", init=False)
     text: str
     turn: int
     ordinal: int
     relayed: bool = False
 
 
-@dataclass(frozen=True)
-class TurnEndedUpdate(StoredUpdate):
+@dataclass(frozen=True, kw_only=True)
+class TurnEndedUpdate(StoredUpdate, TurnResult):
     """A turn has ended. The fields are those of the turn, whose number is `turn`."""
 
-    type: ClassVar[Literal["turn_ended"]] = "turn_ended"
+    __pydantic_config__ = TurnResult.__pydantic_config__
+    shows_defaults = True
+
+    type: Annotated[Literal["turn_ended"], _OUTSIDE] = field(default="turn_ended", init=False)
     turn: int
     status: EndedStatus
-    is_complete: bool
-    reply: str
-    final_content: str | None
-    user_response: str | None
-    deliveries: tuple[str, ...]
-    silent: bool
-    truncated: bool
-    failure: str | None
-    limit: LimitKind | None
-    usage: Usage
-    profile: str
 
     @classmethod
     def of(cls, position: Position, turn: EndedTurn) -> TurnEndedUpdate:
         """Return the update that shows the end of this turn. `Pure.`"""
-        return cls(
-            position,
-            turn=turn.number,
-            status=turn.status,
-            is_complete=turn.status == "completed",
-            reply=turn.reply,
-            final_content=turn.final_content,
-            user_response=turn.user_response,
-            deliveries=turn.deliveries,
-            silent=turn.silent,
-            truncated=turn.truncated,
-            failure=turn.failure,
-            limit=turn.limit,
-            usage=turn.usage,
-            profile=turn.profile,
-        )
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON."""
-        return {**data_of(self), "usage": self.usage.model_dump(mode="json")}
+        result: dict[str, Any] = {one.name: getattr(turn, one.name) for one in fields(TurnResult)}
+        return cls(position, turn=turn.number, **result)
 
 
-@dataclass(frozen=True)
-class BaseLiveUpdate:
+class BaseLiveUpdate(BaseUpdate):
     """What all live updates have."""
 
     id: ClassVar[None] = None
     position: ClassVar[None] = None
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON. A field that is not set is left out."""
-        return data_of(self)
+    def envelope(self) -> dict[str, Any]:
+        """Return what is written beside the data."""
+        return {"type": self.type, "id": None}
+
+    @classmethod
+    def envelope_schema(cls) -> dict[str, CoreSchema]:
+        """Return the schema of each key beside the data."""
+        return {**super().envelope_schema(), "id": core_schema.none_schema()}
 
 
 @dataclass(frozen=True)
@@ -209,7 +204,7 @@ class TokenUpdate(BaseLiveUpdate):
     only if the model says nothing by tool. With `from_start` the text is everything of this kind that was streamed so
     far, and replaces what is shown of it: for a watcher that has missed pieces."""
 
-    type: ClassVar[Literal["token"]] = "token"
+    type: Annotated[Literal["token"], _OUTSIDE] = field(default="token", init=False)
     text: str
     kind: Literal["text", "thinking"]
     turn: int
@@ -223,7 +218,7 @@ class TokenUpdate(BaseLiveUpdate):
 class ToolProgressUpdate(BaseLiveUpdate):
     """A tool that runs reports this text, by `ToolContext.progress`."""
 
-    type: ClassVar[Literal["tool_progress"]] = "tool_progress"
+    type: Annotated[Literal["tool_progress"], _OUTSIDE] = field(default="tool_progress", init=False)
     call_id: str
     text: str
     turn: int
@@ -233,7 +228,7 @@ class ToolProgressUpdate(BaseLiveUpdate):
 class DeliveredUpdate(BaseLiveUpdate):
     """This channel has taken the delivery `ordinal` of this turn. The `key` is that of the delivery."""
 
-    type: ClassVar[Literal["delivered"]] = "delivered"
+    type: Annotated[Literal["delivered"], _OUTSIDE] = field(default="delivered", init=False)
     turn: int
     ordinal: int
     key: str
@@ -244,7 +239,7 @@ class DeliveredUpdate(BaseLiveUpdate):
 class DeliveryFailedUpdate(BaseLiveUpdate):
     """This channel has not taken the delivery, for the reason in `sentence`. It is tried again."""
 
-    type: ClassVar[Literal["delivery_failed"]] = "delivery_failed"
+    type: Annotated[Literal["delivery_failed"], _OUTSIDE] = field(default="delivery_failed", init=False)
     turn: int
     ordinal: int
     key: str
@@ -261,16 +256,10 @@ class SnapshotUpdate(StoredUpdate):
     `deliveries` if there are any. `streaming` is the text that the model has written so far of an answer that is not
     complete; it is left out if there is none."""
 
-    type: ClassVar[Literal["snapshot"]] = "snapshot"
+    type: Annotated[Literal["snapshot"], _OUTSIDE] = field(default="snapshot", init=False)
     state: StateView
-    transcript: tuple[Message, ...]
+    transcript: tuple[ShownMessage, ...]
     streaming: Streaming | None = None
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON."""
-        data = {"state": self.state.data, "transcript": [message_data(message) for message in self.transcript]}
-        return data if self.streaming is None else {**data, "streaming": self.streaming.data}
 
 
 Update: TypeAlias = (
@@ -288,6 +277,15 @@ Update: TypeAlias = (
 )
 """Something to show. Narrow it by its class or by its `type`. `data` is the same as JSON, and `id` is None for what is
 live."""
+
+
+def update_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of an update as JSON, `{"type": update.type, "id": update.id, "data":
+    update.data}`. The `type` tells the updates apart. A client ignores keys that it does not know: a later version may
+    add some. `Pure.`"""
+    schema = TypeAdapter(Annotated[Update, Field(discriminator="type")]).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Update", **opened(schema)}
+
 
 StateType = Literal[
     "idle",
@@ -314,7 +312,7 @@ WAITS: frozenset[StateType] = frozenset(("awaiting_user_response", "awaiting_app
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateView:
+class StateView(Enveloped):
     """A state, without what only the machine needs.
 
     `turn` is the newest turn, 0 before the first one, and `inbox` has the ids of the messages that wait for a turn.
@@ -327,13 +325,13 @@ class StateView:
     in time, such as the choice of a profile or a search of older conversations: what it goes on without, and why.
     """
 
-    type: StateType
+    type: Annotated[StateType, _OUTSIDE]
     turn: int
     request: int | None = None
     attempt: int | None = None
     model: str | None = None
     due: str | None = None
-    questions: tuple[UserQuestion, ...] = ()
+    questions: tuple[ShownQuestion, ...] = ()
     call_id: str | None = None
     name: str | None = None
     arguments: dict[str, Any] | None = None
@@ -352,7 +350,12 @@ class StateView:
     @property
     def data(self) -> dict[str, Any]:
         """The state as JSON: its type, and what it tells."""
-        return {"type": self.type, "data": data_of(self)}
+        return as_json(self)
+
+    @classmethod
+    def envelope_schema(cls) -> dict[str, CoreSchema]:
+        """Return the schema of each key beside the data."""
+        return {"type": core_schema.literal_schema([*get_args(StateType)])}
 
 
 def view_of(state: State, transcript: Transcript, policy: Policy) -> StateView:
@@ -628,7 +631,7 @@ class Streaming:
     @property
     def data(self) -> dict[str, Any]:
         """The fields as JSON."""
-        return data_of(self)
+        return as_json(self)
 
 
 class StreamedText:
@@ -707,45 +710,30 @@ def snapshot(
 
 
 @dataclass(frozen=True)
-class TreeSnapshotUpdate:
+class TreeSnapshotUpdate(BaseUpdate):
     """The `conversations` as they are now, the one that moved last first. Whoever shows a tree replaces all that it has
     shown. `Summary.parent` and `works_for` tell which conversation an agent belongs to."""
 
-    type: ClassVar[Literal["tree_snapshot"]] = "tree_snapshot"
-    conversations: tuple[Summary, ...]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON."""
-        return {"conversations": [_summary_data(summary) for summary in self.conversations]}
+    type: Annotated[Literal["tree_snapshot"], _OUTSIDE] = field(default="tree_snapshot", init=False)
+    conversations: tuple[ShownSummary, ...]
 
 
 @dataclass(frozen=True)
-class ConversationOpenedUpdate:
+class ConversationOpenedUpdate(BaseUpdate):
     """A new `conversation` has begun.
 
     Its title is empty where none was given and nothing was said yet, as for a sub-agent, whose task comes next, as its
     first message."""
 
-    type: ClassVar[Literal["conversation_opened"]] = "conversation_opened"
-    conversation: Summary
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The fields as JSON."""
-        return {"conversation": _summary_data(self.conversation)}
+    type: Annotated[Literal["conversation_opened"], _OUTSIDE] = field(default="conversation_opened", init=False)
+    conversation: ShownSummary
 
 
 @dataclass(frozen=True)
-class ConversationDeletedUpdate:
+class ConversationDeletedUpdate(BaseUpdate):
     """The conversation was deleted; it has no more updates."""
 
-    type: ClassVar[Literal["conversation_deleted"]] = "conversation_deleted"
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """An empty object."""
-        return {}
+    type: Annotated[Literal["conversation_deleted"], _OUTSIDE] = field(default="conversation_deleted", init=False)
 
 
 AnyTreeUpdate: TypeAlias = Update | TreeSnapshotUpdate | ConversationOpenedUpdate | ConversationDeletedUpdate
@@ -763,11 +751,3 @@ class TreeUpdate:
     def data(self) -> dict[str, Any]:
         """The update as JSON, with the conversation and the type."""
         return {"conversation_id": self.conversation_id, "type": self.update.type, "data": self.update.data}
-
-
-NOT_IN_TREE = frozenset({"metadata", "origin"})
-"""What the update of a tree leaves out of a summary: a tree is sent whole, and does not show these."""
-
-
-def _summary_data(summary: Summary) -> Mapping[str, Any]:
-    return summary.model_dump(mode="json", exclude=set(NOT_IN_TREE))

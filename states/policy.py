@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_serializer
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_serializer
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from .values.value import Seconds, Text, Value
 
@@ -32,6 +34,12 @@ class Rules(Value):
             if getattr(self, name) == type(self).model_fields[name].default:
                 written.pop(name, None)
         return written
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema of the fields: what is left out is optional when it is read, too."""
+        fields: Any = {key: value for key, value in schema.items() if key != "serialization"}
+        return handler(fields)
 
     def replace(self, **changes: Any) -> Self:
         """Return these rules with some of them changed. `Pure.`

@@ -5,11 +5,11 @@ The meaning of an update is written once, in the docstring of its class.
 
 from __future__ import annotations
 
-from dataclasses import MISSING
 from typing import Any, get_args
 
-from turnwise import Update
-from turnwise.engine.turns import data_fields
+from turnwise import Update, update_schema
+
+SCHEMAS: dict[str, Any] = update_schema()["$defs"]
 
 
 def updates() -> str:
@@ -19,5 +19,7 @@ def updates() -> str:
 
 
 def _row(kind: Any) -> str:
-    names = [f"`{name}`" if field.default is MISSING else f"[`{name}`]" for name, field in data_fields(kind).items()]
+    data = SCHEMAS[kind.__name__]["properties"]["data"]
+    data = SCHEMAS[data["$ref"].rpartition("/")[2]] if "$ref" in data else data
+    names = [f"`{name}`" if name in data["required"] else f"[`{name}`]" for name in data["properties"]]
     return f"| `{kind.type}` | `{kind.__name__}` | {', '.join(names)} | {' '.join(kind.__doc__.split())} |"

@@ -87,7 +87,6 @@ def create_app(
         summary="Conversations of an explicit state machine",
         version=__version__,
         lifespan=_lifespan(engine),
-        separate_input_output_schemas=False,
         docs_url=None,  # pages that load their scripts from another server
         redoc_url=None,
         openapi_url=None,  # FastAPI would show it to everybody; `_document` does not

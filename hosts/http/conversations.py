@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
+from ...engine.json_forms import DescribedBy
 from ...engine.requests import NEW_ID
 from ...persistence.summaries import place_of
 from ...states.header import ChosenHeader, Header
@@ -25,7 +26,6 @@ from .schemas import (
     LARGEST_NUMBER,
     Answer,
     Body,
-    DescribedBy,
     GivenPolicy,
     Preset,
     Repeatable,
@@ -93,7 +93,7 @@ class ShownConversation(Header, Answer):
     system: str | None
     profile: str
     tools: list[str] | None
-    policy: Annotated[dict[str, Any] | None, DescribedBy(Policy | None)]
+    policy: Annotated[dict[str, Any] | None, DescribedBy(lambda: Policy | None)]
     text: Literal["auto", "reply", "fallback", "thought"]
     state: StateJson
     seq: int

@@ -7,9 +7,10 @@ know.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...engine.json_forms import opened
 from .problems import problem_schema
 from .security import COOKIE
 
@@ -31,12 +32,11 @@ def completed(document: Schema, *, needs_token: bool) -> Schema:
     }
     components = document.get("components", {})
     schemas = {**components.get("schemas", {}), "Problem": problem_schema()}
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-    schemas = {name: _without_defaults(schema) for name, schema in schemas.items()}
+    used = _reachable([operations], schemas)
+    schemas = {name: _without_defaults(schema) for name, schema in schemas.items() if name in used}
     received = _reachable(_bodies(operations), schemas)
-    opened = {name: schema if name in received else _open(schema) for name, schema in schemas.items()}
-    complete = {**document, "paths": operations, "components": {**components, "schemas": opened}}
+    shown = {name: schema if name in received else opened(schema) for name, schema in schemas.items()}
+    complete = {**document, "paths": operations, "components": {**components, "schemas": shown}}
     return _protected(complete) if needs_token else complete
 
 
@@ -69,7 +69,7 @@ def _bodies(operations: Schema) -> Iterator[Any]:
         yield from (operation["requestBody"] for operation in methods.values() if "requestBody" in operation)
 
 
-def _reachable(parts: Iterator[Any], schemas: Schema) -> set[str]:
+def _reachable(parts: Iterable[Any], schemas: Schema) -> set[str]:
     """The names of the schemas that these parts of the document refer to, directly or not."""
     found: set[str] = set()
     waiting = [name for part in parts for name in _references(part)]
@@ -91,15 +91,6 @@ def _references(part: Any) -> Iterator[str]:
             yield reference.removeprefix(_REFERENCE)
         for one in part.values():
             yield from _references(one)
-
-
-def _open(schema: Any) -> Any:
-    """A schema without what forbids further keys."""
-    if isinstance(schema, list):
-        return [_open(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _open(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}
 
 
 def _without_defaults(schema: Any) -> Any:

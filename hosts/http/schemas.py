@@ -1,9 +1,8 @@
 """What the bodies that clients send and receive have in common: their bases, ids, policies, and values that are JSON
 already.
 
-States, turns, steps and messages know their JSON form (`.data`), and the schema of that form is made by the engine from
-its own data classes. So an endpoint sends `.data` as it is; validating it again would only cost time. OpenAPI describes
-it by that schema all the same (`DescribedBy`).
+States, turns, steps and messages know their JSON form (`.data`). So an endpoint sends `.data` as it is; validating it
+again would only cost time. OpenAPI describes it by the class that wrote it all the same (`DescribedBy`).
 """
 
 from __future__ import annotations
@@ -16,18 +15,21 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     PlainValidator,
+    RootModel,
     ValidationError,
+    create_model,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from ...engine.inspection import StepView
-from ...engine.update_schema import complete_model, message_model, state_model, turn_model
+from ...engine.json_forms import DescribedBy, message_model
+from ...engine.turns import BaseTurn
+from ...engine.updates import StateView
 from ...persistence.summaries import LONGEST_ID
 from ...states import presets
 from ...states.errors import faults_of, has_many_faults, sentence_of_many
@@ -118,40 +120,28 @@ GivenPolicy = Annotated[Policy, PlainValidator(_policy_of, json_schema_input_typ
 """A policy in a body. The rules of a conversation are given as this, or as the name of a preset."""
 
 
-class DescribedBy:
-    """Metadata of an `Annotated` type: its schema is that of a model, and its values are not validated."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        described = handler.generate_schema(self._model)
-        return core_schema.no_info_plain_validator_function(_unchanged, json_schema_input_schema=described)
-
-
 class EventsOf(DescribedBy):
     """Metadata of a type that stands for a stream of Server-Sent Events: its schema is that of one event, whose `data`
     is a model as JSON."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": handler(schema)}
+        content = super().__get_pydantic_json_schema__(schema, handler)
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
         text = {"type": "string"}
         properties = {"data": data, "event": text, "id": text, "retry": {"type": "integer", "minimum": 0}}
         return {"type": "object", "properties": properties}
 
 
-def _unchanged(value: Any) -> Any:
-    return value
+def named(name: str, kind: Any, description: str) -> Any:
+    """Return a type under a name of its own in OpenAPI. `Pure.`"""
+    base: Any = RootModel.__class_getitem__(kind)
+    return create_model(name, __base__=base, __doc__=description)
 
 
-StateJson = Annotated[dict[str, Any], DescribedBy(state_model())]
-"""A state: its type, and what it tells."""
+STATE = named("State", StateView, "A state: its type, and what it tells.")
+TURN = named("Turn", BaseTurn, "A turn of a conversation.")
 
-TurnJson = Annotated[dict[str, Any], DescribedBy(turn_model())]
-"""A turn."""
-
-StepJson = Annotated[dict[str, Any], DescribedBy(complete_model(StepView))]
-"""A step of the log."""
-
-MessageJson = Annotated[dict[str, Any], DescribedBy(message_model())]
-"""A message of the transcript."""
+StateJson = Annotated[Any, DescribedBy(lambda: STATE)]
+TurnJson = Annotated[Any, DescribedBy(lambda: TURN)]
+StepJson = Annotated[Any, DescribedBy(lambda: StepView)]
+MessageJson = Annotated[Any, DescribedBy(message_model)]

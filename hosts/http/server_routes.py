@@ -20,6 +20,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...engine.choices import OfferedTool
+from ...engine.json_forms import DescribedBy
 from ...states.errors import EngineClosed
 from ..diagrams.machine_map import MachineMap, machine_map
 from .dependencies import CurrentCaller, CurrentEngine, CurrentHost
@@ -27,7 +28,7 @@ from .document import NEEDS_NO_TOKEN
 from .markdown import markdown_tree
 from .permissions import PERMISSIONS
 from .problems import ProblemResponse, http_problem, problems
-from .schemas import BODY_REFUSALS, Answer, Body, DescribedBy
+from .schemas import BODY_REFUSALS, Answer, Body
 from .security import clear_session, set_session
 
 public_router = APIRouter(tags=["server"])
@@ -97,7 +98,7 @@ class MarkdownElement(Answer):
     language: str = ""
 
 
-MarkdownNode = Annotated[Any, DescribedBy(str | MarkdownElement)]
+MarkdownNode = Annotated[Any, DescribedBy(lambda: str | MarkdownElement)]
 """A text, or an element."""
 
 

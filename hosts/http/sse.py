@@ -208,7 +208,8 @@ def text_line(text: str) -> bytes:
     JSON escapes line breaks; it need not escape the three characters that many programs split lines at as well. Half a
     character (a lone surrogate) is replaced.
     """
-    return f"data: {encodable(text)}\n".translate(_LINE_BREAKS).encode()
+    line = f"data: {text}\n"
+    return line.encode() if line.isascii() else encodable(line).translate(_LINE_BREAKS).encode()
 
 
 _LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}

@@ -7,14 +7,25 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Union, get_args
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import BaseModel, Field, RootModel, create_model
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from ...engine.update_schema import data_model, update_model
-from ...engine.updates import AnyTreeUpdate, TreeSnapshotUpdate
+from ...engine.json_forms import DescribedBy
+from ...engine.updates import AnyTreeUpdate, TreeSnapshotUpdate, Update
 from .dependencies import CONVERSATION, CurrentCaller, CurrentEngine, CurrentHost, TheConversation
 from .problems import problems
-from .schemas import Answer, EventsOf
+from .schemas import Answer, EventsOf, named
 from .sse import EndReason, EventStream, tree_stream, update_stream
+
+
+class _DataOf(DescribedBy):
+    """Metadata of a type: its schema is that of the `data` of an update."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        update = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(schema, handler))
+        data: JsonSchemaValue = update["properties"]["data"]
+        return data
 
 
 def _in_tree(kind: Any) -> type[BaseModel]:
@@ -22,7 +33,7 @@ def _in_tree(kind: Any) -> type[BaseModel]:
     fields: dict[str, Any] = {
         "conversation_id": (None if kind is TreeSnapshotUpdate else str, ...),
         "type": (Literal[kind.type], ...),
-        "data": (data_model(kind), ...),
+        "data": (Annotated[Any, _DataOf(lambda: kind)], ...),
     }
     return create_model(f"{kind.__name__}OfTree", __doc__=f"The update `{kind.type}` of a conversation.", **fields)
 
@@ -31,14 +42,10 @@ _TREE: tuple[Any, ...] = tuple(map(_in_tree, get_args(AnyTreeUpdate)))
 _TREE_UPDATE: Any = Annotated[Union[_TREE], Field(discriminator="type")]  # noqa: UP007
 
 
-def _named(name: str, union: Any, description: str) -> Any:
-    """A union under a name of its own in OpenAPI."""
-    base: Any = RootModel.__class_getitem__(union)
-    return create_model(name, __base__=base, __doc__=description)
-
-
-UPDATE = _named("Update", update_model(), "An update of a conversation; `type` tells what it is.")
-TREE_UPDATE = _named("TreeUpdate", _TREE_UPDATE, "An update of a conversation of a tree of agents.")
+UPDATE = named(
+    "Update", Annotated[Update, Field(discriminator="type")], "An update of a conversation; `type` tells what it is."
+)
+TREE_UPDATE = named("TreeUpdate", _TREE_UPDATE, "An update of a conversation of a tree of agents.")
 
 
 class EndData(Answer):
@@ -55,10 +62,10 @@ class End(Answer):
     data: EndData
 
 
-_UpdateEvents = Annotated[str, EventsOf(UPDATE | End)]
+_UpdateEvents = Annotated[str, EventsOf(lambda: UPDATE | End)]
 """A stream of updates of one conversation."""
 
-_TreeEvents = Annotated[str, EventsOf(TREE_UPDATE | End)]
+_TreeEvents = Annotated[str, EventsOf(lambda: TREE_UPDATE | End)]
 """A stream of updates of many conversations."""
 
 router = APIRouter(tags=["updates"])

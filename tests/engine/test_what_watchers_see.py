@@ -23,7 +23,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.engine.turns import question_data
+from turnwise.engine.json_forms import question_data
 from turnwise.engine.updates import live_update
 from turnwise.states import Idle
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply

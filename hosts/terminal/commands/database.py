@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, get_args
 from xml.etree import ElementTree
 
 from ....effects.printable import printable
+from ....engine.json_forms import message_data
 from ....engine.resolving import calls_in_doubt, resolve
-from ....engine.turns import message_data
 from ....persistence.errors import StorageFailed
 from ....persistence.maintenance.doctor import Examination, Finding, examine, repair
 from ....persistence.maintenance.fork import origin_of

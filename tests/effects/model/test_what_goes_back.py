@@ -21,7 +21,7 @@ from tests.support.servers.model_server import (
     thinks,
 )
 from turnwise import Engine, LiteLlm, LlmFailure, ModelAnswer, ModelCall, Turn, WaitsForApproval, presets, tool
-from turnwise.engine.turns import message_data
+from turnwise.engine.json_forms import message_data
 from turnwise.states import Policy
 from turnwise.testing import FunctionLlm
 

@@ -11,7 +11,7 @@ import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise import Policy, Update, update_schema
-from turnwise.engine.update_schema import summary_model
+from turnwise.engine.json_forms import summary_model
 from turnwise.engine.updates import ConversationOpenedUpdate
 from turnwise.hosts.http.markdown import MarkdownElement, markdown_tree
 from turnwise.hosts.http.schemas import GivenPolicy
