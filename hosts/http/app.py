@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -99,17 +100,25 @@ def create_app(
     app.state.host = HostState(engine, owner, token, limits, wrong_tokens, login_url, allowed)
     install_problems(app)
     name_methods(app)
-    known = [Depends(current_caller)]
-    for router in ROUTERS:
-        guards = [] if router in PUBLIC else known
-        app.include_router(router, responses=problems(401, 403, 429, 503), dependencies=guards)
-    for router in (*DOORS, _document):
-        app.include_router(router, dependencies=known)
+    app.router.routes.extend(_endpoints().routes)
     app.add_middleware(OpenAiErrors)  # it rewrites what all that are inside of it answer
     app.add_middleware(HeadAnswers)
     if page:
         app.router.routes.extend(page_routes())
     return app
+
+
+@cache
+def _endpoints() -> APIRouter:
+    """Return all endpoints. All applications have the same ones, because FastAPI takes a tenth of a second to work out
+    what each of them depends on."""
+    endpoints, known = APIRouter(), [Depends(current_caller)]
+    for router in ROUTERS:
+        guards = [] if router in PUBLIC else known
+        endpoints.include_router(router, responses=problems(401, 403, 429, 503), dependencies=guards)
+    for router in (*DOORS, _document):
+        endpoints.include_router(router, dependencies=known)
+    return endpoints
 
 
 class HostApplication(FastAPI):
