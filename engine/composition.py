@@ -58,7 +58,7 @@ from ..states.events import Answer, Event, RecentText
 from ..states.policy import ModelSpec, Profile, Recent
 from ..states.states import State
 from ..states.step import Step
-from ..states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from .agents.agents import EngineAgents
 from .choices import Choices, RuleChecks
 from .models import Defaults, Models, WaitingTurns
@@ -315,17 +315,9 @@ class _StoreMemory:
         """See `Memory`."""
         await self._searchable().keep_vectors(space, vectors)
 
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
         """See `Memory`."""
-        return await self._searchable().nearest(scope, space, vector, since, until, limit)
+        return await self._searchable().nearest(query)
 
     def _searchable(self) -> Memory:
         store: Any = self._store()

@@ -44,7 +44,7 @@ from turnwise.persistence import (
     unit_vector,
     words_of,
 )
-from turnwise.states import Context, Event, FoundText, LogEntry, MemoryQuery, MemoryScope, Opened, Step
+from turnwise.states import Context, Event, FoundText, LogEntry, MemoryQuery, MemoryScope, Opened, Step, VectorQuery
 from turnwise.states.dialogue import said_texts
 from turnwise.testing import ScriptedLlm, reply
 
@@ -269,25 +269,18 @@ class Texts:
         for number in units.keys() & self._texts.keys():
             self._texts[number].vectors[space] = units[number]
 
-    def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
-        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first. Raises
-        `InvalidInput`."""
-        wanted = unit_vector(vector)
+    def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors are nearest, the nearest first. Raises `InvalidInput`."""
+        space, wanted = query.space, unit_vector(query.vector)
         texts = [
             text
             for text in self._texts.values()
-            if text.is_in(scope) and text.is_within(since, until) and len(text.vectors.get(space, ())) == len(wanted)
+            if text.is_in(query.scope)
+            and text.is_within(query.since, query.until)
+            and len(text.vectors.get(space, ())) == len(wanted)
         ]
         texts.sort(key=lambda text: sum(map(mul, text.vectors[space], wanted)), reverse=True)
-        return _different(texts, limit)
+        return _different(texts, query.limit)
 
 
 def _different(texts: Iterable[ListedText], limit: int) -> tuple[FoundText, ...]:
@@ -383,17 +376,9 @@ class MemoryStore:
         """Keep the vectors of these texts."""
         self.texts.keep_vectors(space, vectors)
 
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
-        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first."""
-        return self.texts.nearest(scope, space, vector, since, until, limit)
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors are nearest, the nearest first."""
+        return self.texts.nearest(query)
 
     # --- raw records
 

@@ -16,7 +16,7 @@ from ..states.context import Context
 from ..states.events import Event, Opened
 from ..states.states import AnyState
 from ..states.step import Step
-from ..states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from .records import ConversationRecord, Repair, StorageFault, StoredEntry, Undelivered
 from .summaries import EVERYTHING, ConversationFilter, Summary
 
@@ -275,17 +275,9 @@ class SearchableStore(Protocol):
         """
         ...
 
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
-        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first, at most `limit`.
-        `since` and `until` bound the moments, both included. Vectors of another number of dimensions are passed over.
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors are nearest, the nearest first. Vectors of another number of dimensions are
+        passed over.
 
         The cost may grow with the number of the owner's vectors. Raises `InvalidInput` like `keep_vectors`.
         """

@@ -158,6 +158,7 @@ from .values.acts import (
     SubAgents,
     SubAgentTask,
     Transfer,
+    VectorQuery,
     WorkComplete,
 )
 from .values.messages import (
@@ -258,7 +259,7 @@ __all__ += ["Texts", "Timer", "ToolAborted", "ToolApproval", "ToolCall", "ToolCo
 __all__ += ["ToolInterrupted", "ToolReconciled", "ToolResult", "ToolsChanged", "Transcript", "Transfer", "TurnEnded"]
 __all__ += ["TurnRecord", "TurnSummarized", "TurnwiseError"]
 __all__ += ["UnknownConversation", "Usage", "UserCancel", "UserMessage", "UserQuestion", "UserQuestionResponse"]
-__all__ += ["VerifyWork", "Verifying"]
+__all__ += ["VectorQuery", "VerifyWork", "Verifying"]
 __all__ += ["Waiting", "WakeUp", "WhenBusy", "Withheld", "WithholdContent", "WorkComplete"]
 __all__ += ["WorkVerified"]
 __all__ += ["begin"]

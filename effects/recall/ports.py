@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..application_functions import Raised, call_within
 from ..logs import performer_logger
 
@@ -119,17 +119,9 @@ class Memory(Protocol):
         """Store the vectors of these texts. A text that was deleted in the meantime is passed over."""
         ...
 
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
-        """Return the texts whose vectors point most nearly in the direction of `vector`, the nearest first. Vectors of
-        another number of dimensions are passed over."""
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors are nearest, the nearest first. Vectors of another number of dimensions are
+        passed over."""
         ...
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from ...states.errors import StoreError, TurnwiseError
 from ...states.policy import Recent
 from ...states.transcript import Transcript
-from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..application_functions import innermost
 from ..context import EffectContext, Redact, unchanged
 from ..text import cut_middle, in_thread_if_long
@@ -136,7 +136,7 @@ class VectorSearch:
         seconds = self._embedding.seconds * SHARE_BEFORE_SEARCH
         if await or_else(True, "new vectors", within(seconds, self._add_vectors(scope, space))):
             self._add_in_background(scope, space)
-        return await self._memory.nearest(scope, space, vector, bounds.since, bounds.until, limit)
+        return await self._memory.nearest(VectorQuery(scope, space, vector, bounds.since, bounds.until, limit))
 
     async def close(self) -> None:
         """Stop adding vectors."""

@@ -36,7 +36,7 @@ from zlib import crc32
 from ...states.dialogue import SaidText
 from ...states.errors import StoreError
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
-from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, with_indexes
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery, with_indexes
 from ..codec import from_microseconds, to_microseconds
 from ..words import MAX_RECENT, Phrase, keywords_of, unit_vector, words_of
 from .schema import text_positions, text_vectors, texts
@@ -433,15 +433,15 @@ def keep(driver: sqlite3.Connection, space: str, vectors: Mapping[int, bytes]) -
     driver.executemany(_KEEP, [(space, vector, number) for number, vector in vectors.items()])
 
 
-def nearest(
-    driver: sqlite3.Connection, scope: MemoryScope, space: str, vector: bytes, window: Window, limit: int
-) -> tuple[FoundText, ...]:
-    """Return the texts whose vectors have the smallest angle to `vector`, which is `encoded`, the nearest first."""
-    group = group_of(driver, scope)
-    if group is None or limit <= 0:
+def nearest(driver: sqlite3.Connection, query: VectorQuery, vector: bytes) -> tuple[FoundText, ...]:
+    """Return the texts whose vectors have the smallest angle to that of the query, which is `vector`, as `encoded`
+    writes it; the nearest first."""
+    group = group_of(driver, query.scope)
+    if group is None or query.limit <= 0:
         return ()
-    given = {**group._asdict(), **window._asdict(), "space": space, "size": len(vector)}
-    rows, most = driver.execute(_VECTORS, given), min(limit, MAX_FOUND)
+    window = Window.of(query.since, query.until)
+    given = {**group._asdict(), **window._asdict(), "space": query.space, "size": len(vector)}
+    rows, most = driver.execute(_VECTORS, given), min(query.limit, MAX_FOUND)
     scored: list[tuple[float, int]] = []
     while batch := rows.fetchmany(_BATCH):
         scored = nlargest(2 * most, (*scored, *_scores(vector, batch)))  # forks have texts in common

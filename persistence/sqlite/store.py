@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from ...states.errors import UnknownConversation
 from ...states.events import Event, Opened
 from ...states.step import Step
-from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..codec import GENESIS, EncodedStep, encode, from_microseconds, to_microseconds
 from ..errors import Damaged
 from ..ports import LoadedConversation
@@ -41,7 +41,6 @@ from .database import BUSY_TIMEOUT, Database
 from .file import driver_of
 from .indexing import Follower
 from .reading import read_entries, read_head, read_missed, read_request
-from .search import Window
 from .writer import Append, LogPosition, Receipt
 from .writing import Head, OutboxKey, Postponement, begin_attempt
 
@@ -196,23 +195,11 @@ class SqliteStore:
         encoded = {number: search.encoded(vector) for number, vector in vectors.items()}
         await self.database.write(lambda connection: search.keep(driver_of(connection), space, encoded))
 
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
-        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first; all vectors of the
-        owner are read. Raises `InvalidInput`."""
-        wanted, window = search.encoded(vector), Window.of(since, until)
-
-        def read(connection: Connection) -> tuple[FoundText, ...]:
-            return search.nearest(driver_of(connection), scope, space, wanted, window, limit)
-
-        return await self.database.read(read)
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors are nearest, the nearest first; all vectors of the owner are read. Raises
+        `InvalidInput`."""
+        vector = search.encoded(query.vector)
+        return await self.database.read(lambda connection: search.nearest(driver_of(connection), query, vector))
 
     # --- raw records
 

@@ -13,7 +13,7 @@ search for what was said, and the schedule by which it begins turns of its own a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -219,6 +219,20 @@ class MemoryQuery:
 
     scope: MemoryScope
     keywords: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+    limit: int
+
+
+@dataclass(frozen=True)
+class VectorQuery:
+    """A search by meaning, for the texts whose vectors in this `space` have the smallest angle to `vector`. A space is
+    the name of what makes the vectors. `since` and `until` bound the moments as in a `MemoryQuery`, and at most `limit`
+    texts are found."""
+
+    scope: MemoryScope
+    space: str
+    vector: Sequence[float]
     since: datetime | None
     until: datetime | None
     limit: int

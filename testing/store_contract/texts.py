@@ -15,7 +15,7 @@ from ...persistence.maintenance.fork import fork
 from ...states.errors import InvalidInput
 from ...states.events import AgentMessage, LlmResponse, ToolComplete
 from ...states.states import pending
-from ...states.values.acts import FoundText, MemoryQuery, MemoryScope
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ...states.values.messages import HistoryMessage, ToolCall, ToolResult
 from .story import ANNA, LATER, NOON, OpenedStore, Story, dialogue, found, on_a_searchable_store, texts_of
 
@@ -316,7 +316,7 @@ class VectorContract(OpenedStore):
 
         async def nearest(vector: list[float], limit: int = 9, **window: datetime) -> list[str]:
             bounds = {"since": None, "until": None, **window}
-            return texts_of(await store.nearest(ANNA, "space", vector, limit=limit, **bounds))
+            return texts_of(await store.nearest(VectorQuery(ANNA, "space", vector, limit=limit, **bounds)))
 
         assert await nearest([0.1, 1]) == ["north", "north east", "east", "south"]
         assert await nearest([7, 0.1], limit=2) == ["east", "north east"]
@@ -334,12 +334,12 @@ class VectorContract(OpenedStore):
         anna, without = await store.without_vectors(ANNA, "space", 9), await store.without_vectors(bert, "space", 9)
         await store.keep_vectors("space", {number: [1.0] for number, _ in (*anna, *without)})
 
-        assert "ramen" not in texts_of(await store.nearest(ANNA, "space", [1.0], None, None, 9))
-        assert await store.nearest(MemoryScope("a", "anna", 1), "space", [1.0], None, None, 9) == ()
+        assert "ramen" not in texts_of(await store.nearest(VectorQuery(ANNA, "space", [1.0], None, None, 9)))
+        assert await store.nearest(VectorQuery(MemoryScope("a", "anna", 1), "space", [1.0], None, None, 9)) == ()
         await store.delete("b")
         await dialogue(store, "c", "pizza", owner="bert")
         await store.keep_vectors("space", {number: [1.0] for number, _ in without})
-        assert await store.nearest(bert, "space", [1.0], None, None, 9) == ()
+        assert await store.nearest(VectorQuery(bert, "space", [1.0], None, None, 9)) == ()
         assert len(await store.without_vectors(bert, "space", 9)) == 2
 
     @on_a_searchable_store
@@ -353,6 +353,6 @@ class VectorContract(OpenedStore):
             with pytest.raises(InvalidInput):
                 await store.keep_vectors("space", {first: [1.0], second: vector})
             with pytest.raises(InvalidInput):
-                await store.nearest(ANNA, "space", vector, None, None, 9)
+                await store.nearest(VectorQuery(ANNA, "space", vector, None, None, 9))
 
         assert len(await store.without_vectors(ANNA, "space", 9)) == 2

@@ -21,7 +21,7 @@ from turnwise.persistence.sqlite.search import NAME
 from turnwise.persistence.sqlite.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
 from turnwise.states import HistoryMessage, LlmResponse
-from turnwise.states.values.acts import MemoryQuery, MemoryScope
+from turnwise.states.values.acts import MemoryQuery, MemoryScope, VectorQuery
 
 from ...support.store_internals import query, statements_of, take_back
 from ...support.walks import NOON, Walk
@@ -201,7 +201,7 @@ class TestReadingOnly:
         async with opened(path, read_only=True) as store:
             assert await found(store, "sushi") == []
             assert await store.recent(ANNA, NOON) == await store.without_vectors(ANNA, "space", 9) == ()
-            assert await store.nearest(ANNA, "space", [1.0], None, None, 9) == ()
+            assert await store.nearest(VectorQuery(ANNA, "space", [1.0], None, None, 9)) == ()
             assert (await examine(store)).findings == ()
         async with opened(path) as store:
             assert await found(store, "sushi") == ["sushi"]

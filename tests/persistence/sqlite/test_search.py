@@ -25,7 +25,7 @@ from turnwise.states import (
     ToolComplete,
     ToolResult,
 )
-from turnwise.states.values.acts import FoundText, MemoryScope
+from turnwise.states.values.acts import FoundText, MemoryScope, VectorQuery
 
 from ...support.walks import NOON, Walk
 
@@ -45,7 +45,7 @@ async def nearest(path: Path) -> list[tuple[FoundText, ...]]:
     await Walk("one", owner="anna", messages=given).into(store)
     without = await store.without_vectors(ANNA, "space", 10_000)
     await store.keep_vectors("space", {number: vector() for number, _ in without})
-    found = [await store.nearest(ANNA, "space", vector(), None, None, 20) for _ in range(3)]
+    found = [await store.nearest(VectorQuery(ANNA, "space", vector(), None, None, 20)) for _ in range(3)]
     await store.close()
     return found
 
@@ -85,7 +85,7 @@ async def test_vectors_of_zeros_are_no_fault(tmp_path: Path) -> None:
     ((number, _),) = await store.without_vectors(ANNA, "space", 9)
     await store.keep_vectors("space", {number: [0.0, 0.0]})
 
-    assert [one.text for one in await store.nearest(ANNA, "space", [0.0, 0.0], None, None, 9)] == ["text"]
+    assert [one.text for one in await store.nearest(VectorQuery(ANNA, "space", [0.0, 0.0], None, None, 9))] == ["text"]
     await store.close()
 
 

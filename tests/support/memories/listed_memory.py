@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope
+from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 
 
 class ListedMemory:
@@ -44,23 +44,15 @@ class ListedMemory:
         """Keep the vectors under the places of their texts."""
         self.vectors.update({(space, place): vector for place, vector in vectors.items()})
 
-    async def nearest(
-        self,
-        scope: MemoryScope,
-        space: str,
-        vector: Sequence[float],
-        since: datetime | None,
-        until: datetime | None,
-        limit: int,
-    ) -> tuple[FoundText, ...]:
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
         """Return the texts by the cosine of the angle between their vectors and this one."""
-        within = self._within(scope, since, until)
+        within = self._within(query.scope, query.since, query.until)
         cosines = {
-            self.texts[place]: sum(map(operator.mul, kept, vector)) / math.hypot(*kept)
+            self.texts[place]: sum(map(operator.mul, kept, query.vector)) / math.hypot(*kept)
             for (of, place), kept in self.vectors.items()
-            if of == space and self.texts[place] in within
+            if of == query.space and self.texts[place] in within
         }
-        return tuple(sorted(cosines, key=lambda one: -cosines[one]))[:limit]
+        return tuple(sorted(cosines, key=lambda one: -cosines[one]))[: query.limit]
 
     def _within(self, scope: MemoryScope, since: datetime | None, until: datetime | None) -> list[FoundText]:
         return [
