@@ -225,7 +225,7 @@ class SuspendedCalls:
         else:
             self._calls[first_id] = call
 
-    def take(self, first_id: int) -> SuspendedCall | None:
+    def release(self, first_id: int) -> SuspendedCall | None:
         """Return the call that goes on, which is not held any longer; None if it does not wait here."""
         return self._calls.pop(first_id, None)
 
@@ -237,7 +237,7 @@ class SuspendedCalls:
         for first_id in self._calls.keys() - {one.first_id for one in running}:
             self._stop(self._calls.pop(first_id))
 
-    async def close(self) -> None:
+    async def stop_all(self) -> None:
         """Stop all calls, and those that are to be held later."""
         self._is_closed = True
         for first_id in list(self._calls):

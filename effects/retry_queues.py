@@ -155,7 +155,7 @@ class RetryQueues:
         untried = [takewhile(lambda pending: not pending.attempts, queue) for queue in self._queues.values()]
         await asyncio.gather(*(pending.tried.wait() for queue in untried for pending in queue))
 
-    async def close(self, timeout: float) -> None:
+    async def stop(self, timeout: float) -> None:
         """Stop sending, once each effect was tried or after `timeout` seconds. Those that have not arrived stay in the
         outbox, and so does whatever is submitted later."""
         with suppress(TimeoutError):

@@ -279,9 +279,9 @@ class EngineMemory:
         scope = scope_of(context, await context.transcript())
         return await self._dialogue.look_up(scope, dialogue.seconds, context.redact)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop what runs in the background."""
-        await self.search.close()
+        await self.search.stop()
 
 
 _NOT_SEARCHABLE = "The store of this engine cannot search older conversations."
@@ -445,7 +445,7 @@ class Source:
             store = await open_store(self.url, read_only=self.read_only)
         return wrap("store", store)
 
-    async def close(self, store: Store, claimed: Iterable[str]) -> None:
+    async def release(self, store: Store, claimed: Iterable[str]) -> None:
         """Close the store. One that belongs to whoever has opened it stays open, and what was claimed of it is released
         for the next engine."""
         if self.store is None:

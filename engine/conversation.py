@@ -558,7 +558,7 @@ class Conversation(Homebound):
     async def turns(self) -> tuple[EndedTurn, ...]:
         """Return the turns that have ended, oldest first."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
-        await projection.read()
+        await projection.read_contents()
         return tuple(projection.turns.values())
 
     async def usage(self) -> Usage:
@@ -653,7 +653,7 @@ class Conversation(Homebound):
     async def view(self) -> StateView:
         """Return the current state as updates show it."""
         projection = self._loop.projection
-        await projection.read()
+        await projection.read_contents()
         return view_of(projection.state, projection.transcript, projection.context.policy)
 
     async def updated_at(self) -> datetime:
@@ -670,7 +670,7 @@ class Conversation(Homebound):
         cannot be read, or if a step does not come out as it was stored.
         """
         first, most = _count("after", after), None if limit is None else _count("limit", limit)
-        return () if most == 0 else await self._loop.steps.read(first, most)
+        return () if most == 0 else await self._loop.steps.page(first, most)
 
     async def step_of(self, request_id: str) -> int | None:
         """Return the number of the step that took the request with this id, which may be that of a message; None if no
@@ -743,7 +743,7 @@ class Conversation(Homebound):
 
     async def _stream(self, message: UserMessage) -> AsyncGenerator[Update, None]:
         loop = self._loop
-        await loop.turns.read()  # from here on the updates of every step are known
+        await loop.turns.read_contents()  # from here on the updates of every step are known
         with loop.feed.reading(), loop.follower.waiting():
             watcher = self._watcher()
             async with self._sending:

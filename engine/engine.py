@@ -592,7 +592,7 @@ class Engine(Homebound):
         To be called when a server is told to stop: servers wait until open responses have ended before they let an
         application close its engine. `stopping_updates` does it at a signal.
         """
-        self._tree.close()
+        self._tree.end_updates()
         self._registry.stop_updates()
 
     @contextmanager
@@ -733,16 +733,16 @@ class Engine(Homebound):
         handed: Set[str] = frozenset()
         store = self._store
         try:
-            await self._agents.close()  # this posts what waits, for which the store is read
+            await self._agents.stop()  # this posts what waits, for which the store is read
             self._store = None
             await self._recovery.stop()
-            await self._registry.close(EngineClosed())
-            self._tree.close()
-            await self._deliveries.close()
+            await self._registry.shut_down(EngineClosed())
+            self._tree.end_updates()
+            await self._deliveries.stop()
             if self._taking_answers:
                 await asyncio.wait(self._taking_answers)
             handed = await self._recovery.hand_over(waiting, self._deliveries.left | self._agents.queues.left)
-            await self._memory.close()
+            await self._memory.stop()
             await self._servers.close()
             if self._tracing is not None:
                 self._tracing.close()
@@ -750,7 +750,7 @@ class Engine(Homebound):
             self._store = None
             if store is not None:
                 self._recovery.leave()
-                await self._source.close(store, self._recovery.claimed - handed)
+                await self._source.release(store, self._recovery.claimed - handed)
 
     def _note_loaded(self, conversation_id: str, context: Context) -> None:
         """Log which rules of a conversation that was read cannot be carried out here."""

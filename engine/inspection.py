@@ -96,7 +96,7 @@ class StepReader:
         self._read_entries = read_entries
         self._kept: tuple[_ReplayPosition, ...] = ()
 
-    async def read(self, after: int, limit: int | None) -> tuple[StepView, ...]:
+    async def page(self, after: int, limit: int | None) -> tuple[StepView, ...]:
         """Return the steps that follow the step `after`, at most `limit` of them. Raises `StoreError`, in particular
         `Damaged`."""
         position = self._take(after)

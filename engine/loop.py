@@ -122,7 +122,7 @@ class Loop:
         """Whether the calls that were open when this loop began are under the declarations of this engine."""
         self.sends = False
         if isinstance(projection.state, Closed):
-            self.feed.close()
+            self.feed.end_updates()
 
     @property
     def state(self) -> AnyState:
@@ -300,7 +300,7 @@ class Loop:
         if is_own and type(entry.event) is Resumed:
             self._report_left()  # another loop may have begun more since the report was made, and have left it
         if type(state) is Closed:
-            self.feed.close()
+            self.feed.end_updates()
             self.projection.release()
         if not self.has_ended:
             self._services.owner.moved(self.conversation_id)
@@ -404,7 +404,7 @@ class Loop:
         """Return when all that was said so far has been tried on every channel."""
         await self._services.dispatcher.wait_until_tried(self.conversation_id)
 
-    async def close(self, why: TurnwiseError, *, answers: bool = True, deliver: bool = True) -> None:
+    async def shut_down(self, why: TurnwiseError, *, answers: bool = True, deliver: bool = True) -> None:
         """Stop driving. What is under way is told to stop; what finishes all the same is stored, unless `answers` is
         false, and what was said is delivered, unless `deliver` is false. Everything else is dropped as in a crash.
 
@@ -414,10 +414,10 @@ class Loop:
         self._is_closing = True
         with dispatcher_failures_logged():  # the callers that wait must be told all the same
             await self._services.dispatcher.stop(self.conversation_id, answers=answers)
-        await self._suspended.close()
-        await self._mailbox.close(answers=answers)
-        self.turns.close(why)
-        self.feed.close()
+        await self._suspended.stop_all()
+        await self._mailbox.finish(answers=answers)
+        self.turns.fail_all(why)
+        self.feed.end_updates()
         with dispatcher_failures_logged():  # the callers that wait must be told all the same
             await self._services.dispatcher.release(self.conversation_id, deliver=deliver)
 

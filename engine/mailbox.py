@@ -196,7 +196,7 @@ class Mailbox:
         self._closed = why
         self._refuse_waiting(why)
 
-    async def close(self, *, answers: bool = True) -> None:
+    async def finish(self, *, answers: bool = True) -> None:
         """Take no more answers either. Return when those that have come in are stored, or once more could not be;
         unless `answers`, only the event in hand is finished. To be called after `shut`."""
         self._takes_answers = False

@@ -77,7 +77,7 @@ class ConversationProjection:
         """Whether the contents are in memory; they are up to date then."""
         return self._contents is not None
 
-    async def read(self) -> None:
+    async def read_contents(self) -> None:
         """Read the contents unless they are in memory. Raises `StoreError` if the log cannot be read, and does so again
         at each call: nobody is given one half of it."""
         while self._contents is None:
@@ -117,7 +117,7 @@ class ConversationProjection:
     async def transcript_at(self, seq: int) -> Transcript:
         """Return the transcript as of the step `seq`; nothing changes it while the caller holds it. Raises
         `StoreError`."""
-        await self.read()
+        await self.read_contents()
         if self._contents is not None and self._contents.seq == seq:
             return self._contents.share()
         return _Contents.of(await self.read_entries(0, seq)).transcript
@@ -250,7 +250,7 @@ class ConversationHistory:
     async def call(self, call: RoundCall, up_to: int) -> ToolCall:
         """Return the call with its arguments as of the step `up_to`, as a person may have edited them."""
         if not self._projection.is_read and up_to - call.seq > _SHORT:
-            await self._projection.read()
+            await self._projection.read_contents()
         if self._projection.is_read:
             transcript = self._projection.transcript
             if self._projection.seq == up_to:

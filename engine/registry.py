@@ -207,7 +207,7 @@ class ConversationRegistry:
         kept = self._loops.setdefault(loop.conversation_id, loop)
         self._note_use(kept)
         if not self._shows_updates:
-            kept.feed.close()
+            kept.feed.end_updates()
         return kept
 
     def _check_not_ended(self) -> None:
@@ -352,7 +352,7 @@ class ConversationRegistry:
             if not isinstance(why, UnknownConversation):
                 self._due.add(conversation_id)
             self._forget(loop)
-            self._hold_until(loop, loop.close(why, answers=False))
+            self._hold_until(loop, loop.shut_down(why, answers=False))
 
     def answer(self, conversation_id: str, answer: Answer) -> bool:
         """Hand an answer to the loop of this conversation, also to one that is being closed. Returns whether there is
@@ -382,9 +382,9 @@ class ConversationRegistry:
         """End what shows the updates of conversations, also of those that are loaded later."""
         self._shows_updates = False
         for loop in self._all():
-            loop.feed.close()
+            loop.feed.end_updates()
 
-    async def close(self, why: TurnwiseError) -> None:
+    async def shut_down(self, why: TurnwiseError) -> None:
         """Stop driving all conversations. What still finishes is stored, and what was said in them goes out."""
         self.stop_loading(why)
         await self._close(self._all(), why)
@@ -394,7 +394,7 @@ class ConversationRegistry:
     async def _close(self, loops: list[Loop], why: TurnwiseError, **how: bool) -> None:
         for loop in loops:
             self._forget(loop)
-        closing = [self._hold_until(loop, loop.close(why, **how)) for loop in loops]
+        closing = [self._hold_until(loop, loop.shut_down(why, **how)) for loop in loops]
         await asyncio.gather(*closing)
 
     def _all(self) -> list[Loop]:

@@ -45,7 +45,7 @@ class TurnWaiters:
     async def after(self, seq: int, number: int) -> Turn:
         """Wait until this turn has ended, or waits for a person, at or after the step `seq` for the first time, and
         return it as it was then. Raises `StoreError` if the log cannot be read."""
-        await self.read()
+        await self.read_contents()
         earlier = await self._read_stop(number, seq)
         if earlier is not None:
             return earlier
@@ -71,7 +71,7 @@ class TurnWaiters:
         """Return the turn of this message as it is at this moment."""
         if is_queued(message_id, self._projection.state):
             return QueuedTurn()
-        await self.read()
+        await self.read_contents()
         number = self._projection.turn_of(message_id)
         return QueuedTurn() if number is None else await self.current(number)
 
@@ -80,7 +80,7 @@ class TurnWaiters:
         state = self._projection.state
         if isinstance(state, InTurn) and state.turn.number == number and not waits_for_person(state):
             return RunningTurn(number=number, profile=self._projection.profile)
-        await self.read()
+        await self.read_contents()
         return self._of_turn(number) or RunningTurn(number=number, profile=self._projection.profile)
 
     def notify(self, entry: LogEntry) -> None:
@@ -92,7 +92,7 @@ class TurnWaiters:
             goes_on = not stops and isinstance(entry.event, Answer)
             self._waiters = [one for one in self._waiters if (goes_on and one.for_stop) or not one.is_served()]
 
-    def close(self, why: TurnwiseError) -> None:
+    def fail_all(self, why: TurnwiseError) -> None:
         """Nothing moves any more: whoever waits, or would have to wait later, gets `why`."""
         self._closed = why
         for waiter in self._waiters:
@@ -101,7 +101,7 @@ class TurnWaiters:
         self._waiters.clear()
 
     async def _wait_for(self, find: Callable[[K], T | None], key: K, *, for_stop: bool = True) -> T:
-        await self.read()
+        await self.read_contents()
         if (found := find(key)) is not None:
             return found
         if self._closed is not None:
@@ -114,11 +114,11 @@ class TurnWaiters:
         finally:
             self._follower.remove_waiter()
 
-    async def read(self) -> None:
+    async def read_contents(self) -> None:
         """Read what turns are found in, unless it is in memory. Raises `StoreError`."""
         if not self._projection.is_read:
             with self._store_errors():
-                await self._projection.read()
+                await self._projection.read_contents()
 
     async def _read_stop(self, number: int, since: int) -> Turn | None:
         with self._store_errors():

@@ -90,25 +90,18 @@ class Watcher:
                 for update in updates:
                     yield update
                 while self._feed.end <= self._position:
-                    if not self._tell_caught_up():
-                        continue
+                    if self._caught_up is not None:
+                        self._caught_up(self._projection.seq)
                     if self._feed.closed:
                         return
                     await self._feed.changed()  # also by a step that has no updates
                 read = self._next
 
-    def _tell_caught_up(self) -> bool:
-        """Call `caught_up`. Returns false if the call itself has moved the conversation."""
-        seq = self._projection.seq
-        if self._caught_up is not None:
-            self._caught_up(seq)
-        return seq == self._projection.seq and self._feed.end <= self._position
-
     async def _begin(self) -> tuple[Update, ...]:
         if self._after is not None:
             await self._check_known(self._after)
         # From here on the updates of every step are known, and come by the feed.
-        await self._projection.read()
+        await self._projection.read_contents()
         return self._new(await self._missed() if self._after is not None else (await self._snapshot(),))
 
     async def _check_known(self, seen: Position) -> None:
@@ -148,7 +141,7 @@ class Watcher:
 
     async def _snapshot(self) -> Update:
         projection = self._projection
-        await projection.read()
+        await projection.read_contents()
         self._position = self._feed.end
         streaming = self._feed.streamed.so_far
         return snapshot(projection.state, projection.transcript, projection.context.policy, streaming)
@@ -213,7 +206,7 @@ class KeptUpdates(Generic[T]):
         """Let go of all items. A reader that has not read them learns that it fell behind."""
         self._kept = None
 
-    def close(self) -> None:
+    def end_updates(self) -> None:
         """Nothing more will come."""
         self.closed = True
         self._wake()
@@ -384,16 +377,16 @@ class TreeFeed:
         if self.is_watched:
             self._kept.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
 
-    def close(self) -> None:
+    def end_updates(self) -> None:
         """Nothing more will come: the watchers end once they have read everything."""
-        self._kept.close()
+        self._kept.end_updates()
 
     async def prepare(self, projection: ConversationProjection) -> None:
         """Read the contents of a conversation before its next step, so that the updates of the step are known. If they
         cannot be read, the watchers begin again behind the step."""
         if self.is_watched and not projection.is_read:
             with suppress(TurnwiseError):
-                await projection.read()
+                await projection.read_contents()
 
     async def updates(
         self, owner: str | None, listed: _ListConversations, streaming: _ListStreaming

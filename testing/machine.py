@@ -381,7 +381,7 @@ class ToolRuns:
     def forget(self) -> None:
         """Stop the calls that wait for a person, as if the process had died."""
         if self._suspended:
-            self._run(self._suspended.close())
+            self._run(self._suspended.stop_all())
         self._suspended = None
 
     def close(self) -> None:

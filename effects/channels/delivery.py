@@ -182,9 +182,9 @@ class DeliveryDispatcher:
         has failed."""
         await self._queues.wait_until_tried()
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop delivering, once each delivery was tried. Those that have not arrived stay in the outbox."""
-        await self._queues.close(CLOSING_TIMEOUT)
+        await self._queues.stop(CLOSING_TIMEOUT)
 
     def _effect(self, target: str, pending: _PendingDelivery) -> PendingEffect:
         return PendingEffect(

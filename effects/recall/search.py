@@ -72,10 +72,10 @@ class ConversationSearch:
             return ()
         return await or_else((), "vectors", self._vectors.search(scope, meaning, bounds, limit), left_out)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop what runs in the background. To be called before the memory is closed."""
         if self._vectors is not None:
-            await self._vectors.close()
+            await self._vectors.stop()
 
 
 def _different(ranked: Iterable[FoundText], known: Iterable[str], redact: Redact) -> Iterable[FoundText]:
@@ -138,7 +138,7 @@ class VectorSearch:
             self._add_in_background(scope, space)
         return await self._memory.nearest(VectorQuery(scope, space, vector, bounds.since, bounds.until, limit))
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop adding vectors."""
         tasks = list(self._indexing.values())
         for task in tasks:

@@ -80,7 +80,7 @@ class ResumptionPerformer:
 
     async def __call__(self, effect: ResumeTool, context: EffectContext) -> _ToolAnswer | ToolAborted | ToolReconciled:
         """Pass the reply on to the call, and answer as if it had just been started; or stop it."""
-        run = context.suspended.take(effect.started_as)
+        run = context.suspended.release(effect.started_as)
         if not isinstance(run, _ToolRun):
             return self._lost(effect)
         if effect.reply == "cancelled":

@@ -80,11 +80,11 @@ class EngineAgents:
         """Return when each message so far was posted once, or waits behind one that could not be."""
         await self.queues.wait_until_tried()
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop sending, once each message was tried. Those that have not arrived stay in the outbox."""
-        await self.wake_ups.close()
-        await self.queues.close(CLOSING_TIMEOUT)
-        await self.orphans.close()
+        await self.wake_ups.stop()
+        await self.queues.stop(CLOSING_TIMEOUT)
+        await self.orphans.stop()
 
 
 PAGE = 20

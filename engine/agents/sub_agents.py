@@ -226,7 +226,7 @@ class Orphans:
         except StoreError as error:
             logger.warning("The sub-agent %s, for which nobody waits, cannot be closed: %s", child_id, error)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Stop ending sub-agents: those that are left are found when they are taken over."""
         for closing in self._closing:
             closing.cancel()

@@ -119,7 +119,7 @@ class WakeUps:
             sleep, self._sleep = self._sleep, None
             sleep.reschedule(asyncio.get_running_loop().time())
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Wake nothing more."""
         self._is_closed = True
         if (timer := self._timer) is not None:

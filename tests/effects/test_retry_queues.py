@@ -69,7 +69,7 @@ async def test_those_behind_one_that_failed_wait_and_keep_their_order() -> None:
     for wait in (1, 2):
         await clock.until_asleep()
         await clock.advance(wait)
-    await queues.close(timeout=60)
+    await queues.stop(timeout=60)
 
     assert target.taken == [1, 2, 3]
 
@@ -84,7 +84,7 @@ async def test_once_closed_nothing_is_tried() -> None:
 
     waiting = asyncio.ensure_future(queues.submit([pending(1, hang)]))
     await gate.arrived.wait()
-    await queues.close(timeout=0)
+    await queues.stop(timeout=0)
     await queues.submit([pending(2, target.attempt(2))])
     await waiting
 

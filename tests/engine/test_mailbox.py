@@ -133,7 +133,7 @@ async def test_a_closed_mailbox_has_finished_what_was_in_hand() -> None:
     box.post(answer(1))
     asyncio.get_running_loop().call_soon(gate.opened.set)
     box.shut(Refused("closed"))
-    await box.close()
+    await box.finish()
 
     assert gate.taken == [answer(1)]
 
@@ -144,7 +144,7 @@ async def test_of_several_that_close_a_mailbox_one_may_be_cancelled() -> None:
     box = mailbox(gate.take)
     box.post(answer(1))
     box.shut(Refused("closed"))
-    closing = [asyncio.ensure_future(box.close()) for _ in range(3)]
+    closing = [asyncio.ensure_future(box.finish()) for _ in range(3)]
     await asyncio.sleep(0)
     closing[0].cancel()
     asyncio.get_running_loop().call_soon(gate.opened.set)
@@ -165,8 +165,8 @@ async def test_a_closed_mailbox_does_not_try_an_answer_again_that_the_store_has_
     box = mailbox(take)
     box.post(answer(1))
     box.shut(Refused("closed"))
-    await box.close()
-    await box.close()
+    await box.finish()
+    await box.finish()
 
     assert attempts == [answer(1)]
 
@@ -186,7 +186,7 @@ async def test_who_waits_for_what_a_closed_mailbox_drops_is_released(fails: bool
     box.shut(Refused("closed"))
     waiting = asyncio.ensure_future(box.handled())
     await asyncio.sleep(0)
-    closing = asyncio.ensure_future(box.close(answers=fails))
+    closing = asyncio.ensure_future(box.finish(answers=fails))
     await asyncio.sleep(0)
     opened.set()
 

@@ -144,8 +144,8 @@ class TestTheProjection:
             return await log_of(entries, after, up_to)
 
         projection = ConversationProjection(Idle(book=Book(seq=1)), Context(), read)
-        await asyncio.gather(projection.read(), projection.read(), projection.read())
-        await projection.read()
+        await asyncio.gather(projection.read_contents(), projection.read_contents(), projection.read_contents())
+        await projection.read_contents()
 
         assert reads == [(0, 1)]
 
@@ -163,7 +163,7 @@ class TestTheProjection:
             return await log_of(entries, after, up_to)
 
         projection = ConversationProjection(step.state, Context(), read)
-        asked = asyncio.ensure_future(projection.read())
+        asked = asyncio.ensure_future(projection.read_contents())
         await reading.wait()
         projection.advance(entries[1], taken.state)
         release.set()
@@ -283,7 +283,7 @@ class TestCalls:
         """Calls run at once, so the conversation has moved on when the second one asks."""
         log = CountedLog(calls=3, ended=1)
         state, projection, history = projected(log)
-        await projection.read()
+        await projection.read_contents()
         read = log.read
 
         call = await history.call(state.round.calls[2], state.book.seq - 1)
@@ -297,7 +297,7 @@ class TestCalls:
         log.conversation.allows("pay", arguments={"path": "b"})
         log.conversation.tool_ends("pay")
         state, projection, history = projected(log)
-        await projection.read()
+        await projection.read_contents()
         changed = state.round.calls[0]
 
         found = [await history.call(changed, seq) for seq in (changed.seq, changed.seq + 1)]
@@ -310,7 +310,7 @@ class TestCalls:
         earlier = RoundCall.of(made("c0"), log.conversation.transcript[1].seq)
         log.conversation.model_calls("c1")
         _, projection, history = projected(log)
-        await projection.read()
+        await projection.read_contents()
         read = log.read
 
         found = await history.call(earlier, projection.seq - 1)

@@ -212,7 +212,7 @@ class World:
     async def _resume(self, effect: ResumeTool, context: EffectContext) -> Answer | None:
         """Let a call go on that waits in this process. Returns an answer if it is to stop, or if it does not wait here:
         then its crash contract decides."""
-        call, effect_id, at = context.suspended.take(effect.started_as), effect.effect_id, self.clock.now()
+        call, effect_id, at = context.suspended.release(effect.started_as), effect.effect_id, self.clock.now()
         if isinstance(call, WaitingCall):
             await call.go_on()
             return ToolAborted(effect_id=effect_id, at=at) if effect.reply == "cancelled" else None

@@ -78,7 +78,7 @@ def searching(memory: ListedMemory, embed: Any = None, limit: int = 10, seconds:
 async def texts_of(search: ConversationSearch, *keywords: str, meaning: str = "", bounds: Bounds = ANY_TIME) -> Any:
     """Return the texts that the search finds."""
     found = await search.find(SCOPE, keywords, bounds, meaning or " ".join(keywords))
-    await search.close()
+    await search.stop()
     return [one.text for one in found]
 
 
@@ -212,7 +212,7 @@ class TestVectors:
         await asyncio.wait_for(at_rest.wait(), 10)
         for _ in range(100):
             await asyncio.sleep(0)
-        await search.close()
+        await search.stop()
 
         assert (before, len(memory.vectors)) == (BATCH, 3 * BATCH)
 
@@ -228,7 +228,7 @@ class TestVectors:
         search = searching(memory, embed, seconds=60)
         await search.find(SCOPE, ["sushi"], ANY_TIME, "sushi")
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        await search.close()
+        await search.stop()
         await asyncio.gather(*others, return_exceptions=True)
 
         assert len(memory.vectors) == BATCH
