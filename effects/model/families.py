@@ -1,15 +1,11 @@
 """Families of models: which models can read what another one wrote for itself.
 
 A model seals some of what it writes: thinking with a signature, a call with a thought signature, reasoning that only
-its provider can decrypt. That goes back to the model, which may even refuse a request without it. Another model
-cannot read it, and refuses a request that has it. So each model belongs to a family, and what one of them wrote goes
-back, unchanged, to models of the same family only. Other models get none of it.
+its provider can decrypt. That goes back to the model, which may refuse a request without it, while another model
+refuses a request that has it. So each model belongs to a family: a provider's protocol, over which a seal stands in
+fields of its own, and the maker of the models, of which `MAKERS` alone knows the names.
 
-A family is a provider's protocol together with the makers of models that share their seals over it. The protocol
-belongs to it because the same seal stands in other fields over another protocol. `MAKERS` is the only place that
-knows makers by name.
-
-What a provider wrote on a message besides what everybody reads is stored and goes back by this rule:
+What a provider wrote on a message besides what everybody reads is stored and goes back to its family by this rule:
 
 - What belongs to calls goes with them in every request: their ids and their fields, such as a thought signature, and
   also the fields and the thinking of their message, because a provider may keep the seals of calls there.

@@ -1,10 +1,8 @@
 """The port of language models: one method.
 
-Any object with `complete` is a model: litellm's, a test double, a client of the application. It gets a request and
-returns an answer, or raises an `LlmFailure`, whose kind says what can be done about it.
-
-Providers write the content of an answer as a text, as a list of parts, or as null, and its thinking each under
-another name. Whoever implements the port for one of them reads both by the functions here.
+Any object with `complete` is a model: litellm's, a test double, a client of the application. Providers write the
+content of an answer as a text, as a list of parts, or as null, and its thinking each under another name; whoever
+implements the port for one of them reads both by the functions here.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ a profile, or the words by which older conversations are searched."""
 class ModelRequest:
     """A request to a model: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
-    `tool_choice="none"` lists the tools but allows no call. Later requests share the dicts, so do not change them;
-    change copies. `purpose` and `conversation_id` are not sent to the provider; they tell an `Llm` what the request is
-    for, and which conversation it belongs to; the id is empty if the application calls a `Rewording` without one.
-    `settings` are parameters such as the temperature, from the profile of the turn; those that are None are not sent.
+    `tool_choice="none"` lists the tools but allows no call. Later requests share the dicts, so change copies only.
+    `purpose` and `conversation_id` are not sent to the provider; the id is empty if the application calls a `Rewording`
+    without one. `settings` are parameters such as the temperature, from the profile of the turn; those that are None
+    are not sent.
     """
 
     model: str

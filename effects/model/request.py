@@ -1,18 +1,16 @@
 """Builds the request to a model from the conversation so far, in a form that every provider accepts.
 
 Each provider refuses something that others accept: arguments that are not a JSON object, names with a colon, repeated
-ids, a call without its result, a history with calls but no list of tools, two messages of one role in a row, an image
-in a tool's result. A conversation may outlive the choice of a provider, so a request is valid for the strictest of
-them, whatever the transcript holds.
+ids, a call without its result, two messages of one role in a row, an image in a tool's result. A conversation may
+outlive the choice of a provider, so a request is valid for the strictest of them, whatever the transcript holds.
 
 The transcript says what was said; a request holds both less and more. Less: under some policies only the last
 minutes, or a summary in place of messages that no longer fit. More: results of a search in older conversations, a
-reminder to the model, tags around the message of another agent, the time and the place. All of this is assembled anew
-for each request, from the effect and the transcript. None of it is stored, so it does not accumulate.
+reminder to the model, tags around the message of another agent, the time and the place. None of this is stored, so it
+does not accumulate.
 
-Most of a request stays the same from one to the next, so what was written is kept, and each request is built on top
-of the one before. It costs what is new in it, not what is stored: nothing here looks at a message that is not part of
-the request.
+What was written is kept, and each request is built on top of the one before. It costs what is new in it, not what is
+stored: nothing here looks at a message that is not part of the request.
 """
 
 from __future__ import annotations
@@ -71,9 +69,8 @@ def build_request(
 
 
 class OfferedTools:
-    """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message;
-    these are empty without tools. `left_out` are the tools that cannot be offered, by name, each with the reason as a
-    sentence. Made once for all requests."""
+    """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message.
+    `left_out` are the tools that cannot be offered, by name, each with the reason as a sentence."""
 
     def __init__(self, definitions: Sequence[WireMessage]) -> None:
         written = wire_tools(definitions)
@@ -128,12 +125,9 @@ SUMMARY_TITLE = "Summary of the conversation so far:"
 
 
 class AssembledContext(NamedTuple):
-    """The content of a request: the system message, empty if there is none, the messages so far, and the `closing` ones
-    that only this request holds.
-
-    `history` has the messages as they were said; it may be a list of the transcript, so do not change it. `wording`
-    words them for the model; None stands for a history that needs no other words.
-    """
+    """The content of a request: the system message, the messages so far as they were said, which may be a list of the
+    transcript, so do not change it, and the `closing` ones that only this request holds. `wording` words them for the
+    model; None stands for a history that needs no other words."""
 
     system: str
     history: Sequence[Message]
@@ -155,12 +149,8 @@ def assemble_context(
     tools: ExplainedTools = NO_EXPLAINED_TOOLS,
     listed_tools: str = "",
 ) -> AssembledContext:
-    """The content of the request that `effect` asks for, in the turn under way.
-
-    The system message explains `tools` and, by the rules, says which tools there are (`listed_tools`, written by
-    `list_tools`). A plain request holds the system prompt and the user's messages of this turn, and nothing else; the
-    caller sends it without tools. `Pure.`
-    """
+    """The content of the request that `effect` asks for, in the turn under way. A plain request holds the system prompt
+    and the user's messages of this turn, and nothing else; the caller sends it without tools. `Pure.`"""
     found = transcript.found(effect.memory)
     source = SystemSource(
         context, effect.profile, effect.plain, found, tools, listed_tools, holds_mail=transcript.holds_mail
@@ -257,12 +247,9 @@ CONTEXT_TITLE = "Current context:"
 
 
 def write_fresh_context(at: datetime, location: str) -> str:
-    """The note with this time and this location, one line of text.
-
-    A model knows neither. A voice assistant is asked about both, and a note from an earlier turn would be wrong by
-    now. So each request has exactly one such note, written when it is built and never stored: the transcript has
-    none, and the digest of the request is that of the request without it. `Pure.`
-    """
+    """The note with this time and this location. A model knows neither, a voice assistant is asked about both, and a
+    note from an earlier turn would be wrong by now. So each request has exactly one, which is never stored and is no
+    part of its digest. `Pure.`"""
     moment = at.astimezone(UTC)
     day = f"{DAYS[moment.weekday()]}, {MONTHS[moment.month - 1]} {moment.day}, {moment.year}"
     return f"{CONTEXT_TITLE}\n• Time: {day} at {moment:%H:%M} UTC\n• Location: {escape_tags(location)}"
@@ -271,10 +258,8 @@ def write_fresh_context(at: datetime, location: str) -> str:
 def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:
     """The request with the note at its end. The messages of `request` are not changed.
 
-    The note stands at the end, where it leaves the beginning of the request as it was, since providers cache that. It
-    is text of the user's role, which every provider accepts there. If the request ends with a message of the user,
-    the note stands in front of that message's own text, because many providers refuse two messages of one role in a
-    row; otherwise, behind the results of tools, it is a message of its own. `Pure.`
+    The note stands at the end, since providers cache the beginning, in the user's role, which every provider accepts
+    there: in front of the text of a last message of the user, and otherwise as a message of its own. `Pure.`
     """
     *before, last = request.messages or ({"role": "system", "content": ""},)
     if last["role"] == "user":
@@ -296,12 +281,9 @@ request anew, from the transcript in memory."""
 
 
 class CachedPrompt:
-    """The written messages of one conversation.
-
-    All of them are written anew where those that were written do not help: because another model is asked, or messages
-    have to be worded for the model for the first time. The system message may change with each turn, since it holds
-    what was found for the turn; only the digest is computed anew then.
-    """
+    """The written messages of one conversation. All are written anew when another model is asked, or when messages have
+    to be worded for the model for the first time. The system message may change with each turn, since it holds what was
+    found for the turn; only the digest is computed anew then."""
 
     def __init__(self, conversation_id: str = "") -> None:
         self.conversation_id = conversation_id

@@ -1,15 +1,12 @@
 """Writes the system message of a request, and words the messages of a transcript for a model.
 
 The parts of the system message stand in a fixed order, from what never changes to what changes with each turn, and
-last the tools, so that they stand nearest to the dialogue. Every text in it is a rule of the conversation, words of
-the application, or was found for the turn; the titles here name no language and assume none.
+last the tools, so that they stand nearest to the dialogue. Every text in it is a text of the policy, words of the
+application, or was found for the turn.
 
-What it says about other agents, how to treat their messages and how to reach them and the user, follows from the role
-of its agent and from the tools that it is offered; the words are texts of the policy.
-
-The definitions of tools that are sent beside the messages say everything about the tools. The list in the system
-message tells a model at a glance what it can do: one line for each tool. Descriptions may come from a server that
-nobody has checked, so each stays on its line and is short.
+Definitions of tools are sent beside the messages. The list in the system message tells a model at a glance what it can
+do: one line for each tool. Descriptions may come from a server that nobody has checked, so each stays on its line and
+is short.
 """
 
 from __future__ import annotations
@@ -98,11 +95,9 @@ class SystemSource(NamedTuple):
 def write_system_message(source: SystemSource) -> str:
     """The system message of a request; empty if there is nothing to say.
 
-    In this order: the general instructions, those of the profile, that messages were spoken, how to reach the user by
-    the tools for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
-    are offered. Empty parts are left out, and so is each part that no rule asks for. A plain request has only the
-    instructions, the general ones and those of the profile. Only the general instructions and the texts of the policy
-    stand there as they are; in everything else the tags of agents' messages are escaped. `Pure.`
+    Empty parts are left out, and so is each part that no rule asks for. A plain request has only the instructions, the
+    general ones and those of the profile. Only the general instructions and the texts of the policy stand there as they
+    are; in everything else the tags of agents' messages are escaped. `Pure.`
     """
     policy, found = source.context.policy, source.recalled
     profiles = [profile for profile in policy.profiles if profile.name == source.profile]
@@ -162,13 +157,8 @@ def _titled(title: str, text: str) -> str:
 
 
 def _write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail: bool) -> Iterator[str]:
-    """Yield the parts about other agents, and about the profiles to which the conversation can be handed over
-    or by which sub-agents may work.
-
-    Where the policy does not ask for them (`describe_agents`), an agent with a user is told all the same what the
-    messages of other agents are as soon as the transcript `holds_mail`. A conversation that began before there were
-    agents is not, so its requests stay as they were. `Pure.`
-    """
+    """Yield the parts about other agents and about profiles. Where the policy does not ask for them, an agent with a
+    user is told all the same what the messages of other agents are as soon as the transcript `holds_mail`."""
     texts, describes = context.policy.texts, context.policy.describe_agents
     if context.role == "foreground" and (describes or (holds_mail and context.revision >= AGENTS)):
         yield texts.foreground_guidance
@@ -241,16 +231,9 @@ _IMAGE_REFUSED = "that is not shown to you: the provider refused it. Do not gues
 @dataclass(frozen=True)
 class Wording:
     """The words in which `model` reads messages. A message of another agent stands between tags, and nothing else can
-    look like one; a result whose speech did not reach the user has the note `undelivered`, which says so; and what is
-    withheld from the model has a note in its place.
-
-    A message that does not come from a step of the log, such as a summary of earlier ones, is made for the model and
-    stays as it is.
-
-    A message of another agent stands between tags, and a result whose speech did not reach the user says so. What a
-    provider has refused is withheld: a note stands in its place, so that the model neither misses it nor guesses at
-    it.
-    """
+    look like one; a result whose speech did not reach the user has the note `undelivered`; and in place of what a
+    provider has refused there is a note, so that the model neither misses it nor guesses at it. A message that does not
+    come from a step of the log, such as a summary of earlier ones, is made for the model and stays as it is."""
 
     undelivered: str
     model: str = ""

@@ -9,9 +9,8 @@ is left out when the turn has ended, a note is added to a speech that was not de
 request went on is remembered, and what stands behind a place can be taken back and written again. A request takes
 back what it holds besides the history, such as a reminder to the model.
 
-Three things are minded on the way: ids of calls that every provider accepts, an order of the messages that every
-provider accepts, and a digest, which is stored in the log beside the answer and tells whether a later request is the
-one that was answered.
+Ids of calls and the order of messages are such as every provider accepts. The digest of a request is stored in the log
+beside the answer and tells whether a later request is the one that was answered.
 """
 
 from __future__ import annotations
@@ -321,8 +320,7 @@ _LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral accepts no others, and ever
 class _CallIds:
     """Assigns ids. An id that is legal and not yet used is kept; so is one that goes back to the models that gave it.
 
-    The id that replaces another one depends only on the calls before it. So the beginning of a growing history stays
-    the same, which keeps the provider's cache of it valid.
+    The id that replaces another one depends only on the calls before it, which keeps the provider's cache valid.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,12 @@
 """What the answers of a model cost: by the prices that its application gives, else as far as litellm knows them.
 
-litellm knows thousands of models, but takes seconds to import, and a conversation needs its model's window before the
-first request. Its list is a JSON file in litellm's package, so it is read from there without importing litellm: tens
-of milliseconds, once in a process, and only when a model is looked up.
+litellm takes seconds to import, and a conversation needs its model's window before the first request. So litellm's
+list, a JSON file in its package, is read without importing it: tens of milliseconds, once in a process, and only when a
+model is looked up.
 
-Providers count tokens alike and name them differently. They also differ in what a number includes: the tokens that
-were read from a cache are a part of OpenAI's input tokens and not of Anthropic's, and the tokens of thinking are a
-part of OpenAI's output tokens and not of Gemini's. Here the input holds all that was sent, and the output all that
-was written.
+Providers name the tokens differently, and differ in what a number includes: the tokens that were read from a cache are
+a part of OpenAI's input tokens and not of Anthropic's, those of thinking a part of OpenAI's output tokens and not of
+Gemini's. Here the input holds all that was sent, and the output all that was written.
 """
 
 from __future__ import annotations

@@ -5,15 +5,12 @@ otherwise, the request is sent again in that form, at once and within the same a
 server took it; from then on requests have it from the beginning, and a warning has told so once. What a refusal does
 not name is never guessed.
 
-Two kinds of forms need more than a field left out. Some providers refuse a round of calls without what their models
-write into it: sealed thinking, a signature, the reasoning that led to the calls. It is missing where another model
-made the calls, because the first one was not available, for example. Each provider has a form in which it takes such
-a round; `Need` names them. What a model needs is known of its maker, or learned from a refusal, like every other
-form.
+Some providers refuse a round of calls without what their models write into it: sealed thinking, a signature, the
+reasoning that led to the calls. It is missing where another model made the calls. Each provider has a form in which it
+takes such a round; `Need` names them. What a model needs is known of its maker, or learned from a refusal.
 
-And a refusal may speak of the tools: of one of them, of their schemas, or of their number. Tools are written so that
-every provider takes them, as far as the rules of providers are known. Where one is refused all the same, it is sent
-with the plainest schema, and if that does not help it is left out, so that one tool never fails every turn.
+A refusal may also speak of the tools: of one of them, of their schemas, or of their number. Where one is refused, it is
+sent with the plainest schema, and if that does not help it is left out, so that one tool never fails every turn.
 """
 
 from __future__ import annotations
@@ -116,9 +113,7 @@ class Dialect:
 
 def _traits_of(dialect: Dialect) -> Iterator[Trait]:
     """Yield what a server with this dialect does not take. `Pure.`"""
-    for name in _FLAGS:
-        if not getattr(dialect, name):
-            yield BY_NAME[name]
+    yield from (trait for name, trait in BY_NAME.items() if getattr(dialect, name, None) is False)
     if dialect.named_results:
         yield BY_NAME["unnamed_results"]
     if dialect.system_role != "system":
@@ -131,12 +126,6 @@ def _traits_of(dialect: Dialect) -> Iterator[Trait]:
     yield from map(_without_tool, dialect.without_tools)
     if dialect.most_tools is not None:
         yield _fewer_tools(dialect.most_tools)
-
-
-_FLAGS = (
-    *("stream", "stream_options", "tool_choice_none", "null_content", "empty_content", "text_parts", "repeated_roles"),
-    *("user_after_tool", "assistant_last"),
-)
 
 
 def _is_flag(value: object) -> bool:

@@ -1,16 +1,15 @@
 """Turns an error of litellm into an `LlmFailure` of one kind.
 
-Providers and their client libraries raise dozens of errors. The machine asks only what can be done about them, so
-each gets exactly one `FailureKind`. What the provider said decides first, by the rules in `refusals.py`: litellm's
-classes follow from phrases that it looks for, and are sometimes wrong. Then the HTTP status decides, then the class.
+The machine asks only what can be done about an error, so each gets exactly one `FailureKind`. What the provider said
+decides first, by the rules in `refusals.py`: litellm's classes follow from phrases that it looks for, and are sometimes
+wrong. Then the HTTP status decides, then the class.
 
 A refusal that gives no reason at all, of a request larger than any that the model has accepted before, is taken for
 one of a request that is too long: nothing else about it is new.
 
-A provider says in a dozen ways how long its clients are to wait before the next request: in the header of RFC 9110,
-in headers of its own that tell when a limit is reset, in a field of the error, or in a sentence. The most exact one
-counts: first a header that says how long to wait, then the body, then the time at which the limit that was reached is
-reset. That of a limit which was not reached says only when it is full again, so it says nothing about this request.
+Of the ways in which a provider says how long to wait, the most exact one counts: first the header of RFC 9110, then
+the body, then the time at which the limit that was reached is reset. That of a limit which was not reached says only
+when it is full again, so it says nothing about this request.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A model of any of a hundred providers, asked through litellm.
 
-litellm translates between the providers' protocols; everything else is decided by the machine. So litellm has one job
-here: one request, one answer or one typed failure. It never retries, except for a request in a form that the server
-refused, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the first
-request, or earlier: an engine begins with it when it opens. No deadline of a request includes it.
+litellm translates between the providers' protocols; everything else is decided by the machine. So there is one request,
+and one answer or one typed failure: nothing is retried, except for a request in a form that the server refused, nothing
+falls back to another model, and nothing is printed. Importing litellm takes seconds. An engine begins with it when it
+opens, and no deadline of a request includes it.
 
 A request with an image that a model does not take is refused as a whole. Once that is known, as the application says,
 as litellm's list says, or as refusals have taught, the request is not sent: it fails at once, as the provider would
@@ -123,7 +123,7 @@ class LiteLlm:
 
     @property
     def refused_tools(self) -> tuple[str, ...]:
-        """The names of the tools that the server does not take, as the model sees them."""
+        """The names, as the model sees them, of the tools that the server does not take."""
         return self._dialect.refused_tools
 
     @property
@@ -336,10 +336,8 @@ none."""
 
 class Sight:
     """What is known of whether a model takes images. `given` is what the application says; with None, litellm's list of
-    models decides, by the name `model`, and then what the provider answers. All conversations of an engine share it.
-
-    One refusal alone teaches nothing, because it may have been about one image, or may have been misread.
-    """
+    models decides, by the name `model`, and then what the provider answers. One refusal alone teaches nothing, because
+    it may have been about one image, or may have been misread."""
 
     def __init__(self, model: str, given: bool | None) -> None:
         self._model = model

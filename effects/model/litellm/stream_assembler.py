@@ -1,8 +1,7 @@
 """Assembles an answer from the chunks in which it streams.
 
-litellm has a function for that, `stream_chunk_builder`. It is not reliable where exactness matters: it loses calls
-without an id, merges calls that a provider sends under the same index, and repeats the text of a sealed thinking block,
-which the provider then refuses. Its stream drops what it does not expect, and takes its own marks for the provider's.
+litellm's function for that, `stream_chunk_builder`, loses calls without an id, merges calls that a provider sends under
+the same index, and repeats the text of a sealed thinking block, which the provider then refuses.
 
 A chunk here is plain data in the shape of OpenAI's chat completions, as servers write them: the text may be a list of
 parts, the thinking may stand under another name, a finish reason may come on every chunk or on none, an error may stand

@@ -2,17 +2,17 @@
 
 OpenAI's protocol numbers the calls: each fragment has the index of its call, the first one also an id and a name, and
 the arguments are cut anywhere. Other servers write every call under one index or under none, give all calls one id or
-each fragment a new one, cut names, repeat a name with each fragment, repeat the arguments that came before, write
-`{}` before the arguments, or send a call again when it is complete. No fragment says which of these it follows.
+each fragment a new one, cut or repeat names, repeat the arguments that came before, write `{}` before them, or send a
+call again when it is complete. No fragment says which of these it follows.
 
 So the fragments are kept, and are read when the last one has come. First they are sorted into lanes, by what names a
 call: index and id. Within a lane a table says what may begin a new call. Of its readings those hold in which every
 call has a name, and arguments that are one JSON object. If they agree, those are the calls that were written. If none
 holds, or if they differ, the answer is malformed: whatever ran then might not be what the model wrote.
 
-The fields that mean something to the provider alone are joined, too. A signature or a sealed thought must go back
-exactly as it came. It comes in pieces like the rest of the answer: in an object that gains fields, in a list that
-gains items, or as items of one index whose texts are cut.
+The fields that mean something to the provider alone are joined, too: a signature or a sealed thought must go back as
+it came. It comes in an object that gains fields, in a list that gains items, or as items of one index whose texts are
+cut.
 """
 
 from __future__ import annotations

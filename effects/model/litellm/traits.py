@@ -1,9 +1,9 @@
 """The forms of requests that some servers refuse: how each refusal reads, and what is sent instead.
 
-A server that speaks OpenAI's protocol seldom takes all of it. Which part is missing differs from server to server,
-from model to model and from version to version, so the refusal decides and no list of names does. Each rule describes
-what refusals of one form have in common: what is said of what. What is sent instead is written by a pure function of
-the request. Where that changes nothing the request did not have this form, so the refusal speaks of something else.
+A server that speaks OpenAI's protocol seldom takes all of it. Which part is missing differs from server to server and
+from version to version, so the refusal decides and no list of names does. Each rule describes what refusals of one form
+have in common: what is said of what. What is sent instead is written by a pure function of the request. Where that
+changes nothing the request did not have this form, so the refusal speaks of something else.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Trait:
         return bool(self.says) and re.search(self.says, text) is not None
 
 
-def _says(*patterns: str) -> str:
-    return "|".join(f"(?:{pattern})" for pattern in patterns)
+def _trait(name: str, told: str, rewrite: Callable[[Arguments], Arguments], *says: str) -> Trait:
+    return Trait(name, told, "|".join(f"(?:{pattern})" for pattern in says), rewrite)
 
 
 # --- parameters
@@ -233,149 +233,123 @@ def _without_strict(function: dict[str, Any]) -> dict[str, Any]:
 # --- the table
 
 PARAMETERS: tuple[Trait, ...] = (
-    Trait(
-        "stream_options",
-        "stream_options",
-        _says(r"stream_options", r"include_usage"),
-        lambda a: without(a, "stream_options"),
+    _trait(
+        "stream_options", "stream_options", lambda a: without(a, "stream_options"), r"stream_options", r"include_usage"
     ),
-    Trait("tool_choice_none", 'tool_choice "none"', _says(r"tool[_ ]choice"), lambda a: without(a, "tool_choice")),
-    Trait(
-        "max_tokens",
-        "max_tokens",
-        _says(r"max_completion_tokens"),
-        _renamed("max_tokens", "max_completion_tokens"),
-    ),
-    Trait(
+    _trait("tool_choice_none", 'tool_choice "none"', lambda a: without(a, "tool_choice"), r"tool[_ ]choice"),
+    _trait("max_tokens", "max_tokens", _renamed("max_tokens", "max_completion_tokens"), r"max_completion_tokens"),
+    _trait(
         "max_completion_tokens",
         "max_completion_tokens",
-        _says(r"max_completion_tokens"),
         _renamed("max_completion_tokens", "max_tokens"),
+        r"max_completion_tokens",
     ),
 )
 """What is refused of parameters that every request may have, and for which something else can be sent."""
 
 SHAPES: tuple[Trait, ...] = (
-    Trait(
+    _trait(
         "stream",
         "streams",
-        _says(
-            rf"\b{_NOT}\b.{{0,80}}\bstream(?:ing|ed|s)?\b",
-            r"\bunexpected (?:keyword )?(?:argument|field|parameter|property|key|input)s?\b.{0,20}\bstream\b",
-            rf"\bstream(?:ing|ed|s)?\b.{{0,80}}\b(?:{_NOT}|disabled|unavailable|not available|forbidden|extra)\b",
-            r"\bstream(?:ing)?\b.{0,20}\b(?:to|be|is|=) (?:false|0)\b|\bstream=false",
-            r"verified to stream|\b(?:body|param)\W{1,4}stream\b",
-        ),
         _without_stream,
+        rf"\b{_NOT}\b.{{0,80}}\bstream(?:ing|ed|s)?\b",
+        r"\bunexpected (?:keyword )?(?:argument|field|parameter|property|key|input)s?\b.{0,20}\bstream\b",
+        rf"\bstream(?:ing|ed|s)?\b.{{0,80}}\b(?:{_NOT}|disabled|unavailable|not available|forbidden|extra)\b",
+        r"\bstream(?:ing)?\b.{0,20}\b(?:to|be|is|=) (?:false|0)\b|\bstream=false",
+        r"verified to stream|\b(?:body|param)\W{1,4}stream\b",
     ),
-    Trait("strict_tools", "strict in tools", _says(r"\bstrict\b"), each_tool(_without_strict)),
-    Trait(
+    _trait("strict_tools", "strict in tools", each_tool(_without_strict), r"\bstrict\b"),
+    _trait(
         "developer_role",
         "the role of a developer",
-        _says(r"\bdeveloper\b", r"\broles?\b.{0,80}\b(?:system|unknown|unexpected|invalid)"),
         each_message(_developer_as_system),
+        r"\bdeveloper\b",
+        r"\broles?\b.{0,80}\b(?:system|unknown|unexpected|invalid)",
     ),
-    Trait(
+    _trait(
         "late_system",
         "system messages behind the first message",
-        _says(
-            r"\bsystem\b.{0,60}\b(?:first|beginning|start|begin|only one|single)\b",
-            r"\b(?:first|beginning|multiple|more than one|only one|several|single)\b.{0,50}\bsystem\b",
-        ),
         _one_system_first,
+        r"\bsystem\b.{0,60}\b(?:first|beginning|start|begin|only one|single)\b",
+        r"\b(?:first|beginning|multiple|more than one|only one|several|single)\b.{0,50}\bsystem\b",
     ),
-    Trait(
+    _trait(
         "system_role",
         "system messages",
-        _says(
-            rf"\bsystem\b.{{0,80}}\b{_NOT}\b",
-            rf"\b{_NOT}\b.{{0,80}}\b(?:system|developer)\b",
-            r"\bdeveloper instruction\b|\bunexpected\b.{0,40}\bsystem\b",
-            r"\bsystem\b.{0,40}\b(?:unexpected|is not one of|only)\b",
-        ),
         _system_in_user,
+        rf"\bsystem\b.{{0,80}}\b{_NOT}\b",
+        rf"\b{_NOT}\b.{{0,80}}\b(?:system|developer)\b",
+        r"\bdeveloper instruction\b|\bunexpected\b.{0,40}\bsystem\b",
+        r"\bsystem\b.{0,40}\b(?:unexpected|is not one of|only)\b",
     ),
-    Trait(
+    _trait(
         "null_content",
         "messages with calls and no text",
-        _says(
-            r"\bcontent\b.{0,160}\b(?:null|none\b|nil|missing|required|nonetype|undefined)",
-            r"\bcontent\b.{0,160}\b(?:valid|a|type|expected) str",
-            r"\b(?:null|none|missing|required|nonetype|undefined)\b.{0,80}\bcontent\b",
-        ),
         each_message(_with_text_beside_calls),
+        r"\bcontent\b.{0,160}\b(?:null|none\b|nil|missing|required|nonetype|undefined)",
+        r"\bcontent\b.{0,160}\b(?:valid|a|type|expected) str",
+        r"\b(?:null|none|missing|required|nonetype|undefined)\b.{0,80}\bcontent\b",
     ),
-    Trait(
+    _trait(
         "text_parts",
         "text as a list of parts",
-        _says(
-            r"\bcontent\b.{0,160}\b(?:string|str|text|list|array|sequence|parts?)\b",
-            r"\b(?:sequence|array|list|map)\b.{0,60}\bexpected (?:a )?str",
-            r"\bexpected (?:a )?str.{0,60}\b(?:sequence|array|list)\b",
-            r"cannot unmarshal array|must be a string|valid string",
-        ),
         each_message(_with_text_for_parts),
+        r"\bcontent\b.{0,160}\b(?:string|str|text|list|array|sequence|parts?)\b",
+        r"\b(?:sequence|array|list|map)\b.{0,60}\bexpected (?:a )?str",
+        r"\bexpected (?:a )?str.{0,60}\b(?:sequence|array|list)\b",
+        r"cannot unmarshal array|must be a string|valid string",
     ),
-    Trait(
+    _trait(
         "empty_content",
         "messages without text",
-        _says(
-            r"\b(?:content|text|parts?|messages?)\b.{0,100}\b(?:empty|blank|at least 1|at least one|min_?length)\b",
-            r"\b(?:content|text|parts?)\b.{0,100}\b(?:white ?space|required|missing|minimum|null|none)\b",
-            r"\b(?:empty|blank|non-?empty|no)\b.{0,60}\b(?:content|text|messages?|parts?)\b",
-        ),
         each_message(_with_some_text),
+        r"\b(?:content|text|parts?|messages?)\b.{0,100}\b(?:empty|blank|at least 1|at least one|min_?length)\b",
+        r"\b(?:content|text|parts?)\b.{0,100}\b(?:white ?space|required|missing|minimum|null|none)\b",
+        r"\b(?:empty|blank|non-?empty|no)\b.{0,60}\b(?:content|text|messages?|parts?)\b",
     ),
-    Trait(
+    _trait(
         "user_after_tool",
         "a user's message behind the result of a tool",
-        _says(
-            r"\buser\b.{0,40}\b(?:after|following|behind|follows?)\b.{0,30}\btool",
-            r"\b(?:after|following)\b.{0,30}\btool\b.{0,60}\bassistant",
-        ),
         _separated,
+        r"\buser\b.{0,40}\b(?:after|following|behind|follows?)\b.{0,30}\btool",
+        r"\b(?:after|following)\b.{0,30}\btool\b.{0,60}\bassistant",
     ),
-    Trait(
+    _trait(
         "repeated_roles",
         "two messages of one role in a row",
-        _says(
-            r"\balternat\w*",
-            r"\b(?:consecutive|successive|two|multiple|repeated|same)\b.{0,60}\b(?:roles?|messages?|turns?)\b",
-            r"\bin a row\b",
-            r"\b(?:first|start|begin\w*)\b.{0,60}\buser\b",
-        ),
         _alternating,
+        r"\balternat\w*",
+        r"\b(?:consecutive|successive|two|multiple|repeated|same)\b.{0,60}\b(?:roles?|messages?|turns?)\b",
+        r"\bin a row\b",
+        r"\b(?:first|start|begin\w*)\b.{0,60}\buser\b",
     ),
-    Trait(
+    _trait(
         "assistant_last",
         "a message of the assistant as the last one",
-        _says(
-            r"\bprefill",
-            r"\b(?:last|final)\b.{0,40}\b(?:message|role|turn)\b.{0,80}\b(?:user|assistant|tool)\b",
-            r"\bend(?:s|ing)? with\b.{0,40}\b(?:user|assistant)\b",
-            r"add_generation_prompt|continue_final_message",
-        ),
         _user_last,
+        r"\bprefill",
+        r"\b(?:last|final)\b.{0,40}\b(?:message|role|turn)\b.{0,80}\b(?:user|assistant|tool)\b",
+        r"\bend(?:s|ing)? with\b.{0,40}\b(?:user|assistant)\b",
+        r"add_generation_prompt|continue_final_message",
     ),
-    Trait(
+    _trait(
         "unnamed_results",
         "results without the name of their tool",
-        _says(
-            r"\bname\b.{0,80}\b(?:missing|required|null|none|empty)\b", r"\b(?:missing|required|empty)\b.{0,60}\bname\b"
-        ),
         _with_names_of_tools,
+        r"\bname\b.{0,80}\b(?:missing|required|null|none|empty)\b",
+        r"\b(?:missing|required|empty)\b.{0,60}\bname\b",
     ),
-    Trait(
+    _trait(
         "plain_system",
         "the role system",
-        _says(r"\bdeveloper\b.{0,40}\binstead\b|\buse (?:the )?developer\b"),
         each_message(_system_as_developer),
+        r"\bdeveloper\b.{0,40}\binstead\b|\buse (?:the )?developer\b",
     ),
-    Trait(
+    _trait(
         "plain_text",
         "text that is no list of parts",
-        _says(r"\bcontent\b.{0,80}\b(?:must|should|expected|valid|invalid)\b.{0,40}\b(?:list|array|parts?|sequence)\b"),
         each_message(_with_parts_for_text),
+        r"\bcontent\b.{0,80}\b(?:must|should|expected|valid|invalid)\b.{0,40}\b(?:list|array|parts?|sequence)\b",
     ),
 )
 """What is refused of the shape of a request, in the order in which a refusal is compared with them."""

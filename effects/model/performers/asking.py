@@ -1,12 +1,11 @@
 """Asks a model within its deadlines, and turns a failure into an answer. All performers that need a model use it.
 
-There are two deadlines. A model that says nothing for a while has hung, and a request of it must end soon. A model
-that goes on writing is at work, slowly perhaps, and what it has written so far is worth waiting for; its deadline is
-long. Only a piece of the answer counts as one: what a server sends to keep a connection open says nothing of the
-model.
+There are two deadlines. A model that says nothing for a while has hung, and a request of it must end soon. One that
+goes on writing is at work, and what it has written so far is worth waiting for, so its deadline is long. What a server
+sends to keep a connection open is no piece of an answer.
 
-A prompt that holds the record of a dialogue can be written in any length. It is written as long as the model's window
-allows, and again much shorter if the model says that it was too long.
+A prompt that holds the record of a dialogue is written as long as the model's window allows, and again much shorter if
+the model says that it was too long.
 """
 
 from __future__ import annotations

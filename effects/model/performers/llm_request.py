@@ -1,11 +1,8 @@
 """Asks the model for its next answer: builds the request from what is committed, and turns the answer into an event.
 
-A request is written from the state of the conversation at the step that asked for it, and from the tools that the
-engine has now. The performer writes each request so before it asks the model, and whoever looks at an earlier step
-later writes the same request again.
-
-It offers the tools that the conversation may use in the turn, that the turn's profile allows and that agents of its
-role may call.
+A request is written from the state of the conversation at the step that asked for it, so whoever looks at that step
+later writes the same request again. It offers the tools that the engine has now, of those that the conversation may use
+in the turn, that the turn's profile allows and that agents of its role may call.
 """
 
 from __future__ import annotations

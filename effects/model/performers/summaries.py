@@ -1,18 +1,15 @@
 """Summarizes the dialogue: the history where it has become too long for the model, and a turn for those who look back.
 
-The summary of the history takes the place of the dialogue. The request for it must fit the window that the dialogue
-did not fit. So the dialogue is sent as one plain text of limited length, in a single message, without tools.
-
-What the model refuses in it must not end the conversation, whose next request needs the room. So a request that was
-refused is sent once more with what people and the assistant have said and a model has accepted, without the rest. If
-that is refused, too, the newest of it stands in place of a summary, as it was said.
+The summary of the history takes the place of the dialogue, so the request for it must fit the window that the dialogue
+did not fit: it is sent as one plain text of limited length, in a single message, without tools. What the model refuses
+in it must not end the conversation. So a request that was refused is sent once more with what people and the assistant
+have said and a model has accepted. If that is refused, too, the newest of it stands in place of a summary.
 
 The summary of a completed turn is a few sentences for display. It never takes the place of what was said to the user.
 
-Where the dialogue is written down for a model that only reads it, the speaker stands at the left margin, and the
-words are indented, so no text can pass for another message. If the record would become too long, the longest texts
-are shortened first: they are results of tools rather than decisions of people. If there are too many messages even
-for that, the oldest are left out, and the record says so.
+In the record of a dialogue the speaker stands at the left margin, and the words are indented, so no text can pass for
+another message. If it would become too long, the longest texts are shortened first: they are results of tools rather
+than decisions of people. If there are too many messages even for that, the oldest are left out, and the record says so.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Checks the claim that the work is complete: a model reads what was asked, what was done and what the user receives.
 
-It is asked in a request of its own, without tools, and answers with a verdict. What the user receives depends on the
-policy: under `explicit_response` it is what was said by tool, not what the model wrote beside it. A user who asked
-for a text must receive that text, not a report that the assistant read it.
-
-Models write JSON between code fences and sentences, so the answer is searched for the verdict. A text without a
-complete one, or with several, counts as a failed check.
+What the user receives depends on the policy: under `explicit_response` it is what was said by tool, not what the model
+wrote beside it. A user who asked for a text must receive that text, not a report that the assistant read it.
 """
 
 from __future__ import annotations
