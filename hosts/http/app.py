@@ -19,8 +19,7 @@ from .document import completed
 from .doors import a2a as a2a_door
 from .doors import agui as agui_door
 from .doors import openai as openai_door
-from .doors.openai import delete_abandoned
-from .doors.openai_bodies import OpenAiErrors
+from .doors.openai import OpenAiErrors, delete_abandoned
 from .permissions import permissions_of
 from .problems import install_problems, problems
 from .security import HttpLimits, WrongTokens, check_login_url, middleware_of

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from turnwise import Engine
-from turnwise.hosts.http.sse import EndReason
+from turnwise.hosts.http.streams import EndReason
 from turnwise.hosts.terminal.configuration import tools_named
 
 from ..support.http.live_server import LiveServer, serving, serving_app

@@ -71,9 +71,21 @@ from ....states.values.value import DEEPEST, is_nested_deeper
 from ..permissions import Caller
 from ..problems import HttpError, problem_of
 from ..security import HttpLimits
-from ..sse import EventStream, text_line
-from .turns import ActTurn, MessageTurn, RequestedTurn, Said, earlier_request, opened, spoken_turn, stored
-from .turns_text import Stamp, act_of_payload, awaited_by, prompt_of
+from ..streams import EventStream, text_line
+from .turns import (
+    ActTurn,
+    MessageTurn,
+    RequestedTurn,
+    Said,
+    Stamp,
+    act_of_payload,
+    awaited_by,
+    earlier_request,
+    opened,
+    prompt_of,
+    spoken_turn,
+    stored,
+)
 
 logger = logging.getLogger("turnwise.http")
 

@@ -14,7 +14,7 @@ from ....states.errors import faults_of
 from ..dependencies import CurrentCaller, CurrentEngine, CurrentHost
 from ..problems import problems
 from ..schemas import Body
-from ..sse import EventStream
+from ..streams import EventStream
 
 router = APIRouter(tags=["agui"])
 

@@ -75,28 +75,26 @@ from ....states.values.messages import ToolCall
 from ....states.values.questions import UserQuestion
 from ..permissions import Act, Caller
 from ..problems import HttpError, http_problem, problem_of
-from ..sse import data_line
+from ..streams import data_line
 from .turns import (
     ActTurn,
+    ApprovalPayload,
+    Awaited,
     MessageTurn,
     RequestedTurn,
     Said,
     SaidTexts,
+    Stamp,
     TextParts,
     TextPiece,
-    began_waiting,
-    earlier_request,
-    opened,
-    stored,
-)
-from .turns_text import (
-    ApprovalPayload,
-    Awaited,
-    Stamp,
     VerdictPayload,
     act_of_payload,
     awaited_by,
+    began_waiting,
+    earlier_request,
+    opened,
     prompt_of,
+    stored,
 )
 
 logger = logging.getLogger("turnwise.http")

@@ -13,7 +13,7 @@ import pytest
 from turnwise import Engine
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.hosts.http.security import HttpLimits
-from turnwise.hosts.http.sse import PIECE
+from turnwise.hosts.http.streams import PIECE
 from turnwise.testing import reply
 
 from ...support.doors.waiting import until

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.hosts.http.conversations import NewConversation
-from turnwise.hosts.http.doors.openai_bodies import CompletionBody
+from turnwise.hosts.http.doors.openai import CompletionBody
 from turnwise.hosts.http.requests import GivenAnswers
 from turnwise.hosts.http.server_routes import MarkdownTexts
 

@@ -22,7 +22,7 @@ from turnwise import Conversation, Engine, EngineClosed, InvalidInput, tool
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.effects.tools.context import ToolContext
 from turnwise.hosts.http.security import HttpLimits
-from turnwise.hosts.http.sse import PIECE, PiecewiseSend, data_line, tree_stream, update_stream
+from turnwise.hosts.http.streams import PIECE, PiecewiseSend, data_line, tree_stream, update_stream
 from turnwise.testing import call, reply
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm
 
