@@ -101,8 +101,9 @@ class Choices:
     async def _find_fault_of(self, models: tuple[ModelSpec, ...], context: Context) -> str | None:
         if not self.checks.offers_tools:
             return None
-        own = (profile.model for profile in context.policy.profiles if profile.model is not None)
-        return await self.models.find_fault((*models[:1], *own))
+        if profiles := context.policy.profiles:
+            models = (*models[:1], *[profile.model for profile in profiles if profile.model is not None])
+        return await self.checks.models.find_fault(models if profiles else models[:1])
 
     def rules(
         self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"

@@ -459,7 +459,7 @@ class Conversation(Homebound):
         """
         context = self._loop.projection.context
         schedule = schedule_of(every, cron, zone, task, context.policy.texts.wake_up)
-        next_wake = None if schedule is None else first_moment(schedule, self._engine.now())
+        next_wake = None if schedule is None else first_moment(schedule, self._loop.now())
         await self._request(ScheduleChanged, request_id, {"next_wake"}, schedule=schedule, next_wake=next_wake)
 
     async def fork(
@@ -484,8 +484,8 @@ class Conversation(Homebound):
         """
         from ..persistence.maintenance.fork import fork, fork_once
 
-        self._engine.check_may_write()
-        store, now = self._engine.store, self._engine.now()
+        self._loop.check_may_write()
+        store, now = self._engine.store, self._loop.now()
         if request_id is None:
             copy_id = new_id()
             await fork(store, self.id, copy_id, at, now, keeps_rules=keeps_rules)
@@ -497,7 +497,7 @@ class Conversation(Homebound):
 
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine: the moment of an event that is submitted now."""
-        return self._engine.now()
+        return self._loop.now()
 
     async def submit(self, request: Request, *, wait: bool = True) -> Turn:
         """Submit what a person does about a turn, such as a `ToolApproval` or a `UserQuestionResponse`, as the event
@@ -724,9 +724,7 @@ class Conversation(Homebound):
         when_busy: WhenBusy | None,
     ) -> UserMessage:
         event_id = new_id() if message_id is None else message_id
-        return make(
-            UserMessage, event_id=event_id, at=self._engine.now(), text=text, images=images, when_busy=when_busy
-        )
+        return make(UserMessage, event_id=event_id, at=self._loop.now(), text=text, images=images, when_busy=when_busy)
 
     async def _stored(self, message: UserMessage) -> Step:
         """Have a message taken, and return the step that took it."""
@@ -795,7 +793,7 @@ class Conversation(Homebound):
         """Make a request of this kind, under a new id if its caller gave none. `filled` are the other fields that the
         caller left out. Raises `InvalidInput` and `Refused`."""
         event_id = new_id() if request_id is None else request_id
-        request = make(kind, event_id=event_id, at=self._engine.now(), **fields)
+        request = make(kind, event_id=event_id, at=self._loop.now(), **fields)
         outcome = await self._ask(request, frozenset(filled if request_id is not None else {*filled, "event_id"}))
         assert outcome.handled is not None, "the event was a request"
         return outcome.handled
@@ -810,7 +808,7 @@ class Conversation(Homebound):
     async def _check_models(self, request: Request, filled: Filled) -> None:
         """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
         reason that only another engine can mend. A request that was handled before may be repeated."""
-        self._engine.check_may_write()
+        self._loop.check_may_write()
         fault = await self._engine.choices.find_model_fault(self._loop.state, self._loop.projection.context)
         if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
             raise ConfigurationError(fault)
@@ -822,7 +820,7 @@ class Conversation(Homebound):
         another one was handled under its id, `InvalidInput` and `StoreError`."""
         if request_id is None:
             return False
-        request = make(kind, event_id=request_id, at=self._engine.now(), **fields)
+        request = make(kind, event_id=request_id, at=self._loop.now(), **fields)
         return await self._loop.recent_requests.find(request, frozenset(filled)) is not None
 
     @property

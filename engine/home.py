@@ -94,14 +94,16 @@ def _homebound(method: Callable[..., Any]) -> Callable[..., Any]:
 
         @wraps(method)
         async def awaited(self: Any, *arguments: Any, **options: Any) -> Any:
-            self._check_home()
+            if self._home is not None:
+                self._home.check()
             return await method(self, *arguments, **options)
 
         return awaited
 
     @wraps(method)
     def called(self: Any, *arguments: Any, **options: Any) -> Any:
-        self._check_home()
+        if self._home is not None:
+            self._home.check()
         result = method(self, *arguments, **options)
         return HomeboundIterator(result, self._check_home) if isinstance(result, AsyncGenerator) else result
 

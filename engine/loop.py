@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from ..effects.clock import Clock
@@ -138,14 +138,22 @@ class Loop:
         """Whether the loop has failed or is being closed."""
         return self._failure is not None or self._is_closing
 
+    def now(self) -> datetime:
+        """Return the current time, by the clock of the engine."""
+        return self._services.clock.now()
+
+    def check_may_write(self) -> None:
+        """Raise `Refused` with `read_only` if the engine was opened for reading only."""
+        if self._services.read_only:
+            raise Refused("read_only")
+
     # --- from outside
 
     async def request(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
         """Have an event handled, after all that came before it. `filled` are the fields that its caller left out.
 
         A request that was handled before is not handled again. Raises `Refused`, `InvalidInput` and `StoreError`."""
-        if self._services.read_only:
-            raise Refused("read_only")
+        self.check_may_write()
         if not self._services.request_observers:
             return await self._mailbox.request(event, filled)
         with self._services.observed(self.conversation_id, event):

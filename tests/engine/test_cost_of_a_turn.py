@@ -1,16 +1,26 @@
-"""How often a turn has the event loop look for something to do. Each time is a system call, and a change of tasks."""
+"""What a turn takes: iterations of the event loop, tasks, functions, files, calls.
+
+Each iteration of the event loop is a system call, and a change of tasks.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import selectors
+import sys
 from collections.abc import Coroutine
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import turnwise
 from turnwise import Engine, tool
 from turnwise.testing import FunctionLlm, call
 
 from ..support.scenarios.examples import example
+
+PACKAGE = Path(turnwise.__file__).parent
 
 MemoryStore = example("memory_store").MemoryStore
 
@@ -86,3 +96,55 @@ def test_a_turn_takes_few_iterations_and_tasks() -> None:
 
     assert iterations / turns <= ITERATIONS
     assert tasks / turns == TASKS
+
+
+class TestTheWayOfAMessage:
+    """How much Python runs in the thread of the event loop, counted by `sys.setprofile`. No clock is asked, so a slow
+    machine counts the same."""
+
+    FUNCTIONS, FILES, CALLS = 300, 60, 2_150
+    """From `send` until the model is asked: different functions of turnwise, and the files that they stand in. And all
+    calls of Python functions in a turn of four steps over a database in a file, with those of libraries."""
+
+    def test_until_the_model_is_asked(self, tmp_path: Path) -> None:
+        """A reader who follows a message opens so many files, and no more."""
+        until_model, _ = asyncio.run(calls_of_a_turn(tmp_path / "turns.db"))
+        own = {(file, name) for file, name in until_model if file.startswith(str(PACKAGE)) and "/testing/" not in file}
+
+        assert len(own) <= self.FUNCTIONS
+        assert len({file for file, _ in own}) <= self.FILES
+
+    def test_a_turn_with_a_tool(self, tmp_path: Path) -> None:
+        """Each call costs a tenth of a microsecond to several, and every line of a turn is made of them."""
+        _, calls = asyncio.run(calls_of_a_turn(tmp_path / "turns.db"))
+
+        assert len(calls) <= self.CALLS
+
+
+async def calls_of_a_turn(database: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The files and names of the functions that are called in a turn, in order: until the model is asked first, and in
+    the whole turn. What is done only once is done before."""
+    calls: list[tuple[str, str]] = []
+    until_model: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls.append((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    def asked(request: Any) -> Any:
+        if calls and not until_model:
+            until_model.extend(calls)
+        return answer(request)
+
+    async with Engine.open(database, model=FunctionLlm(asked), tools=[find_table]) as engine:
+        conversation = await engine.create()
+        for _ in range(3):
+            await conversation.send("For two")
+        gc.disable()
+        sys.setprofile(note)
+        try:
+            await conversation.send("For two")
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+    return until_model, calls
