@@ -4,9 +4,9 @@ one to the next.
 The picture is made from the table, so it cannot differ from it. `turnwise diagram` prints it, and docs/machine.md shows
 it.
 
-All drawings, and the pages about the table, need the same things of it: names, junctions, the states in which a person
-can act, and above all what most busy states have in common. That is shown once, as any busy state. So the functions
-that read the table are public, and stand behind the drawing.
+The pages about the table and the map of the machine need the same things of it: names, junctions, the states in which a
+person can act, and above all what most busy states have in common. That is shown once, as any busy state. So the
+functions that read the table are public, and stand behind the drawing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "paddin
 ANY_BUSY_STATE = "any busy state"
 """The title of what most busy states have in common."""
 
-ANY_BUSY = "AnyBusyState"
+_ANY_BUSY = "AnyBusyState"
 """The node of what most busy states have in common."""
 
-STYLES = (
+_STYLES = (
     "classDef person fill:#fde68a,stroke:#b45309,color:#111827",
     "classDef junction fill:#e5e7eb,stroke:#6b7280,color:#111827",
 )
@@ -79,7 +79,7 @@ def mermaid() -> str:
         *map(_drawn, boxes),
         *(f"{junction.name}{{{{{junction.name}}}}}:::junction" for junction in junctions()),
         *_lines(arrows, heads),
-        *STYLES,
+        *_STYLES,
         "classDef elsewhere fill:none,stroke:#9ca3af,stroke-dasharray:3",
         "classDef hidden fill:none,stroke:none",
     ]
@@ -115,7 +115,7 @@ def _shared_box() -> _Box:
         next(entries(state, event) for state in BUSY_STATES if _drawn_rows(state).get(event) == drawn)
         for event, drawn in _shared().items()
     ]
-    return _Box(ANY_BUSY, ANY_BUSY_STATE, tuple(said))
+    return _Box(_ANY_BUSY, ANY_BUSY_STATE, tuple(said))
 
 
 def _rows_drawn(boxes: Sequence[_Box]) -> Iterator[_Arrow]:

@@ -7,7 +7,6 @@ answered in free text at once.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,10 +40,6 @@ from .user_input import (
     discard_typeahead,
     no_turn,
 )
-
-if sys.platform != "win32":
-    pass
-
 
 _PROMPT = FormattedText([("bold ansicyan", "> ")])
 

@@ -392,8 +392,8 @@ def import_(
     """Store the conversations of an export.
 
     They keep their ids; all of them are stored, or none. Nothing of them goes on by itself: what was under way is
-    closed. With --format openai each list of messages, as other programs
-    write them, becomes a new conversation, and what was repaired in it is printed.
+    closed. With --format openai each list of messages, as other programs write them, becomes a new conversation, and
+    what was repaired in it is printed.
     """
     settings = _settings(db=db, debug=debug, preset=preset)
     _check_format(format_)

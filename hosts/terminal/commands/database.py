@@ -262,7 +262,7 @@ async def show(settings: Settings, given_id: str, events: bool, as_json: bool) -
     if as_json:
         content = _events(entries) if events else _messages(transcript(entries))
         details = details_of(entries)
-        about = {"title": details.title, "owner": details.owner, "metadata": dict(details.metadata)}
+        about = {"title": details.shown_title, "owner": details.owner, "metadata": dict(details.metadata)}
         print_json({"id": conversation_id, **about, "forked_from": _described_origin(origin), **content})
         return 0
     if origin is not None:

@@ -191,8 +191,8 @@ _LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def configure_logging(debug: bool, voice_debug: bool = False) -> None:
     """Attach the handlers of this process: all records go to stderr with `debug`, otherwise only those that concern the
-    user. Call it once, before anything is logged. With `voice_debug` the steps of
-    each turn are written to stderr, each with its label."""
+    user. Call it once, before anything is logged. With `voice_debug` the steps of each turn are written to stderr, each
+    with its label."""
     if voice_debug:
         handler = _StderrHandler()
         handler.setFormatter(LabelledStep())
