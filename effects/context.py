@@ -19,7 +19,7 @@ import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -54,7 +54,7 @@ def unchanged(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class EffectContext:
     """The conversation as of the step `seq`, which asked for the effect. `turn` is the turn that the step is in.
 
@@ -75,44 +75,11 @@ class EffectContext:
     history: History
     progress: Progress
     receipts: Receipts
-    redact: Callable[[str], str]
-    suspended: SuspendedCalls
-    links: EffectLinks
-    begun: int
-    longest_wait: float | None
-
-    def __init__(
-        self,
-        conversation_id: str,
-        seq: int,
-        turn: int,
-        context: Context,
-        history: History,
-        progress: Progress,
-        receipts: Receipts,
-        redact: Callable[[str], str] = unchanged,
-        suspended: SuspendedCalls | None = None,
-        links: EffectLinks | None = None,
-        begun: int = 0,
-        longest_wait: float | None = None,
-    ) -> None:
-        # Each step makes one. The constructor of a frozen dataclass takes three times as long, and fields that are put
-        # into the dictionary that an object begins with take five times as long to read.
-        fields = {
-            "conversation_id": conversation_id,
-            "seq": seq,
-            "turn": turn,
-            "context": context,
-            "history": history,
-            "progress": progress,
-            "receipts": receipts,
-            "redact": redact,
-            "suspended": SuspendedCalls() if suspended is None else suspended,
-            "links": EffectLinks() if links is None else links,
-            "begun": begun,
-            "longest_wait": longest_wait,
-        }
-        object.__setattr__(self, "__dict__", fields)
+    redact: Redact = unchanged
+    suspended: SuspendedCalls = field(default_factory=lambda: SuspendedCalls())
+    links: EffectLinks = field(default_factory=lambda: EffectLinks())
+    begun: int = 0
+    longest_wait: float | None = None
 
     @property
     def policy(self) -> Policy:
@@ -129,8 +96,7 @@ class EffectContext:
     def asked_by(self, effect_id: int, link: bytes, begun: int = 0) -> EffectContext:
         """Return this context for an effect from the outbox: another step asked for it, whose link this is, and so many
         processes have `begun` it and died."""
-        links = EffectLinks(((effect_id, link),))
-        return EffectContext(**{**vars(self), "links": links, "begun": begun})
+        return replace(self, links=EffectLinks(((effect_id, link),)), begun=begun)
 
     async def transcript(self) -> Transcript:
         """Return what was said up to the step `seq`. Do not change it.

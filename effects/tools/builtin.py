@@ -35,6 +35,8 @@ from ...states.values.questions import ChoiceQuestionSet, UserQuestion
 from ...states.values.value import MAX_QUOTED, FilledText, shortened
 from ..agents import Agent, ReachableAgents
 from ..printable import is_blank
+from ..recall.performer import write_found
+from ..recall.terms import Span, bounds_of, read_keywords, read_span
 from .arguments import TypedArguments
 from .context import Question, ToolContext, ToolError
 from .normalization import InvalidArguments, Normalized, NothingToSay
@@ -160,6 +162,50 @@ async def spawn_agents(
     their results together, in the order of the tasks, each with how it ended.
     """
     return SubAgents(tasks=tuple(map(_as_text, tasks)))
+
+
+_NOTHING_FOUND = "Nothing was found."
+_NO_KEYWORDS = "Nothing can be searched for without a keyword."
+_NO_MEMORY = "Older conversations cannot be searched here."
+_NO_MOMENT = "`{name}` must be a date or a moment by ISO 8601, such as 2025-09-15 or 2025-09-15T17:53Z."
+
+
+@tool(crash="pure")
+async def recall_conversation(
+    context: ToolContext,
+    keywords: Annotated[
+        list[str],
+        Field(
+            description="Words or short names that the earlier texts are likely to contain, in their language. A text "
+            "that holds more of them comes first."
+        ),
+    ],
+    since: Annotated[
+        str | None, Field(alias="from", description="Only texts from this date or moment on, by ISO 8601")
+    ] = None,
+    until: Annotated[
+        str | None, Field(alias="to", description="Only texts up to this date or moment, by ISO 8601")
+    ] = None,
+) -> str:
+    """Search what you and this user said to each other earlier.
+
+    Use it when the user refers to something from an earlier conversation that you cannot see here, or when what was
+    said then would make your answer better. You get the texts that fit best, with who said them and when.
+    """
+    if context.memory is None:
+        raise ToolError(_NO_MEMORY)
+    if not (words := read_keywords(keywords)):
+        raise ToolError(_NO_KEYWORDS)
+    between = bounds_of(_moment("from", since), _moment("to", until))
+    found = await context.memory.search(words, between.since, between.until)
+    return write_found(found) or _NOTHING_FOUND
+
+
+def _moment(name: str, given: str | None) -> Span | None:
+    span = read_span(given)
+    if span is None and given is not None and given.strip():
+        raise ToolError(_NO_MOMENT.format(name=name))
+    return span
 
 
 class SpeechArguments(TypedArguments):

@@ -2,8 +2,8 @@
 
 To the machine they are tools like those of an application: whatever they do, they do by the act that they return.
 
-Each is imported when it is asked for. Most programs use one or two of them, and one describes its arguments by a JSON
-schema: the library that checks schemas takes a tenth of the time in which `Engine` is imported.
+They are imported when the first of them is asked for: to describe their arguments takes a tenth of the time in which
+`Engine` is imported.
 """
 
 from __future__ import annotations
@@ -17,42 +17,44 @@ from typing_extensions import override
 
 from .tool import AnyTool
 
-_MODULES = {
-    "ask_user_question": "builtin",
-    "respond_to_user": "builtin",
-    "speak_to_user": "builtin",
-    "mark_work_complete": "builtin",
-    "talk": "builtin",
-    "send_user_message": "builtin",
-    "send_agent_message": "builtin",
-    "spawn_agents": "builtin",
-    "recall_conversation": "recalling",
-    "transfer_to": "builtin",
-}
-"""The module of each tool. Names of one tool stand in the same module."""
+_MODULE = f"{__package__}.builtin"
+
+_NAMES = (
+    "ask_user_question",
+    "respond_to_user",
+    "speak_to_user",
+    "mark_work_complete",
+    "talk",
+    "send_user_message",
+    "send_agent_message",
+    "spawn_agents",
+    "recall_conversation",
+    "transfer_to",
+)
 
 
 class Catalogue(Mapping[str, AnyTool]):
-    """The built-in tools, each imported when it is asked for."""
+    """The built-in tools, imported when one of them is asked for."""
 
     @override
     def __getitem__(self, name: str) -> AnyTool:
-        tool: AnyTool = getattr(import_module(f"{__package__}.{_MODULES[name]}"), name)
+        if name not in _NAMES:
+            raise KeyError(name)
+        tool: AnyTool = getattr(import_module(_MODULE), name)
         return tool
 
     @override
     def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
+        return iter(_NAMES)
 
     @override
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(_NAMES)
 
     def named(self, function: Any) -> Iterator[str]:
         """Yield the names under which this function is a built-in tool. A tool that exists has been imported."""
-        for name, module in _MODULES.items():
-            if f"{__package__}.{module}" in sys.modules and self[name].function is function:
-                yield name
+        if _MODULE in sys.modules:
+            yield from (name for name in _NAMES if self[name].function is function)
 
 
 BUILT_IN = Catalogue()
@@ -73,7 +75,7 @@ def names_of(name: str) -> tuple[str, ...]:
     """All names of the built-in tool that `name` means, beginning with the one in `name`; empty if there is no such
     tool. `Pure.`"""
     meant = bare_name(name)
-    if meant not in _MODULES:
+    if meant not in _NAMES:
         return ()
     return (meant, *(other for other in BUILT_IN.named(BUILT_IN[meant].function) if other != meant))
 

@@ -166,8 +166,32 @@ class Tool(Generic[P, R]):
         return {"type": "function", "function": described}
 
     def needs_approval(self, arguments: str, policy: Policy) -> bool:
-        """Whether a person must approve a call with these arguments, JSON text. Never raises."""
-        return needs_approval(self.name, self.approval, self.arguments, arguments, policy)
+        """Whether a person must approve a call with these arguments, JSON text. Never raises.
+
+        A tool may leave that to a function of its arguments: small payments run, large ones wait. The function is
+        asked when the call arrives, and its decision is stored on the call. If it fails, the call waits for a person.
+        """
+        if isinstance(self.approval, bool):
+            return self.approval
+        try:
+            values = self.arguments.under(policy).values(arguments)
+            decision: object = self.approval(**_taken(self.approval, values))
+        except (InvalidArguments, NothingToSay):
+            return True  # such a call does not run
+        except KeyboardInterrupt:
+            raise  # it is meant for the program, and comes while any function runs
+        except BaseException as error:  # SystemExit or CancelledError of the function must not end the request
+            _LOGGER.warning("The approval of %s failed, so a person must approve the call", self.name, exc_info=error)
+            return True
+        if isinstance(decision, bool):
+            return decision
+        kind = type(decision).__name__
+        _LOGGER.warning(
+            "The approval of %s returned %s, not a bool, so a person must approve the call", self.name, kind
+        )
+        if inspect.iscoroutine(decision):
+            decision.close()
+        return True
 
     def check_bound(self) -> None:
         """Raise ConfigurationError if this is a method that no object was given to."""
@@ -414,33 +438,6 @@ def _check_approval(approval: object, tool: str, names: Sequence[str]) -> None:
 
 
 _ANY_NUMBER = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-def needs_approval(tool: str, approval: Approval, arguments: Arguments, text: str, policy: Policy) -> bool:
-    """Whether a call of the tool with these arguments, JSON text, needs the approval of a person. Never raises.
-
-    A tool may leave that to a function of its arguments: small payments run, large ones wait. The function is asked
-    when the call arrives, and its decision is stored on the call. If it fails, the call waits for a person.
-    """
-    if isinstance(approval, bool):
-        return approval
-    try:
-        values = arguments.under(policy).values(text)
-        decision: object = approval(**_taken(approval, values))
-    except (InvalidArguments, NothingToSay):
-        return True  # such a call does not run
-    except KeyboardInterrupt:
-        raise  # it is meant for the program, and comes while any function runs
-    except BaseException as error:  # SystemExit or CancelledError of the function must not end the request
-        _LOGGER.warning("The approval of %s failed, so a person must approve the call", tool, exc_info=error)
-        return True
-    if isinstance(decision, bool):
-        return decision
-    kind = type(decision).__name__
-    _LOGGER.warning("The approval of %s returned %s, not a bool, so a person must approve the call", tool, kind)
-    if inspect.iscoroutine(decision):
-        decision.close()
-    return True
 
 
 def _taken(approval: Callable[..., bool], values: dict[str, object]) -> dict[str, object]:
