@@ -16,7 +16,7 @@ from turnwise.testing import ManualClock
 from ..support.effect_contexts import effect_context
 
 CONTEXT = effect_context("a parent")
-SPAWN: Any = SpawnSubAgent(effect_id=1, task=Made(text="Look."))  # type: ignore[arg-type]
+SPAWN = SpawnSubAgent.model_construct(effect_id=1, task=Made(text="Look."))
 
 
 class NoSubAgents:
