@@ -75,7 +75,7 @@ class EffectContext:
     history: History
     progress: Progress
     receipts: Receipts
-    redact: Redact = unchanged
+    redact: Callable[[str], str] = unchanged
     suspended: SuspendedCalls = field(default_factory=lambda: SuspendedCalls())
     links: EffectLinks = field(default_factory=lambda: EffectLinks())
     begun: int = 0

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -99,14 +100,14 @@ class SchemaCheck:
         self._validator = _validator(schema, name)
         if schema.get("type") != "object":
             raise ConfigurationError(f'The schema of {name} must describe an object: its "type" must be "object".')
-        if self._work.of({}) > _MAX_WORK:
+        if self._work.of({}) is None:
             raise ConfigurationError(f"The schema of {name} takes too long to check.")
 
     def fault_of(self, data: dict[str, Any]) -> str | None:
         """What is wrong with these arguments, of bounded length; None if they fit. Never raises. `Pure.`"""
         try:
             work = self._work.of(data)
-            if work > _MAX_WORK:
+            if work is None:
                 return UNCHECKED
             if self._validator.is_valid(data):
                 return None
@@ -260,8 +261,9 @@ def _written(wanted: Any) -> str:
 
 # --- how much work a check is
 
-_MAX_WORK = 2_000_000
-"""How much work a check may be: about a second, at most. One look at one number takes a tenth of a microsecond."""
+_MAX_WORK, _MAX_WORK_FOR_PART = 2_000_000, 10
+"""How much work a check may be, for an empty value and for each part of a value: about a second for most values. One
+look at one number takes a tenth of a microsecond, and one step of a pattern ten times as long."""
 
 _MAX_ERROR_WORK = 20_000
 """How much work a check may be whose errors are all made: each takes 50 microseconds."""
@@ -269,8 +271,9 @@ _MAX_ERROR_WORK = 20_000
 _MAX_LISTED = 2_000_000
 """How many permitted values may be copied for the errors of a check: each that misses a list holds all of it."""
 
-_MAX_PAIRS = 200_000
-"""How many pairs of a part of the schema and a part of the value are counted: it takes a third of a second."""
+_MAX_PAIRS, _MAX_PAIRS_FOR_PART = 100_000, 5
+"""How many pairs of a part of the schema and a part of the value are counted: it takes a fifth of a second for most
+values."""
 
 _MAX_DEPTH = 300
 """How deeply parts of the schema are applied within each other. Chosen so that Python's own limit is not reached."""
@@ -303,45 +306,38 @@ class _Work:
 
     def __init__(self, schema: Schema, name: str) -> None:
         self._schema = schema
-        self._targets: dict[str, list[Any]] = {}
-        parts = list(self._find_parts(name))
+        targets: dict[str, list[Any]] = {}
+        parts = list(_applied_parts(schema, name, targets))
         self.longest_list = max((len(one["enum"]) for one in parts if isinstance(one.get("enum"), list)), default=0)
         self.has_alternatives = any("anyOf" in one or "oneOf" in one for one in parts)
+        self._parts = {id(one): _part_of(one, targets) for one in parts}
         # Without these keywords, each part of the schema looks at each part of a value once, at most.
-        self._can_multiply = bool(self._targets) or any(keyword in one for one in parts for keyword in _UNEVALUATED)
-        self._weight = sum(map(_weight_of, parts))
+        self._can_multiply = bool(targets) or any(one.times > 1 for one in self._parts.values())
+        self._weight = sum(one.weight for one in self._parts.values())
 
-    def _find_parts(self, name: str) -> Iterator[Schema]:
-        """Yield the schema and each part of it that can be applied, and learn what its references may mean."""
-        references = References(self._schema)
-        waiting: list[Any] = [self._schema]
-        seen: set[int] = set()
-        while waiting:
-            one = waiting.pop()
-            if not isinstance(one, dict) or id(one) in seen:
-                continue
-            seen.add(id(one))
-            yield one
-            for _, parts in _parts_of(one):
-                waiting += parts
-            for reference in map(one.__getitem__, _references_in(one)):
-                if reference not in self._targets:
-                    self._targets[reference] = list(references.meant_by(reference))
-                    waiting += self._targets[reference]
-                if not self._targets[reference]:
-                    told = shortened(reference, MAX_QUOTED)
-                    raise ConfigurationError(f"The schema of {name} refers to {told}, which is not in it.")
-
-    def of(self, value: dict[str, Any]) -> int:
-        """The work, as a count of looks at a part of the value. What is more than `_MAX_WORK` may be far more."""
+    def of(self, value: dict[str, Any]) -> int | None:
+        """The work, as a count of looks at a part of the value; None if it is too much."""
         sizes: dict[int, int] = {}
         try:
-            most = self._weight * _measure(value, sizes)
-            if not self._can_multiply and most <= _MAX_ERROR_WORK:
+            size = _measure(value, sizes)
+            if not self._can_multiply and (most := self._weight * size) <= _MAX_ERROR_WORK:
                 return most
-            return _Count(self._targets, sizes).looks(self._schema, value)
+            pairs = _MAX_PAIRS + _MAX_PAIRS_FOR_PART * size
+            work = _Count(self._parts, sizes, pairs).looks(self._schema, value)
         except (_TooMuchWork, RecursionError):
-            return _MAX_WORK + 1
+            return None
+        return work if work <= _MAX_WORK + _MAX_WORK_FOR_PART * size else None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a check does with one part of a schema: how much work a look is, which other parts look at the same value,
+    which at any of its members, and how often all of that is done."""
+
+    weight: int
+    in_place: tuple[Any, ...]
+    of_each: tuple[Any, ...]
+    times: int
 
 
 class _TooMuchWork(Exception):
@@ -351,43 +347,77 @@ class _TooMuchWork(Exception):
 class _Count:
     """Counts the looks of one check. What two parts say of each other is counted once, however many ways lead there."""
 
-    def __init__(self, targets: dict[str, list[Any]], sizes: dict[int, int]) -> None:
-        self._targets = targets
+    def __init__(self, parts: Mapping[int, _Part], sizes: Mapping[int, int], pairs: int) -> None:
+        self._parts = parts
         self._sizes = sizes
+        self._pairs = pairs
         self._known: dict[tuple[int, int], int] = {}
 
     def looks(self, schema: Any, value: Any, depth: int = 0) -> int:
         """How many looks at the value and its parts this schema and its parts take."""
-        if not isinstance(schema, dict):
+        part = self._parts.get(id(schema))
+        if part is None:  # true, false, or nothing
             return 1
+        count = self._sizes.get(id(value), 1) * part.weight
+        is_container = isinstance(value, dict | list)
+        if not part.in_place and not is_container:
+            return count
         pair = id(schema), id(value)
         if pair in self._known:
             return self._known[pair]
-        if depth == _MAX_DEPTH or len(self._known) == _MAX_PAIRS:
+        if depth == _MAX_DEPTH or len(self._known) == self._pairs:
             raise _TooMuchWork
         self._known[pair] = 1  # a circle ends where it comes back to the same value
-        count = self._sizes.get(id(value), 1) * _weight_of(schema)
-        for part, described in _applied(schema, value, self._targets):
-            count += self.looks(part, described, depth + 1)
-        count *= 3 if any(keyword in schema for keyword in _UNEVALUATED) else 1
-        self._known[pair] = count
+        for other in part.in_place:
+            count += self.looks(other, value, depth + 1)
+        if is_container:
+            count += self._looks_at_members(schema, part, value, depth + 1)
+        self._known[pair] = count * part.times
+        return self._known[pair]
+
+    def _looks_at_members(self, schema: Schema, part: _Part, value: Any, depth: int) -> int:
+        count = 0
+        for member, described in described_in(value, schema):
+            count += self.looks(described, member, depth)
+        for other in part.of_each:
+            for member in value.values() if isinstance(value, dict) else value:
+                count += self.looks(other, member, depth)
         return count
 
 
-def _applied(schema: Schema, value: Any, targets: dict[str, list[Any]]) -> Iterator[tuple[Any, Any]]:
-    """Yield each part of the schema with what it is applied to: the value, or a part of it."""
-    for keyword in _references_in(schema):
-        yield from ((target, value) for target in targets[schema[keyword]])
-    members: Collection[Any] = ()
-    if isinstance(value, dict | list):
-        members = value.values() if isinstance(value, dict) else value
-        yield from ((part, member) for member, part in described_in(value, schema))
-    open_to_patterns = {"additionalProperties"} if "patternProperties" in schema else set[str]()
+def _applied_parts(schema: Schema, name: str, targets: dict[str, list[Any]]) -> Iterator[Schema]:
+    """Yield the schema and each part of it that can be applied. `targets` is given what its references may mean."""
+    references = References(schema)
+    waiting: list[Any] = [schema]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        for _, parts in _parts_of(one):
+            waiting += parts
+        for reference in map(one.__getitem__, _references_in(one)):
+            if reference not in targets:
+                targets[reference] = list(references.meant_by(reference))
+                waiting += targets[reference]
+            if not targets[reference]:
+                told = shortened(reference, MAX_QUOTED)
+                raise ConfigurationError(f"The schema of {name} refers to {told}, which is not in it.")
+
+
+def _part_of(schema: Schema, targets: dict[str, list[Any]]) -> _Part:
+    in_place = [target for keyword in _references_in(schema) for target in targets[schema[keyword]]]
+    of_each: list[Any] = []
+    is_open_to_patterns = "patternProperties" in schema
     for keyword, parts in _parts_of(schema):
-        if keyword in _OF_EACH_MEMBER or keyword in open_to_patterns:
-            yield from ((part, member) for part in parts for member in members)
+        if keyword in _OF_EACH_MEMBER or (is_open_to_patterns and keyword == "additionalProperties"):
+            of_each += parts
         elif keyword not in _OF_MEMBERS and keyword not in _DEFINING:
-            yield from ((part, value) for part in parts)
+            in_place += parts
+    times = 3 if any(keyword in schema for keyword in _UNEVALUATED) else 1
+    return _Part(_weight_of(schema), tuple(in_place), tuple(of_each), times)
 
 
 def _parts_of(schema: Schema) -> Iterator[tuple[str, Iterable[Any]]]:
