@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from .header import Setup
 from .policy import Policy, WhenBusy
-from .values.acts import Audience, Metadata, Owner, Schedule, Title
+from .values.acts import Audience, Metadata, Owner, Schedule, Title, check_message
 from .values.messages import (
     Approver,
     CrashContract,
@@ -50,12 +50,15 @@ from .values.value import (
 class Event(Tagged):
     """Something that happened, at the moment `at`."""
 
+    TEXTS: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold the texts of an event of this type, where each is a field of its own."""
+
     at: Instant
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts that this event brings, in the order in which `Heard.index` counts them. `Pure.`"""
-        return ()
+        return tuple(getattr(self, name) for name in self.TEXTS)
 
 
 class Request(Event):
@@ -98,17 +101,14 @@ class MemoryRecalled(Answer):
     """What was found for a turn: a block of older conversations and a block of documents, both for the system message,
     and the dialogue of the last minutes. `left_out` says what could not be looked up, in sentences for people."""
 
+    TEXTS: ClassVar = ("block", "documents")
+
     type: Literal["memory_recalled"] = "memory_recalled"
     block: Text = ""
     recent: tuple[RecentText, ...] = ()
     documents: Text = ""
     usage: Usage = Usage()
     left_out: tuple[Text, ...] = ()
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The block of older conversations, then the block of documents. `Pure.`"""
-        return (self.block, self.documents)
 
 
 class LlmResponse(Answer):
@@ -210,15 +210,12 @@ class ToolReconciled(Answer):
 class SubAgentFinished(Answer):
     """A sub-agent ended, with its last text and its status."""
 
+    TEXTS: ClassVar = ("outcome",)
+
     type: Literal["sub_agent_finished"] = "sub_agent_finished"
     outcome: Text
     status: Literal["completed", "incomplete", "failed", "cancelled"] = "completed"
     usage: Usage = Usage()
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The last text of the sub-agent. `Pure.`"""
-        return (self.outcome,)
 
 
 class WorkVerified(Answer):
@@ -239,27 +236,21 @@ class WorkVerified(Answer):
 class TurnSummarized(Answer):
     """A summary of the turn, for display."""
 
+    TEXTS: ClassVar = ("summary",)
+
     type: Literal["turn_summarized"] = "turn_summarized"
     summary: Text
     usage: Usage = Usage()
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The summary. `Pure.`"""
-        return (self.summary,)
 
 
 class HistoryCompacted(Answer):
     """The summary that replaces the history."""
 
+    TEXTS: ClassVar = ("summary",)
+
     type: Literal["history_compacted"] = "history_compacted"
     summary: Annotated[Text, Field(min_length=1)]
     usage: Usage = Usage()
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The summary. `Pure.`"""
-        return (self.summary,)
 
 
 class ToolAborted(Answer):
@@ -271,14 +262,11 @@ class ToolAborted(Answer):
 class EffectFailed(Answer):
     """An effect ended without an answer of its own kind. Every performer can fall back to this answer."""
 
+    TEXTS: ClassVar = ("sentence",)
+
     type: Literal["effect_failed"] = "effect_failed"
     kind: FailureKind
     sentence: Text
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The reason. `Pure.`"""
-        return (self.sentence,)
 
 
 class Resumed(Report):
@@ -369,12 +357,6 @@ class Opened(Setup, _BringsRules):
         return written if self.revision == FIRST_REVISION else {**written, "revision": self.revision}
 
 
-def _not_empty(text: str) -> str:
-    if not text.strip():
-        raise PydanticCustomError("message_empty", "a message must not be empty")
-    return text
-
-
 def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:
     if schedule is None and next_wake is not None:
         raise PydanticCustomError("wake_without_schedule", "a conversation without a schedule has no next wake-up")
@@ -384,6 +366,8 @@ class UserMessage(Request):
     """A message of a person: text, images, or both. `when_busy` says what happens to it during a turn; None leaves that
     to the policy."""
 
+    TEXTS: ClassVar = ("text",)
+
     type: Literal["user_message"] = "user_message"
     images: Images = ()  # in front of the text, which may be empty if there are any
     text: RequestText
@@ -392,28 +376,20 @@ class UserMessage(Request):
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str, info: ValidationInfo) -> str:
-        return text if info.data.get("images") else _not_empty(text)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The text of the message. `Pure.`"""
-        return (self.text,)
+        return text if info.data.get("images") else check_message(text)
 
 
 class AgentMessage(Request):
     """A message of another agent, `origin`, to this agent or to its user. A silent message starts no turn; the next
     turn reads it."""
 
+    TEXTS: ClassVar = ("text",)
+
     type: Literal["agent_message"] = "agent_message"
     origin: Text = Field(min_length=1, max_length=200)
-    text: Annotated[RequestText, AfterValidator(_not_empty)]
+    text: Annotated[RequestText, AfterValidator(check_message)]
     audience: Audience = "agent"
     silent: bool = False
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The text of the message. `Pure.`"""
-        return (self.text,)
 
 
 ORIGIN_OF_WAKE_UPS = "schedule"
@@ -426,6 +402,8 @@ class WakeUp(Request):
     `text` is the task of the schedule. The conversation reads it like the message of another agent. A wake-up that is
     not the one that the conversation waits for changes nothing.
     """
+
+    TEXTS: ClassVar = ("text",)
 
     type: Literal["wake_up"] = "wake_up"
     due: Instant
@@ -452,11 +430,6 @@ class WakeUp(Request):
     def silent(self) -> bool:
         """Whether this starts no turn: it always starts one. `Pure.`"""
         return False
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The task. `Pure.`"""
-        return (self.text,)
 
 
 class MessageWithdrawn(Request):

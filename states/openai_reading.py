@@ -17,7 +17,7 @@ import json
 import math
 import re
 from base64 import b64decode
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -463,6 +463,10 @@ class _OpenCall:
     name: str
 
 
+_Key = tuple[str, object]
+_ANY_CALL: _Key = ("any", "")
+
+
 class _OpenCalls:
     """The calls of a message that have no result so far. Each is found and removed at a cost that does not grow with
     their number, in whatever order the results come."""
@@ -470,9 +474,8 @@ class _OpenCalls:
     def __init__(self) -> None:
         self._calls: dict[str, _OpenCall] = {}
         """By the ids that they have now, in the order of the message."""
-        self._in_order: deque[_OpenCall] = deque()
-        self._with_id: dict[str, deque[_OpenCall]] = {}
-        self._with_name: dict[str, deque[_OpenCall]] = {}
+        self._candidates: defaultdict[_Key, deque[_OpenCall]] = defaultdict(deque)
+        """By what a result may say of its call, also those that another result has taken since."""
 
     def __iter__(self) -> Iterator[_OpenCall]:
         return iter(self._calls.values())
@@ -480,26 +483,18 @@ class _OpenCalls:
     def add(self, call: _OpenCall) -> None:
         """Add a call behind the others."""
         self._calls[call.call_id] = call
-        self._in_order.append(call)
-        self._with_id.setdefault(call.given_id, deque()).append(call)
-        self._with_name.setdefault(call.name, deque()).append(call)
+        for key in (("id", call.given_id), ("name", call.name), _ANY_CALL):
+            self._candidates[key].append(call)
 
-    def take_with_id(self, given_id: str) -> _OpenCall | None:
-        """Remove and return the first call that had this id, or None."""
-        return self._take(self._with_id.get(given_id))
-
-    def take_with_name(self, name: object) -> _OpenCall | None:
-        """Remove and return the first call of the tool with this name, or else the first of all; None if there is
-        none."""
-        named = self._with_name.get(name) if isinstance(name, str) else None
-        return self._take(named) or self._take(self._in_order)
-
-    def _take(self, candidates: deque[_OpenCall] | None) -> _OpenCall | None:
-        """Remove and return the first of the candidates that is open; those before it were taken by another way."""
-        while candidates:
-            call = candidates.popleft()
-            if self._calls.pop(call.call_id, None) is not None:
-                return call
+    def take(self, given_id: str, name: object) -> _OpenCall | None:
+        """Remove and return the call to which a result belongs: the first that had this id, or, if the result has none,
+        the first of the tool with this name, or else the first of all. None if there is none."""
+        keys: tuple[_Key, ...] = (("id", given_id),) if given_id else (("name", name), _ANY_CALL)
+        for candidates in (self._candidates[key] for key in keys):
+            while candidates:
+                call = candidates.popleft()
+                if self._calls.pop(call.call_id, None) is not None:
+                    return call
         return None
 
 
@@ -548,7 +543,7 @@ class _Rounds:
         report = partial(self._repairs.add, entry.place)
         given_id = _id_in(entry.fields, "tool_call_id", report)
         caller = self._latest.get(given_id) if given_id else self.newest
-        call = None if caller is None else _take_call(caller, given_id, entry.fields.get("name"))
+        call = None if caller is None else caller.unanswered.take(given_id, entry.fields.get("name"))
         if caller is None or call is None:
             what = f"the call {quoted(given_id)}" if given_id else "no call"
             report(f"A result of {what}, which waits for none, was left out.")
@@ -569,11 +564,6 @@ class _Rounds:
             self._repairs.add(entry.place, sentence)
             fields = {"role": "tool", "tool_call_id": call.call_id, "content": NO_RESULT}
             entry.results.append(Entry(entry.place, fields))
-
-
-def _take_call(caller: Entry, given_id: str, name: object) -> _OpenCall | None:
-    """Take the call to which a result belongs: the first with its id, or, if it has none, with its name."""
-    return caller.unanswered.take_with_id(given_id) if given_id else caller.unanswered.take_with_name(name)
 
 
 MAX_REPAIRS = 1_000

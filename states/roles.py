@@ -25,56 +25,27 @@ DEFAULT_RULES = SubAgentRules()
 
 @dataclass(frozen=True)
 class RoleTools:
-    """The built-in tools, by all their names: those that agents of one role may call, and those that they may not.
+    """The built-in tools, by all their names, that agents of one role may call.
 
     `title` is what such agents are called in a sentence.
     """
 
     title: str
     allowed: frozenset[str]
-    denied: frozenset[str]
 
+    @property
+    def denied(self) -> frozenset[str]:
+        """Those that they may not call: what only agents of other roles may. `Pure.`"""
+        return frozenset[str]().union(*(tools.allowed for tools in ROLE_TOOLS.values())) - self.allowed
+
+
+_EVERYBODY = {"mark_work_complete", "recall_conversation", "send_agent_message", "spawn_agents"}
+_SPEAKING = {"ask_user_question", "respond_to_user", "speak_to_user", "talk"}
 
 ROLE_TOOLS: Mapping[Role, RoleTools] = MappingProxyType({
-    "foreground": RoleTools(
-        "agents with a user",
-        allowed=frozenset({
-            "ask_user_question",
-            "respond_to_user",
-            "speak_to_user",
-            "talk",
-            "mark_work_complete",
-            "recall_conversation",
-            "send_agent_message",
-            "spawn_agents",
-            "transfer_to",
-        }),
-        denied=frozenset({"send_user_message"}),
-    ),
-    "background": RoleTools(
-        "background agents",
-        allowed=frozenset({
-            "mark_work_complete",
-            "recall_conversation",
-            "send_user_message",
-            "send_agent_message",
-            "spawn_agents",
-            "transfer_to",
-        }),
-        denied=frozenset({"ask_user_question", "respond_to_user", "speak_to_user", "talk"}),
-    ),
-    "sub_agent": RoleTools(
-        "sub-agents",
-        allowed=frozenset({"mark_work_complete", "recall_conversation", "send_agent_message", "spawn_agents"}),
-        denied=frozenset({
-            "ask_user_question",
-            "respond_to_user",
-            "speak_to_user",
-            "talk",
-            "send_user_message",
-            "transfer_to",
-        }),
-    ),
+    "foreground": RoleTools("agents with a user", frozenset({*_EVERYBODY, *_SPEAKING, "transfer_to"})),
+    "background": RoleTools("background agents", frozenset({*_EVERYBODY, "send_user_message", "transfer_to"})),
+    "sub_agent": RoleTools("sub-agents", frozenset(_EVERYBODY)),
 })  # fmt: skip
 """Which built-in tools the agents of each role may call. `Caller.fault` adds what the rules for sub-agents say."""
 

@@ -210,6 +210,16 @@ class InTurn(Busy):
     turn: TurnRecord
 
 
+class InEffect(InTurn):
+    """A busy state within a turn that waits for one effect, of the type in `IN_FLIGHT`."""
+
+    effect_id: int
+
+    def in_flight(self) -> InFlight:
+        """The effect. `Pure.`"""
+        return {self.effect_id: self.IN_FLIGHT[0]}
+
+
 class InRound(InTurn):
     """A busy state within a round of tool calls."""
 
@@ -262,44 +272,29 @@ class Idle(State):
     type: Literal["idle"] = "idle"
 
 
-class ProfileSelecting(InTurn):
+class ProfileSelecting(InEffect):
     """The router chooses a profile for the turn."""
 
     IN_FLIGHT: ClassVar = (SelectProfile,)
 
     type: Literal["profile_selecting"] = "profile_selecting"
-    effect_id: int
-
-    def in_flight(self) -> InFlight:
-        """The choice. `Pure.`"""
-        return {self.effect_id: SelectProfile}
 
 
-class MemoryRecalling(InTurn):
+class MemoryRecalling(InEffect):
     """What belongs to the turn is looked up: the last minutes, older conversations, documents."""
 
     IN_FLIGHT: ClassVar = (RecallMemory,)
 
     type: Literal["memory_recalling"] = "memory_recalling"
-    effect_id: int
-
-    def in_flight(self) -> InFlight:
-        """The search. `Pure.`"""
-        return {self.effect_id: RecallMemory}
 
 
-class LlmRequesting(InTurn):
+class LlmRequesting(InEffect):
     """One model request is in flight: the `attempt`-th to this model."""
 
     IN_FLIGHT: ClassVar = (RequestLlm,)
 
     type: Literal["llm_requesting"] = "llm_requesting"
-    effect_id: int
     attempt: int = 1
-
-    def in_flight(self) -> InFlight:
-        """The model request. `Pure.`"""
-        return {self.effect_id: RequestLlm}
 
 
 class RetryWaiting(InTurn):
@@ -444,31 +439,21 @@ Questioning: TypeAlias = AwaitingUserResponse | AwaitingSubAgents
 """The states in which a person may be asked something."""
 
 
-class Verifying(InTurn):
+class Verifying(InEffect):
     """The claim that the work is complete is checked."""
 
     IN_FLIGHT: ClassVar = (VerifyWork,)
 
     type: Literal["verifying"] = "verifying"
-    effect_id: int
-
-    def in_flight(self) -> InFlight:
-        """The check. `Pure.`"""
-        return {self.effect_id: VerifyWork}
 
 
-class Summarizing(InTurn):
+class Summarizing(InEffect):
     """The turn has ended, and a summary of it is written for display."""
 
     IN_FLIGHT: ClassVar = (SummarizeTurn,)
 
     type: Literal["summarizing"] = "summarizing"
-    effect_id: int
     ending: TurnEnded
-
-    def in_flight(self) -> InFlight:
-        """The summary. `Pure.`"""
-        return {self.effect_id: SummarizeTurn}
 
 
 class Failed(State):

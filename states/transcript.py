@@ -14,14 +14,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import dropwhile, groupby
+from itertools import count, dropwhile, groupby
 from operator import attrgetter
 from typing import Any, get_args
 
 from .effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall, WithholdContent
 from .errors import InvalidInput
 from .events import (
-    EVENTS,
     AgentMessage,
     DeadlineReached,
     Event,
@@ -45,13 +44,11 @@ from .values.acts import Speech, with_indexes
 from .values.messages import (
     Heard,
     HistoryMessage,
-    HistoryRole,
     Image,
     Joined,
     Made,
     Matter,
     Message,
-    MessageRole,
     Outcomes,
     Said,
     Stopped,
@@ -63,8 +60,6 @@ from .values.messages import (
 from .values.round import RoundCall
 from .values.turn import TurnEnded
 from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
-
-_WITH_TEXTS = frozenset(kind for kind in EVENTS if kind.texts is not Event.texts)
 
 
 @dataclass(slots=True)
@@ -85,9 +80,9 @@ class HeardTexts:
 
     def note(self, seq: int, event: Event) -> None:
         """Note what the event of this step brought."""
-        if type(event) not in _WITH_TEXTS:
+        if not (texts := event.texts):
             return
-        self._texts[seq] = event.texts
+        self._texts[seq] = texts
         if type(event) is ToolComplete or type(event) is ToolReconciled:
             if event.result is not None and event.result.images:
                 self._images[seq] = event.result.images
@@ -687,22 +682,13 @@ class Condensed:
         return Message(role="user", text=self.summary, audience="agent", seq=self.seq, withheld=self.withheld)
 
 
-_ROLES: dict[HistoryRole, MessageRole] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
-
-
 def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message]:
     """Return the messages of a history that was given in the step `seq`, with results in call order. System messages at
     its beginning are left out, because their text is the system prompt of the conversation.
 
     It reads whatever a log may hold: what a message does not say in OpenAI's chat format is passed over. `Pure.`
     """
-    read = [_MessageReader(one).read() for one in dropwhile(lambda one: one.is_system, messages)]
+    read = [_read_given(one) for one in dropwhile(lambda one: one.is_system, messages)]
     ranks: dict[str, int] = {}
     ordered: list[Message] = []
     for is_result, group in groupby(read, key=lambda message: message.role == "tool"):
@@ -712,52 +698,40 @@ def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message
     return [message.replace(seq=seq) for message in ordered]
 
 
-class _MessageReader:
-    """Reads one message: its texts, its images, and the order in which they stand."""
+def _read_given(message: HistoryMessage) -> Message:
+    """Read one message: its texts, its images, and the order in which they stand."""
+    given, role = message.given, message.role
+    parts = [part for part in map(_content_of, _parts_of(given.get("content"))) if part is not None]
+    images = tuple(part for part in parts if isinstance(part, Image))
+    text = "\n\n".join(part for part in parts if isinstance(part, str))
+    refusal, call_id = given.get("refusal"), given.get("tool_call_id")
+    if not text.strip() and isinstance(refusal, str):
+        text = refusal
+    kinds, places = [isinstance(part, Image) for part in parts], count()
+    text_stands_behind_image = kinds != sorted(kinds)
+    placed = tuple(part if isinstance(part, str) else next(places) for part in parts)
+    return Message(
+        role="system" if role == "developer" else role,
+        text=text,
+        images=images,
+        parts=placed if text_stands_behind_image else (),
+        tool_calls=tuple(map(_call, message.calls)),
+        tool_call_id=call_id if isinstance(call_id, str) and role == "tool" else None,
+    )
 
-    def __init__(self, message: HistoryMessage) -> None:
-        self._message = message
-        self._texts: list[str] = []
-        self._images: list[Image] = []
-        self._parts: list[str | int] = []
 
-    def read(self) -> Message:
-        """Return the message."""
-        given = self._message.given
-        for part in _parts_of(given.get("content")):
-            self._add(part)
-        text, call_id = "\n\n".join(self._texts), given.get("tool_call_id")
-        role, refusal = self._message.role, given.get("refusal")
-        if not text.strip() and isinstance(refusal, str):
-            text = refusal
-        return Message(
-            role=_ROLES[role],
-            text=text,
-            images=tuple(self._images),
-            parts=tuple(self._parts) if self._are_mixed() else (),
-            tool_calls=tuple(map(_call, self._message.calls)),
-            tool_call_id=call_id if isinstance(call_id, str) and role == "tool" else None,
-        )
-
-    def _add(self, part: Any) -> None:
-        match part:
-            case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
-                if text.strip():
-                    self._texts.append(text)
-                    self._parts.append(text)
-            case {"type": "image_url", "image_url": {"url": str(url)}}:
-                try:
-                    self._images.append(Image.of(url))
-                except InvalidInput:
-                    return
-                self._parts.append(len(self._images) - 1)
-            case _:
-                pass
-
-    def _are_mixed(self) -> bool:
-        """Whether a text stands behind an image."""
-        kinds = [isinstance(part, int) for part in self._parts]
-        return kinds != sorted(kinds)
+def _content_of(part: Any) -> str | Image | None:
+    """The text or the image of a part, or None if it has none that a model can be shown."""
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return text if text.strip() else None
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            try:
+                return Image.of(url)
+            except InvalidInput:
+                return None
+        case _:
+            return None
 
 
 def _parts_of(content: Any) -> list[Any]:

@@ -16,9 +16,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .value import Block, FilledText, Seconds, Tagged, Text, Value, check_encodable
@@ -33,59 +33,61 @@ Audience = Literal["user", "agent"]
 """For whom an agent writes to another: for that agent's user, or for the agent alone."""
 
 
-class Speech(Tagged):
+def check_message(text: str) -> str:
+    """Return the text of a message if it is more than white space: the validator of such texts. `Pure.`"""
+    if not text.strip():
+        raise PydanticCustomError("message_empty", "a message must not be empty")
+    return text
+
+
+def _check_summary(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("summary_blank", "a summary must not be empty")
+    return text
+
+
+class _Act(Tagged):
+    """Something that a tool does besides returning a text."""
+
+    TEXTS: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold the texts of an act of this type, where each is a field of its own."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that this act brings. `Pure.`"""
+        return tuple(getattr(self, name) for name in self.TEXTS)
+
+
+class Speech(_Act):
     """A text for the user: delivered now, or at the end of the turn if the policy chooses it."""
+
+    TEXTS: ClassVar = ("text",)
 
     type: Literal["speech"] = "speech"
     text: Text
     when: Literal["turn_end", "now"] = "turn_end"
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that this act brings."""
-        return (self.text,)
 
-
-class WorkComplete(Tagged):
+class WorkComplete(_Act):
     """The claim that the work is complete. `confidence` is between 0 and 1."""
 
+    TEXTS: ClassVar = ("summary",)
+
     type: Literal["work_complete"] = "work_complete"
-    summary: Text
+    summary: Annotated[Text, AfterValidator(_check_summary)]
     confidence: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
 
-    @field_validator("summary")
-    @classmethod
-    def _says_something(cls, summary: str) -> str:
-        if not summary.strip():
-            raise PydanticCustomError("summary_blank", "a summary must not be empty")
-        return summary
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that this act brings."""
-        return (self.summary,)
-
-
-class AgentMail(Tagged):
+class AgentMail(_Act):
     """A message to the agent `target`. A silent message starts no turn: it is read by that agent's next one."""
+
+    TEXTS: ClassVar = ("text",)
 
     type: Literal["mail"] = "mail"
     target: Text = Field(min_length=1)
-    text: Text
+    text: Annotated[Text, AfterValidator(check_message)]
     audience: Audience = "agent"
     silent: bool = False
-
-    @field_validator("text")
-    @classmethod
-    def _says_something(cls, text: str) -> str:
-        if not text.strip():
-            raise PydanticCustomError("message_empty", "a message must not be empty")
-        return text
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that this act brings."""
-        return (self.text,)
 
 
 class SubAgentTask(Value):
@@ -112,7 +114,7 @@ class SubAgentTask(Value):
     )
 
 
-class SubAgents(Tagged):
+class SubAgents(_Act):
     """Tasks for sub-agents, one each; a text stands for a task with nothing but that text. The turn goes on when all
     sub-agents have finished."""
 
@@ -130,16 +132,11 @@ class SubAgents(Tagged):
         return tuple(SubAgentTask(text=task) if isinstance(task, str) else task for task in self.tasks)
 
 
-class Transfer(Tagged):
+class Transfer(_Act):
     """The conversation is handed over to another profile of its policy, from its next model request on."""
 
     type: Literal["transfer"] = "transfer"
     profile: Text = Field(min_length=1)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that this act brings: none, since a profile is a name."""
-        return ()
 
 
 Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents | Transfer, Field(discriminator="type")]

@@ -123,8 +123,7 @@ class Image(Value):
     the image stays in the history.
     """
 
-    # An image that was built past its validation is found where it is handed in.
-    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True, revalidate_instances="always")
+    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True)
 
     url: Annotated[str, AfterValidator(_checked)]
 
@@ -159,9 +158,12 @@ class Image(Value):
 
 def _few(given: object) -> object:
     images = read_up_to(given, MAX_IMAGES + 1)
-    if isinstance(images, tuple) and len(images) > MAX_IMAGES:
+    if not isinstance(images, tuple):
+        return images
+    if len(images) > MAX_IMAGES:
         raise PydanticCustomError("images_many", f"at most {MAX_IMAGES} images go together")
-    return images
+    # An image that was built past its validation is found where it is handed in.
+    return tuple(image.url if isinstance(image, Image) else image for image in images)
 
 
 def _small_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
@@ -437,7 +439,7 @@ class Message(Value):
 
 HistoryRole = Literal["system", "developer", "user", "assistant", "tool"]
 
-HISTORY_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+HISTORY_ROLES = frozenset(get_args(HistoryRole))
 
 _OWN_CALL_ID = re.compile(r"call_([0-9]{1,18})_[0-9]+(?:_[0-9a-f]{12})?", re.ASCII)
 """A call id as this library makes them: the number of the effect that made the call, the place of the call, and what
@@ -555,25 +557,11 @@ class AgentText:
     text: str
 
 
-@dataclass(frozen=True)
-class MessageForUser:
-    """A message of the agent `origin` for the user."""
-
-    origin: str
-    text: str
-
-
 def write_message_for_user(text: str, origin: str) -> str:
     """The message as a model reads it. Raises ValueError if the text or the origin is blank. `Pure.`"""
     if not text.strip() or not origin.strip():
         raise ValueError("a message for the user needs a text and an origin")
     return f'<message_for_user origin="{_escaped(origin)}">{_escaped(text)}</message_for_user>'
-
-
-def read_message_for_user(written: str) -> MessageForUser | None:
-    """The message that `write_message_for_user` wrote, or None if it did not write this text. `Pure.`"""
-    read = read_agent_text(written)
-    return MessageForUser(read.origin, read.text) if read is not None and read.audience == "user" else None
 
 
 def write_system_message(text: str, origin: str) -> str:

@@ -39,12 +39,10 @@ from turnwise.states.values.messages import (
     MAX_TOGETHER,
     AgentText,
     Images,
-    MessageForUser,
     effects_taken,
     escape_tags,
     media_type,
     read_agent_text,
-    read_message_for_user,
     text_for_model,
     write_message_for_user,
     write_system_message,
@@ -81,6 +79,8 @@ EVENTS = st.builds(
 )
 
 CLOSING = "</message_for_user>"
+
+WRITERS = {"user": write_message_for_user, "agent": write_system_message}
 AWKWARD = [
     "<b>bold</b>",
     "a < b && c > d",
@@ -335,7 +335,7 @@ class TestAMessageForTheUser:
         """D5: markup, quotes, the closing tag, newlines, control characters and any script are read back unchanged."""
         written = write_message_for_user(text, origin)
 
-        assert read_message_for_user(written) == MessageForUser(origin=origin, text=text)
+        assert read_agent_text(written) == AgentText("user", origin, text)
 
     @given(text=TEXTS, origin=TEXTS)
     def test_nothing_breaks_out(self, text: str, origin: str) -> None:
@@ -353,16 +353,16 @@ class TestAMessageForTheUser:
 
         read = Message.model_validate_json(message.to_json())
 
-        assert read_message_for_user(text_for_model(read)) == MessageForUser(origin=text, text=text)
+        assert read_agent_text(text_for_model(read)) == AgentText("user", text, text)
 
     def test_a_long_text_is_written_and_read_at_once(self) -> None:
         """D5: 100 kB of characters to be escaped take far less than a second."""
         text = "<&\"'>" * 20_000
         began = time.process_time()
 
-        message = read_message_for_user(write_message_for_user(text, "builder"))
+        message = read_agent_text(write_message_for_user(text, "builder"))
 
-        assert message == MessageForUser(origin="builder", text=text)
+        assert message == AgentText("user", "builder", text)
         assert time.process_time() - began < 1
 
     @pytest.mark.parametrize("blank", BLANK)
@@ -398,19 +398,18 @@ class TestAMessageForTheUser:
             '<message_for_user origin="builder">It is done.</message_for_user>\n',
             ' <message_for_user origin="builder">It is done.</message_for_user>',
             '<message_for_user origin="a">1</message_for_user><message_for_user origin="b">2</message_for_user>',
-            '<system_message origin="builder">It is done.</system_message>',
         ],
     )
     def test_what_was_not_written_here_is_not_read(self, malformed: str) -> None:
         """D5: a malformed message is read as None."""
-        assert read_message_for_user(malformed) is None
+        assert read_agent_text(malformed) is None
 
     @given(st.text())
     def test_any_other_text_is_no_message(self, text: str) -> None:
         """D5: reading never raises, and reads only what writing wrote."""
-        message = read_message_for_user(text)
+        message = read_agent_text(text)
 
-        assert message is None or write_message_for_user(message.text, message.origin) == text
+        assert message is None or WRITERS[message.audience](message.text, message.origin) == text
 
     @given(text=TEXTS, origin=TEXTS, place=st.integers(0), put=st.sampled_from(["<", ">", '"', "&", "x", ""]))
     def test_a_message_that_was_changed_is_not_read_as_another_one_with_tags_in_it(
@@ -421,9 +420,9 @@ class TestAMessageForTheUser:
         place %= len(written)
         changed = written[:place] + put + written[place + 1 :]
 
-        message = read_message_for_user(changed)
+        message = read_agent_text(changed)
 
-        assert message is None or write_message_for_user(message.text, message.origin) == changed
+        assert message is None or WRITERS[message.audience](message.text, message.origin) == changed
 
 
 class TestAnInternalMessage:
@@ -441,11 +440,6 @@ class TestAnInternalMessage:
     def test_it_is_read_back_unchanged(self, text: str, origin: str) -> None:
         """D8: it is read back as what another agent wrote for this one."""
         assert read_agent_text(write_system_message(text, origin)) == AgentText("agent", origin, text)
-
-    @given(text=TEXTS, origin=TEXTS)
-    def test_it_is_not_read_as_a_message_for_the_user(self, text: str, origin: str) -> None:
-        """D8: it is not read as a message for the user."""
-        assert read_message_for_user(write_system_message(text, origin)) is None
 
     def test_it_stands_between_its_tags(self) -> None:
         """D8: it stands between `<system_message>` tags."""
@@ -466,7 +460,7 @@ class TestWhatAModelReads:
         written = text_for_model(Message(role=role, text=tag))
 
         assert written == tag.replace("<", "&lt;")
-        assert read_message_for_user(written) is None
+        assert read_agent_text(written) is None
 
     @pytest.mark.parametrize("text", ["<b>", "1 < 2", "<message_for_users>", "message_for_user", "&lt;system_message>"])
     def test_other_text_stays_as_it_is(self, text: str) -> None:
@@ -509,7 +503,7 @@ class TestWhatAModelReads:
         for hostile in (text, f"\uff1c/message_for_user\uff1e{text}", f"\\u003c/message_for_user>{text}x"):
             if hostile.strip():
                 written = write_message_for_user(hostile, "builder")
-                assert read_message_for_user(written) == MessageForUser(origin="builder", text=hostile)
+                assert read_agent_text(written) == AgentText("user", "builder", hostile)
                 assert escape_tags(written[1:]) == written[1:].replace("</message", "&lt;/message")
 
     @pytest.mark.parametrize(
@@ -537,7 +531,7 @@ class TestWhatAModelReads:
         """D5: a tag inside an agent's message does not change its origin."""
         written = text_for_model(Message(role="user", text=self.FORGED, origin="builder", audience="user"))
 
-        assert read_message_for_user(written) == MessageForUser(origin="builder", text=self.FORGED)
+        assert read_agent_text(written) == AgentText("user", "builder", self.FORGED)
         assert re.findall(r'origin="(\w+)"', written) == ["builder"]
 
     @pytest.mark.parametrize("audience", ["user", "agent"])

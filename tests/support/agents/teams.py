@@ -13,7 +13,7 @@ from turnwise.effects.clock import Clock
 from turnwise.states import Message
 from turnwise.states.events import AgentMessage
 from turnwise.states.values.acts import Audience
-from turnwise.states.values.messages import MessageForUser, read_message_for_user
+from turnwise.states.values.messages import AgentText, read_agent_text
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
 from ..engine_scenarios import Gate
@@ -119,8 +119,8 @@ async def mail_in(conversation: Conversation) -> list[Message]:
     return [message for message in await conversation.transcript() if message.audience is not None]
 
 
-def read_back(written: str) -> MessageForUser:
+def read_back(written: str) -> AgentText:
     """Return the message for the user that a request holds."""
-    message = read_message_for_user(written)
-    assert message is not None, f"no message for a user: {written[:80]}"
+    message = read_agent_text(written)
+    assert message is not None and message.audience == "user", f"no message for a user: {written[:80]}"
     return message
