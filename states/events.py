@@ -379,6 +379,9 @@ class UserMessage(Request):
         return text if info.data.get("images") else check_message(text)
 
 
+_MessageText = Annotated[RequestText, AfterValidator(check_message)]
+
+
 class AgentMessage(Request):
     """A message of another agent, `origin`, to this agent or to its user. A silent message starts no turn; the next
     turn reads it."""
@@ -387,7 +390,7 @@ class AgentMessage(Request):
 
     type: Literal["agent_message"] = "agent_message"
     origin: Text = Field(min_length=1, max_length=200)
-    text: Annotated[RequestText, AfterValidator(check_message)]
+    text: _MessageText
     audience: Audience = "agent"
     silent: bool = False
 

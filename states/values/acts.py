@@ -78,6 +78,9 @@ class WorkComplete(_Act):
     confidence: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
 
 
+_MailText = Annotated[Text, AfterValidator(check_message)]
+
+
 class AgentMail(_Act):
     """A message to the agent `target`. A silent message starts no turn: it is read by that agent's next one."""
 
@@ -85,7 +88,7 @@ class AgentMail(_Act):
 
     type: Literal["mail"] = "mail"
     target: Text = Field(min_length=1)
-    text: Annotated[Text, AfterValidator(check_message)]
+    text: _MailText
     audience: Audience = "agent"
     silent: bool = False
 
