@@ -59,6 +59,19 @@ async def test_an_allowed_call_runs(held: tuple[Conversation, Turn]) -> None:
     assert (await conversation.replay()).divergence is None
 
 
+async def test_an_event_allows_it_as_the_method_does(held: tuple[Conversation, Turn]) -> None:
+    """A host may make the event itself; submitted again under its id it has the same result."""
+    conversation, turn = held
+    allowed = ToolApproval(event_id="a", at=conversation.now(), call_id=turn.call_id or "", allowed=True, by="anna")
+
+    done = await conversation.submit(allowed)
+
+    assert done.reply == "Done."
+    assert await conversation.submit(allowed) == done
+    with pytest.raises(Refused, match="No call with this id waits"):
+        await conversation.submit(allowed.replace(event_id="b"))
+
+
 async def test_a_person_may_change_the_arguments(held: tuple[Conversation, Turn]) -> None:
     """P36: if it is allowed with edited arguments, it runs with these."""
     conversation, turn = held

@@ -109,6 +109,7 @@ class TestASelection:
             await conversation.set_title("Supper")
 
             assert (listed.title, (await engine.list())[0].title) == ("Dinner", "Supper")
+            assert conversation.header.header_fields == (await engine.list())[0].header_fields
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
