@@ -11,7 +11,8 @@ StoreError           the database cannot be used as it was opened, or by this pr
 
 from __future__ import annotations
 
-from ..states.errors import StoreError
+from ..states.errors import StoreError as StoreError  # whoever writes a store needs both
+from ..states.errors import UnknownConversation as UnknownConversation
 
 
 class StorageFailed(StoreError):

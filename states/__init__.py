@@ -10,7 +10,7 @@ The glossary of the project is docs/glossary.md.
 
 from typing import TYPE_CHECKING, Any
 
-from . import machine
+from . import machine, presets
 from .context import Context, NextTools
 from .effects import (
     Abort,
@@ -266,6 +266,6 @@ __all__ += ["begin"]
 __all__ += ["models_of"]
 __all__ += ["named_models", "next_events"]
 __all__ += ["openai_messages"]
-__all__ += ["pending"]
+__all__ += ["pending", "presets"]
 __all__ += ["repair_history"]
 __all__ += ["transcript", "transition"]

@@ -41,7 +41,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in KIT:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("__init__.py", "py.typed"):
+    for file in ("__init__.py", "__init__.pyi", "py.typed"):
         shutil.copy(ROOT / file, package)
     for language, path, text in BLOCKS:
         if language == "diff":
