@@ -52,7 +52,8 @@ class InProcessDispatcher:
     ) -> None:
         self._performers = performers
         self._senders = senders_of(performers)
-        self._answers = _AnswerSender(clock, answer)
+        self._clock = clock
+        self._answer = answer
         self._conversations: dict[str, _ConversationEffects] = {}
 
     async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
@@ -89,7 +90,7 @@ class InProcessDispatcher:
 
     def _start(self, effect: AwaitedEffect, context: EffectContext) -> None:
         if type(effect) not in self._performers:
-            self._answers.send_unavailable(effect, context)
+            self._send_unavailable(effect, context)
         elif effect.AFTER_DELIVERIES:
             self._conversation(context.conversation_id).enqueue(effect, context)
         else:
@@ -128,7 +129,7 @@ class InProcessDispatcher:
     def _conversation(self, conversation_id: str) -> _ConversationEffects:
         conversation = self._conversations.get(conversation_id)
         if conversation is None:
-            conversation = _ConversationEffects(conversation_id, self, self._answers)
+            conversation = _ConversationEffects(conversation_id, self)
             self._conversations[conversation_id] = conversation
         return conversation
 
@@ -137,6 +138,45 @@ class InProcessDispatcher:
         conversation = self._conversations.get(conversation_id)
         if conversation is not None and conversation.is_idle:
             del self._conversations[conversation_id]
+
+    # --- answers
+
+    def send_result(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
+        """Send what a performer has returned. If it is no answer to its effect, or no log can hold it, the performer
+        has failed."""
+        if answer is None:
+            self.send_failure(effect, context, ValueError("an awaited effect was left without an answer"))
+        elif not _fits(effect, answer):
+            fault = ValueError(f"{effect.type} cannot be answered with this {type(answer).__name__}")
+            self.send_failure(effect, context, fault)
+        else:
+            try:
+                self._answer(context.conversation_id, answer)
+            except InvalidInput as error:
+                self.send_failure(effect, context, error)
+
+    def send_failure(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
+        """Send the failure of a performer, or of a log that it could not read."""
+        with redacting(context.redact):
+            logger.error("A performer failed on %s.", effect.type, exc_info=error)
+        sentence = error.sentence if isinstance(error, StoreError) else BROKEN
+        self._fail(effect, context, "internal", sentence)
+
+    def _send_unavailable(self, effect: Any, context: EffectContext) -> None:
+        """Send the failure of an effect that has no performer."""
+        wanted = effect.type.replace("_", " ")
+        sentence = f"The program that runs this conversation has nothing for this: {wanted}."
+        self._fail(effect, context, "unavailable", sentence)
+
+    def send_acknowledgement(self, effect: AwaitedEffect, context: EffectContext) -> None:
+        """Send the acknowledgement of an effect that was stopped, if its conversation waits for one."""
+        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
+        if acknowledgement is not None:
+            self._answer(context.conversation_id, acknowledgement)
+
+    def _fail(self, effect: Any, context: EffectContext, kind: FailureKind, sentence: str) -> None:
+        failed = EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
+        self._answer(context.conversation_id, failed)
 
 
 async def _abort(performer: Abortable, effect: Any, context: EffectContext) -> None:
@@ -158,22 +198,6 @@ that hang."""
 _Telling: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Tells a performer to stop an effect, once it is called. A conversation may close before that, so it is no coroutine
 yet: Python reports one that is never awaited."""
-
-
-class _PerformingDispatcher(Protocol):
-    """A dispatcher that carries out effects itself, and knows each conversation that has any."""
-
-    def perform(self, effect: Any, context: EffectContext) -> Coroutine[Any, Any, Answer | None]:
-        """Carry out one effect, and return its answer."""
-        ...
-
-    def aborting(self, effect: Any, context: EffectContext) -> _Telling | None:
-        """Return what tells the performer of this effect to stop it; None if the performer is to be cancelled."""
-        ...
-
-    def forget_if_idle(self, conversation_id: str) -> None:
-        """Called whenever a conversation may have no effect left: forget it if none waits or runs."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -204,12 +228,11 @@ class _DispatchedEffect:
 class _ConversationEffects:
     """The effects of one conversation that wait or run."""
 
-    __slots__ = ("_answers", "_conversation_id", "_dispatcher", "_queue", "_running", "_sending")
+    __slots__ = ("_conversation_id", "_dispatcher", "_queue", "_running", "_sending")
 
-    def __init__(self, conversation_id: str, dispatcher: _PerformingDispatcher, answers: _AnswerSender) -> None:
+    def __init__(self, conversation_id: str, dispatcher: InProcessDispatcher) -> None:
         self._conversation_id = conversation_id
         self._dispatcher = dispatcher
-        self._answers = answers
         self._queue: list[_DispatchedEffect] = []
         self._sending: _DispatchedEffect | None = None
         self._running: dict[int, _DispatchedEffect] = {}
@@ -282,7 +305,7 @@ class _ConversationEffects:
         effect = queued.effect
         aborting = self._dispatcher.aborting(effect, queued.context)
         if aborting is None:
-            self._answers.send_acknowledgement(effect, queued.context)
+            self._dispatcher.send_acknowledgement(effect, queued.context)
         else:
             self._running[effect.effect_id] = queued
             queued.is_aborted = True
@@ -317,16 +340,16 @@ class _ConversationEffects:
         del self._running[effect.effect_id]
         answer = None if is_cancelled or error is not None else running.task.result()
         if answer is not None:
-            self._answers.send_result(effect, context, answer)
+            self._dispatcher.send_result(effect, context, answer)
         elif running.is_stopping:
             pass  # the answer is lost, as in a crash
         elif error is None and running.is_aborted:
-            self._answers.send_acknowledgement(effect, context)
+            self._dispatcher.send_acknowledgement(effect, context)
         elif error is None and not is_cancelled:
-            self._answers.send_result(effect, context, None)
+            self._dispatcher.send_result(effect, context, None)
         else:
             # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.
-            self._answers.send_failure(effect, context, error)
+            self._dispatcher.send_failure(effect, context, error)
         self._dispatcher.forget_if_idle(self._conversation_id)
 
     def _sent(self, running: _DispatchedEffect) -> None:
@@ -445,52 +468,6 @@ _ENDS_PROCESS = "a performer tried to end the process"
 
 BROKEN = "Something broke inside the program that runs this conversation."
 """The failure of an effect whose performer raised an error that is not for people."""
-
-
-class _AnswerSender:
-    """Sends the answers of performers, and the answers that stand for a missing or failed performer. `answer` takes
-    them, and raises `InvalidInput` for one that no log can hold."""
-
-    def __init__(self, clock: Clock, answer: Callable[[str, Answer], None]) -> None:
-        self._clock = clock
-        self._answer = answer
-
-    def send_result(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
-        """Send what a performer has returned. If it is no answer to its effect, or no log can hold it, the performer
-        has failed."""
-        if answer is None:
-            self.send_failure(effect, context, ValueError("an awaited effect was left without an answer"))
-        elif not _fits(effect, answer):
-            fault = ValueError(f"{effect.type} cannot be answered with this {type(answer).__name__}")
-            self.send_failure(effect, context, fault)
-        else:
-            try:
-                self._answer(context.conversation_id, answer)
-            except InvalidInput as error:
-                self.send_failure(effect, context, error)
-
-    def send_failure(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
-        """Send the failure of a performer, or of a log that it could not read."""
-        with redacting(context.redact):
-            logger.error("A performer failed on %s.", effect.type, exc_info=error)
-        sentence = error.sentence if isinstance(error, StoreError) else BROKEN
-        self._fail(effect, context, "internal", sentence)
-
-    def send_unavailable(self, effect: Any, context: EffectContext) -> None:
-        """Send the failure of an effect that has no performer."""
-        wanted = effect.type.replace("_", " ")
-        sentence = f"The program that runs this conversation has nothing for this: {wanted}."
-        self._fail(effect, context, "unavailable", sentence)
-
-    def send_acknowledgement(self, effect: AwaitedEffect, context: EffectContext) -> None:
-        """Send the acknowledgement of an effect that was stopped, if its conversation waits for one."""
-        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
-        if acknowledgement is not None:
-            self._answer(context.conversation_id, acknowledgement)
-
-    def _fail(self, effect: Any, context: EffectContext, kind: FailureKind, sentence: str) -> None:
-        failed = EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
-        self._answer(context.conversation_id, failed)
 
 
 def _fits(effect: Any, answer: Answer) -> bool:
