@@ -14,7 +14,7 @@ import asyncio
 import json
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from ..states.values.value import encodable
@@ -77,3 +77,27 @@ def cut_middle(text: str, limit: int) -> str:
     beginning = data[: room - tail].decode(errors="ignore")
     end = data[len(data) - tail :].decode(errors="ignore") if tail else ""
     return f"{beginning} [… {len(text) - len(beginning) - len(end)} characters left out …] {end}"
+
+
+_MAX_BRACES = 100
+"""How many opening braces are tried: more than any model writes around its answer."""
+
+_DECODER = json.JSONDecoder()
+
+
+def json_objects(text: str, member: str) -> Iterator[str]:
+    """The JSON objects in the text that have this member, one after the other, each as it is written; objects inside of
+    others are passed over. Models that are asked for one object write it between code fences and sentences, or write
+    several. The search is bounded, whatever the text holds. `Pure.`"""
+    text = encodable(text)
+    start = text.find("{")
+    for _ in range(_MAX_BRACES):
+        if start < 0:
+            return
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+            if member in value:
+                yield text[start:end]
+        except (ValueError, RecursionError):
+            end = start + 1
+        start = text.find("{", end)

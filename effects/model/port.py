@@ -3,6 +3,9 @@
 Any object with `complete` is a model: litellm's, a test double, a client of the application. Providers write the
 content of an answer as a text, as a list of parts, or as null, and its thinking each under another name; whoever
 implements the port for one of them reads both by the functions here.
+
+A provider's own error message may quote the prompt, so it is written to the log `turnwise.model` and never shown:
+people read one sentence for each kind of failure.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
 from ...states.values.messages import Usage
 from ...states.values.value import MAX_QUOTED, NO_FAULT_OF_A_MODEL, FailureKind, shortened
+from ..logs import performer_logger
 
 Purpose = Literal["converse", "check", "summarize", "condense", "reword", "route", "enrich"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
@@ -155,6 +159,42 @@ class LlmFailure(Exception):
         self.retry_after = retry_after
         self.usage = usage
         self.of_answer = of_answer
+
+
+logger = performer_logger("turnwise.model")
+
+SENTENCES: dict[FailureKind, str] = {
+    "rate_limit": "The model's provider takes no more requests for now.",
+    "server_error": "The model's provider reported an internal error.",
+    "timeout": "The model took too long to answer.",
+    "network": "The connection to the model failed.",
+    "malformed_response": "The model's provider sent an answer that cannot be read.",
+    "authentication": "The model's provider refused the key or the account.",
+    "no_credit": "The account at the model's provider has no credit left.",
+    "unknown_model": "The model's provider does not know this model.",
+    "invalid_request": "The model's provider refused the request as invalid.",
+    "context_window": "The conversation is too long for the model.",
+    "content_filter": "The model's provider refused the content.",
+    "unsupported_content": "The model does not take this kind of content, such as images.",
+    "unreadable_content": "The model's provider cannot read an image or a file in the conversation.",
+    "internal": "The model could not be asked.",
+}
+"""The sentence for each kind of failure that a model request can have."""
+
+_LONGEST_DETAIL = 500
+"""Characters of a provider's error message that are logged. The message may quote the whole prompt."""
+
+
+def make_failure(
+    kind: FailureKind, model: str, detail: str, retry_after: float | None = None, usage: Usage = NOTHING_SPENT
+) -> LlmFailure:
+    """Return a failure of this kind with its sentence, and log `detail` as a warning.
+
+    `detail` must hold no secrets. `retry_after` is the wait in seconds that the provider asks for, and `usage` what was
+    spent.
+    """
+    logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:_LONGEST_DETAIL])
+    return LlmFailure(kind, SENTENCES[kind], retry_after, usage)
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 
 from ...states.values.value import encodable
-from ..model.answers import json_objects
+from ..text import json_objects
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from email.utils import parsedate_to_datetime
 from pkgutil import resolve_name
 
 from ....states.values.value import FailureKind
-from ..answers import make_failure
-from ..port import LlmFailure, ModelRequest
+from ..port import LlmFailure, ModelRequest, make_failure
 from .loading import load_litellm, redact
 from .refusals import Refusal, chain_of, gives_no_reason, kind_of_refusal, refusal_of
 

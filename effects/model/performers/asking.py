@@ -23,9 +23,19 @@ from ....states.transcript import Transcript
 from ....states.values.messages import Usage
 from ....states.values.value import TRANSIENT, encodable, later, shortened
 from ...clock import Clock
-from ..answers import make_failure
 from ..families import family_of
-from ..port import NOTHING_SPENT, Llm, LlmFailure, ModelAnswer, ModelRequest, Purpose, Token, estimated_usage, ready_of
+from ..port import (
+    NOTHING_SPENT,
+    Llm,
+    LlmFailure,
+    ModelAnswer,
+    ModelRequest,
+    Purpose,
+    Token,
+    estimated_usage,
+    make_failure,
+    ready_of,
+)
 
 T = TypeVar("T")
 

@@ -20,8 +20,7 @@ from ....states.values.messages import Message, escape_tags
 from ...clock import Clock
 from ...context import EffectContext
 from ...logs import performer_logger
-from ...text import cut_middle
-from ..answers import json_objects
+from ...text import cut_middle, json_objects
 from ..port import LlmFailure, ModelRequest
 from .asking import ModelCaller, effect_failed
 from .summaries import write_dialogue

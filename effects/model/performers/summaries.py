@@ -29,8 +29,7 @@ from ....states.values.value import REFUSED_CONTENT, FailureKind, encodable
 from ...clock import Clock
 from ...context import EffectContext
 from ...text import NOTE_SIZE, cut_middle, titled
-from ..answers import make_failure
-from ..port import LlmFailure, ModelAnswer
+from ..port import LlmFailure, ModelAnswer, make_failure
 from ..system_message import text_in_record
 from .asking import SMALLEST_LIMIT, ModelCaller, ask_within_window, effect_failed, model_for
 

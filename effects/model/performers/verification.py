@@ -22,8 +22,7 @@ from ....states.values.messages import escape_tags
 from ....states.values.value import shortened
 from ...clock import Clock
 from ...context import EffectContext
-from ...text import cut_middle, titled
-from ..answers import json_objects
+from ...text import cut_middle, json_objects, titled
 from ..port import LlmFailure
 from ..system_message import text_in_record
 from .asking import ModelCaller, ask_within_window, effect_failed, model_for, retry_transient

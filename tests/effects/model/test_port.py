@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, LlmFailure, ModelAnswer, ModelRequest, Rewording, Texts, Token
+from turnwise.effects.model.port import LLM_FAILURES, SENTENCES
 from turnwise.testing import FunctionLlm
 
 ALIKE: list[Any] = [
@@ -87,3 +88,8 @@ async def test_an_answer_of_null_is_an_empty_answer() -> None:
         turn = await (await engine.create()).send("Hi")
 
     assert (turn.status, turn.reply) == ("incomplete", Texts().ending)
+
+
+def test_every_kind_of_failure_has_a_sentence() -> None:
+    """P33: one for each kind that a model request can have."""
+    assert tuple(SENTENCES) == LLM_FAILURES

@@ -21,10 +21,9 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, LlmFailure, ModelRequest
-from turnwise.effects.model.answers import SENTENCES
 from turnwise.effects.model.litellm.llm import LiteLlm, Sight
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.port import Llm, ModelAnswer, Token
+from turnwise.effects.model.port import SENTENCES, Llm, ModelAnswer, Token
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import Usage
 from turnwise.states.values.value import FailureKind
