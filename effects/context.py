@@ -29,7 +29,6 @@ from ..states.states import Interruptible, State
 from ..states.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
-from ..states.values.value import MARKED_KEYS
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
 """What may be shown of an effect while it is carried out. Live updates are never stored.
@@ -89,9 +88,8 @@ class EffectContext:
     def key(self, effect_id: int) -> str:
         """Return the idempotency key by which the outside world can recognise a repeated effect: the id of the
         conversation, that of the effect, and a mark that no other history under the same id has. It is the same however
-        often the effect is carried out. A conversation that began before revision 6 has keys without a mark."""
-        is_marked = self.context.revision >= MARKED_KEYS
-        return key_of(self.conversation_id, effect_id, self.links.of(effect_id) if is_marked else b"")
+        often the effect is carried out."""
+        return key_of(self.conversation_id, effect_id, self.links.of(effect_id))
 
     def asked_by(self, effect_id: int, link: bytes, begun: int = 0) -> EffectContext:
         """Return this context for an effect from the outbox: another step asked for it, whose link this is, and so many

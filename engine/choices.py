@@ -130,7 +130,7 @@ class Choices:
         names_models = "models" in policy.model_fields_set and policy.models != present.models
         names_profiles = "profiles" in policy.model_fields_set and policy.profiles != present.profiles
         keeps_models = not names_models and self.defaults.keeps_models(context)
-        keeps_profiles = not names_profiles and self.defaults.keeps_profiles(context)
+        keeps_profiles = not names_profiles and context.chose_profiles
         if not names_models:
             policy = policy.replace(models=present.models if keeps_models else self.models.chain)
         if not names_profiles:
@@ -154,7 +154,7 @@ class Choices:
         policy = context.policy
         if not context.chose_models:
             policy = policy.model_copy(update={"models": self.models.chain})
-        if not self.defaults.keeps_profiles(context):
+        if not context.chose_profiles:
             policy = policy.model_copy(update={"profiles": self.defaults.profiles})
         for sentence in self.checks.faults(policy, _tools_of_next_turn(context), context.role):
             if sentence not in self.logged:
@@ -327,7 +327,7 @@ class Adoption:
         if not isinstance(request, _BEGINNINGS.get(type(state), ())):
             return None
         policy = context.policy
-        chose_models, chose_profiles = self.defaults.keeps_models(context), self.defaults.keeps_profiles(context)
+        chose_models, chose_profiles = self.defaults.keeps_models(context), context.chose_profiles
         models = policy.models if chose_models else self.defaults.models.chain
         profiles = policy.profiles if chose_profiles else self.defaults.profiles
         profiles = tuple(map(self._with_known_model, profiles))

@@ -17,7 +17,7 @@ from ..states.context import Context
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec, Policy, Profile
 from ..states.states import State
-from ..states.values.value import MAX_QUOTED, NAMES_PROFILES, later, shortened
+from ..states.values.value import MAX_QUOTED, later, shortened
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -200,12 +200,6 @@ class Defaults:
         """Whether a conversation goes on with the models that it has. It follows the engine if it chose none, or if the
         engine lacks one of them."""
         return context.chose_models and self.models.know(context.policy.models)
-
-    def keeps_profiles(self, context: Context) -> bool:
-        """Whether a conversation goes on with the profiles that it has, because it chose them. A log that began before
-        this was noted keeps the profiles that it has; without any it follows the engine."""
-        was_noted = context.revision >= NAMES_PROFILES
-        return context.chose_profiles or (bool(context.policy.profiles) and not was_noted)
 
 
 CHECK_AGAIN = 10.0

@@ -154,7 +154,7 @@ class ConversationProjection:
         contents must have been read.
 
         Raises `Refused` once no turn will take it by itself: `withdrawn`, `closed`, or `failed` if the turn before it
-        failed in a log that began before revision 6, in which case it still waits.
+        failed in a conversation that was imported, in which case it still waits.
         """
         transcript = self.transcript
         if (taken_by := transcript.taken.get(message_id)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .header import Setup
 from .roles import Caller
-from .values.value import AGENTS, Text, Value
+from .values.value import Text, Value
 
 CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""
@@ -39,7 +39,7 @@ class Context(Setup):
     def has_one_task(self) -> bool:
         """Whether this is a sub-agent that closes when the turn of its task has ended. Its limits are a share of those
         of its parent. `Pure.`"""
-        return self.role == "sub_agent" and self.revision >= AGENTS
+        return self.role == "sub_agent"
 
     def tools_in(self, turn: int) -> tuple[str, ...] | None:
         """The names of the tools that the conversation may use in this turn, which is the newest one or one to come.

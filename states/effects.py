@@ -284,7 +284,7 @@ class SpawnSubAgent(AwaitedEffect):
 
     It works by this `profile`, if one is named, with those of its parent's tools that `tools` names, or
     with all of them, and within these `limits`. It is stopped when it is `due`, which is never more than
-    `seconds` ahead, even if the clock was set back since; None in logs that began before revision 6.
+    `seconds` ahead, even if the clock was set back since.
     """
 
     ANSWERS: ClassVar = (SubAgentFinished, EffectFailed)

@@ -34,7 +34,6 @@ from .values.messages import (
 )
 from .values.questions import Annotation, Answers, QuestionSet, answers_as_json
 from .values.value import (
-    FIRST_REVISION,
     Block,
     FailureKind,
     FilledText,
@@ -334,14 +333,6 @@ class Opened(Setup, _BringsRules):
     next_wake: Instant | None = None
     nonce: Text = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _first_revision(cls, stored: Any) -> Any:
-        """An event that was stored names its type. One without a revision was stored before revisions existed."""
-        if isinstance(stored, dict) and "type" in stored and "revision" not in stored:
-            return {**stored, "revision": FIRST_REVISION}
-        return stored
-
     @model_validator(mode="after")
     def _may_wake_up(self) -> Self:
         _check_wake(self.schedule, self.next_wake)
@@ -351,10 +342,8 @@ class Opened(Setup, _BringsRules):
 
     @model_serializer(mode="wrap")
     def _with_whole_policy(self, write: Any) -> dict[str, Any]:
-        """The revision is always written, too, apart from the first, which stands in no log."""
-        written = {**write(self), "policy": self.policy.model_dump(mode="json")}
-        written.pop("revision", None)
-        return written if self.revision == FIRST_REVISION else {**written, "revision": self.revision}
+        """The revision is always written, too, since the default of a later version is another one."""
+        return {**write(self), "policy": self.policy.model_dump(mode="json"), "revision": self.revision}
 
 
 def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:

@@ -65,7 +65,7 @@ from .values.messages import Suspect, Usage
 from .values.questions import overanswered_question, unanswered_question, unknown_question
 from .values.round import RoundCall, Share
 from .values.turn import MAX_INBOX, LimitKind, TurnRecord
-from .values.value import AGENTS, KEEPS_RELAYS, NAMES_WHAT_WAS_LEFT, TRANSIENT, FailureKind
+from .values.value import TRANSIENT, FailureKind
 
 
 def work_is_claimed(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -328,8 +328,6 @@ def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, conte
 def spawn_fault(act: SubAgents, turn: TurnRecord, at: datetime, context: Context) -> str | None:
     """The reason why this turn may not start these sub-agents, or None if it may. `Pure.`"""
     rules, texts = context.policy.sub_agents, context.policy.texts
-    if context.revision < AGENTS:
-        return None
     if context.caller.is_too_deep:
         return texts.too_deep
     if turn.children + len(act.tasks) > rules.number:
@@ -395,14 +393,12 @@ def comes_too_late(step: StepBuilder[Busy], event: UserCancel, context: Context)
 def may_ask_user(context: Context) -> bool:
     """Whether the agent has a user to ask: its own, or, if the policy allows that, the one of the agent that started
     it. `Pure.`"""
-    return context.revision < AGENTS or context.caller.may_ask_user
+    return context.caller.may_ask_user
 
 
 def may_act(act: Act, context: Context) -> bool:
     """Whether an agent of this role may do this, also by the tools of the application: only an agent with a user speaks
     to that user, and only a background agent writes to the user of another agent. `Pure.`"""
-    if context.revision < AGENTS:
-        return True
     if isinstance(act, AgentMail) and act.audience == "user":
         return context.role == "background"
     return context.role == "foreground" or not isinstance(act, Speech)
@@ -556,9 +552,9 @@ def counts_as_resume(state: Busy, event: Resumed, context: Context) -> bool:
 
 def left_in_flight(state: Busy, event: Resumed, context: Context) -> InFlight:
     """The effects in flight that an earlier process has left. What the report does not name has been begun since. A
-    report that names nothing, or in a log that began before revision 5, is about everything. `Pure.`"""
+    report that names nothing is about everything. `Pure.`"""
     in_flight = state.in_flight()
-    if not event.open or context.revision < NAMES_WHAT_WAS_LEFT:
+    if not event.open:
         return in_flight
     return {effect_id: kind for effect_id, kind in in_flight.items() if effect_id in event.open}
 
@@ -604,10 +600,8 @@ def something_waits(step: StepBuilder[State], event: Event, context: Context) ->
 
 
 def goes_on_after_failure(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The inbox holds a message that starts a turn, and the log began when such a message no longer waited for a person
-    after a failure."""
-    may_go_on = context.revision >= KEEPS_RELAYS and not is_imported(step, event, context)
-    return may_go_on and something_waits(step, event, context)
+    """The inbox holds a message that starts a turn, and the conversation was not imported."""
+    return not is_imported(step, event, context) and something_waits(step, event, context)
 
 
 def may_not_run_twice(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> bool:

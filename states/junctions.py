@@ -59,15 +59,7 @@ from .states import (
 from .step_builder import StepBuilder
 from .values.messages import Heard, Joined, Made, Outcomes, Reminder
 from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
-from .values.value import (
-    AGENTS,
-    ANSWERS_OR_SAYS_WHY,
-    KEEPS_RELAYS,
-    NAMES_LIMITS,
-    NAMES_PROFILES,
-    WAITS_AS_AGREED,
-    later,
-)
+from .values.value import later
 
 E = TypeVar("E", bound=AwaitedEffect)
 
@@ -110,8 +102,7 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     relay = [one for one in mail if one.audience == "user"]
     if relay and context.role == "foreground":
         _owe(step, relay, at, context)
-    owes_nothing = context.policy.relay == "prompt_only" and context.revision >= ANSWERS_OR_SAYS_WHY
-    if context.revision >= AGENTS and (owes_nothing or any(one.audience == "agent" for one in mail)):
+    if context.policy.relay == "prompt_only" or any(one.audience == "agent" for one in mail):
         step.change_turn(internal=True)
 
 
@@ -131,8 +122,7 @@ def _take_over_what_is_owed(step: StepBuilder[State], at: datetime, context: Con
 def _owe(step: StepBuilder[State], mail: Iterable[Waiting], at: datetime, context: Context) -> None:
     """Let the turn pass these messages on to the user, and keep them until that is done."""
     owed = tuple(Owed(said=Heard(seq=one.seq), since=at, origin=one.origin) for one in mail)
-    if context.revision >= KEEPS_RELAYS:
-        step.owed = (*step.owed, *owed)
+    step.owed = (*step.owed, *owed)
     step.change_turn(relay=(*step.turn.relay, *(one.said for one in owed)))
 
 
@@ -183,7 +173,7 @@ def request_model(step: StepBuilder[State], event: Event, context: Context) -> L
     if step.inbox:
         _enter_waiting(step, event, context)
     step.take_over_profile()
-    if event.at < step.turn.since and context.revision >= WAITS_AS_AGREED:
+    if event.at < step.turn.since:
         step.change_turn(since=event.at)  # the clock was set back: the turn's time is counted from now
     step.change_turn(requests=step.turn.requests + 1)
     return send(step, event.at, context, attempt=1)
@@ -283,14 +273,13 @@ def limit_sentence(context: Context) -> str:
     """The policy's sentence for a turn that ends at its limit; without one, that for a turn without an answer.
     `Pure.`"""
     texts = context.policy.texts
-    return texts.limit if texts.limit.strip() or context.revision < ANSWERS_OR_SAYS_WHY else texts.ending
+    return texts.limit if texts.limit.strip() else texts.ending
 
 
 def name_limit(step: StepBuilder[State], event: Event, context: Context) -> None:
     """Note the limit because of which the turn ends although the model should be asked again. The cost of the event
     must have been counted."""
-    if context.revision >= NAMES_LIMITS:
-        step.change_turn(limit=limit_reached(context.policy.limits, step.turn, event, step.turn.spent))
+    step.change_turn(limit=limit_reached(context.policy.limits, step.turn, event, step.turn.spent))
 
 
 def conclude_with(step: StepBuilder[State], text: str) -> None:
@@ -353,18 +342,8 @@ def settle_children(step: StepBuilder[State], context: Context, unfinished: str)
     statuses = tuple(child.status or "cancelled" for child in children)
     texts = tuple(child.outcome or Made(text=unfinished) for child in children)
     failed = any(status != "completed" for status in statuses)
-    step.settle(children[0].call_id, _result_of(statuses, texts, context), error=failed)
+    step.settle(children[0].call_id, Outcomes(statuses=statuses, parts=texts), error=failed)
     step.round = step.round.replace(children=())
-
-
-def _result_of(statuses: tuple[str, ...], texts: tuple[Heard | Made, ...], context: Context) -> Joined | Outcomes:
-    """The result of a call whose sub-agents ended like this, with these texts."""
-    if context.revision >= AGENTS:
-        return Outcomes(statuses=statuses, parts=texts)
-    headed: list[Heard | Made] = []
-    for number, (status, text) in enumerate(zip(statuses, texts, strict=True), start=1):
-        headed += [Made(text=f"{context.policy.texts.child} {number} ({status}):"), text]
-    return Joined(parts=tuple(headed))
 
 
 def close_round(step: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:
@@ -403,7 +382,7 @@ def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
     sentence = context.policy.texts.ending
     if after_empty(step.turn, context) is not None:
         name_limit(step, event, context)
-        sentence = limit_sentence(context) if context.revision >= ANSWERS_OR_SAYS_WHY else sentence
+        sentence = limit_sentence(context)
     receives = step.turn.deliveries or outstanding(step.turn, None, context)
     conclude_with(step, "" if receives else sentence)
 
@@ -420,10 +399,8 @@ def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -
     failure = step.failure
     assert failure is not None, "a handler that gives up has called `fail`"
     texts = context.policy.texts
-    reply = f"{texts.error} {failure.sentence}".strip()
-    if not reply and context.revision >= ANSWERS_OR_SAYS_WHY:
-        reply = texts.ending.strip()
-    if reply or context.revision < ANSWERS_OR_SAYS_WHY:
+    reply = f"{texts.error} {failure.sentence}".strip() or texts.ending.strip()
+    if reply:
         step.persist(Made(text=reply))
         step.conclude("failed", Made(text=reply), failure=failure)
     else:
@@ -431,8 +408,8 @@ def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -
 
 
 def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The turn failed and nothing goes on by itself. Silent messages enter the transcript. In logs that began before
-    revision 6 others wait for a retry or for the next message, and the state holds what was to be passed on."""
+    """The turn failed and nothing goes on by itself. Silent messages enter the transcript; in an imported conversation
+    others wait for a retry or for the next message."""
     failure = step.failure
     assert failure is not None, "a handler that gives up has called `fail`"
     fail_turn(step, event, context)
@@ -442,7 +419,6 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
         sentence=failure.sentence,
         turn=step.turn.number,
         tried_again=step.turn.tries_again,
-        relay=() if context.revision >= KEEPS_RELAYS else step.turn.relay,
         inbox=step.inbox,
         book=step.book,
     )
@@ -471,7 +447,7 @@ def leave_turn(step: StepBuilder[State], context: Context) -> None:
         deliveries=deliveries,
         user_response=spoken_and_delivered(turn),
         silent=not deliveries,
-        profile=turn.profile if context.revision >= NAMES_PROFILES else "",
+        profile=turn.profile,
     )
     if context.role == "sub_agent":
         notify_parent(step, ending)

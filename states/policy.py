@@ -138,7 +138,6 @@ class Texts(Rules):
     not_run: Text = "Not run: the limit of this turn is reached."
     no_room: Text = "Not run: the conversation had to be condensed first. Call the tool again if you still need it."
     repeated: Text = "Not run: you made the same call before. Reuse its earlier result."
-    child: Text = "Sub-agent"
     child_late: Text = "It did not finish in time."
     child_cancelled: Text = "It was cancelled."
     too_many_children: Text = "Not started: one turn may start no more than {number} sub-agents."

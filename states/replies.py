@@ -20,7 +20,6 @@ from .context import Context
 from .policy import Policy
 from .values.messages import Heard, Made, Said
 from .values.turn import EndedStatus, Owed, Spoken, TurnRecord
-from .values.value import AGENTS, ANSWERS_OR_SAYS_WHY, KNOWS_WHO_SPEAKS
 
 TextRule = Literal["reply", "fallback", "thought"]
 """Whether the model's text reaches the user: always, only if nothing was said by tool, or never."""
@@ -39,7 +38,7 @@ def text_rule(context: Context, *, speaks: bool) -> TextRule:
     """
     policy = context.policy
     if policy.text == "auto":
-        return "fallback" if speaks and context.revision >= KNOWS_WHO_SPEAKS else "reply"
+        return "fallback" if speaks else "reply"
     return "fallback" if policy.text == "thought" and policy.silent == "fallback" else policy.text
 
 
@@ -137,11 +136,8 @@ def text_of_reply(content: str, policy: Policy) -> str:
 
 def owes_answer(turn: TurnRecord, context: Context) -> bool:
     """Whether a user waits for what the turn says. Nobody does if the agent has no user, or if another agent began the
-    turn and no message of it must be passed on. In logs that began before there were agents, a user always counts as
-    waiting. `Pure.`"""
-    if context.revision < AGENTS:
-        return True
-    is_left_to_prompt = context.policy.relay == "prompt_only" and context.revision >= ANSWERS_OR_SAYS_WHY
+    turn and no message of it must be passed on. `Pure.`"""
+    is_left_to_prompt = context.policy.relay == "prompt_only"
     return context.role == "foreground" and (not turn.internal or (bool(turn.relay) and not is_left_to_prompt))
 
 
@@ -182,8 +178,7 @@ def _has_said_enough(turn: TurnRecord, context: Context) -> bool:
     """Whether a text would not reach the user, who has heard of the model by tool. After a check has failed the model
     has more to do."""
     has_said = bool(turn.said or turn.deliveries) and turn.rejection is None
-    is_known = context.revision >= KNOWS_WHO_SPEAKS
-    return has_said and is_known and text_rule(context, speaks=turn.speaks) == "fallback"
+    return has_said and text_rule(context, speaks=turn.speaks) == "fallback"
 
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:

@@ -38,7 +38,6 @@ from .events import (
     SubAgentAsked,
     ToolInterrupted,
 )
-from .values.messages import Heard
 from .values.questions import OpenQuestion, QuestionSet
 from .values.round import ChildQuestion, Round, RoundCall
 from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
@@ -458,15 +457,13 @@ class Summarizing(InEffect):
 
 class Failed(State):
     """The turn failed. A message or a retry continues. `tried_again` is the first of the turns that this turn itself
-    had tried again. In logs that began before revision 6 `relay` holds the messages that the turn was to pass on to the
-    user, and `inbox` may hold messages that start a turn."""
+    had tried again. In an imported conversation `inbox` may hold messages that start a turn."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind
     sentence: str
     turn: int
     tried_again: int | None = None
-    relay: tuple[Heard, ...] = ()
     inbox: tuple[Waiting, ...] = ()
 
 

@@ -46,7 +46,6 @@ from ..states.events import (
     Event,
     LlmFailed,
     LlmResponse,
-    Opened,
     Report,
     Resumed,
     RetryDue,
@@ -61,13 +60,12 @@ from ..states.events import (
     UserQuestionResponse,
     WakeUp,
 )
-from ..states.states import Closed, Failed, State
+from ..states.states import Closed, State
 from ..states.step import Step
 from ..states.values.acts import Speech
 from ..states.values.messages import REPEATABLE, CrashContract, Heard, Joined, Outcomes, ToolResult, Usage
 from ..states.values.round import RoundCall
 from ..states.values.turn import TurnEnded
-from ..states.values.value import AGENTS, KEEPS_RELAYS, NAMES_WHAT_WAS_LEFT, WAITS_AS_AGREED
 
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""
@@ -104,17 +102,13 @@ class EffectLedger:
         """The effects of calls that had begun when it became known that a person must allow them."""
         self._unapproved: set[str] = set()
         """The calls that nobody approved, and that a person must approve before they run again."""
-        self._names_what_was_left = True
-        """Whether a resume in this log names what was left; in older ones everything was asked for again."""
         self._lost: set[int] = set()
         """What was lost with a dead process, until it is asked for again."""
 
     def add(self, event: Event, step: Step) -> None:
         """Add a step."""
         self.answered = None
-        if isinstance(event, Opened):
-            self._names_what_was_left = event.revision >= NAMES_WHAT_WAS_LEFT
-        elif isinstance(event, Answer):
+        if isinstance(event, Answer):
             self._end(event)
         elif isinstance(event, Report):
             self._report(event)
@@ -147,7 +141,7 @@ class EffectLedger:
 
     def _report(self, report: Report) -> None:
         if isinstance(report, Resumed):
-            left = report.open if report.open and self._names_what_was_left else self.in_flight
+            left = report.open or self.in_flight
             self._lost = {each for each in left if not isinstance(self.in_flight.get(each), (NoneType, *TOOL_RUNS))}
         elif isinstance(report, CallRestricted):
             self._restrict(report)
@@ -356,14 +350,10 @@ class SpeechLedger:
 
     def _end(self, ended: TurnEnded, state: State, context: Context) -> None:
         """A turn that completed has passed on what it was to, and so has one that stayed incomplete and delivered words
-        of its agent. Otherwise only that is done which was delivered unchanged. In logs of earlier revisions a turn
-        that left the conversation failed left all of it to the next one, and any other one nothing."""
+        of its agent. Otherwise only that is done which was delivered unchanged."""
         delivered = self.turns[ended.turn].delivered
-        if context.revision < KEEPS_RELAYS:
-            is_done = ended.status != "failed" or not isinstance(state, Failed)
-        else:
-            speaks = any(isinstance(one.said, Heard) and not one.relayed for one in delivered)
-            is_done = ended.status == "completed" or (ended.status == "incomplete" and speaks)
+        speaks = any(isinstance(one.said, Heard) and not one.relayed for one in delivered)
+        is_done = ended.status == "completed" or (ended.status == "incomplete" and speaks)
         passed_on = [one.said for one in delivered if one.relayed]
         self.owed = {said: since for said, since in self.owed.items() if not (is_done or said in passed_on)}
 
@@ -371,7 +361,7 @@ class SpeechLedger:
         """A turn is to relay what is owed and has not lapsed, and the messages for the user that begin it."""
         deadline = context.policy.relay_deadline
         self.owed = {said: min(since, at) for said, since in self.owed.items()}
-        if deadline is not None and context.revision >= KEEPS_RELAYS:
+        if deadline is not None:
             self._give_up([said for said, since in self.owed.items() if (at - since).total_seconds() > deadline])
         self._turn = step.state.book.turn
         if context.role == "foreground":
@@ -475,7 +465,7 @@ class SpendingLedger:
         if isinstance(event, DeadlineReached) and event.effect_id in self._waits:
             self._leave_out(effects.began[event.effect_id], event.at)
         self._begin(event, step)
-        if isinstance(event, Resumed) and context.revision >= WAITS_AS_AGREED:
+        if isinstance(event, Resumed):
             self.spent.since = min(self.spent.since, event.at)
         failed = isinstance(event, LlmFailed | EffectFailed) and isinstance(effects.answered, RequestLlm)
         self.sends_again = step.ended is None and (failed or isinstance(event, RetryDue | Resumed))
@@ -548,11 +538,10 @@ class SpendingLedger:
                 self.spent = Spent(since=event.at)
             case SpawnSubAgent(effect_id=effect_id, limits=limits) if effect_id not in self._shares:
                 self.children += 1
-                shares = context.revision >= AGENTS
-                self._shares[effect_id] = Usage(input_tokens=limits.tokens or 0, cost=limits.cost if shares else None)
+                self._shares[effect_id] = Usage(input_tokens=limits.tokens or 0, cost=limits.cost)
             case RequestLlm():
                 self.spent.requests += not self.sends_again
-                if context.revision >= WAITS_AS_AGREED and not self.sends_again:
+                if not self.sends_again:
                     self.spent.since = min(self.spent.since, event.at)
             case ExecuteTool(first_id=first_id) if first_id not in self._counted:
                 self._counted.add(first_id)

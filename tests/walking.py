@@ -31,10 +31,10 @@ from turnwise.states.machine import begin, entry_for, transition
 from turnwise.states.policy import Questions, Recovery, SubAgentRules
 from turnwise.states.states import State
 from turnwise.states.table import TABLE
-from turnwise.states.values.value import CURRENT_REVISION, NAMES_WHAT_WAS_LEFT, FailureKind
+from turnwise.states.values.value import FailureKind
 from turnwise.testing.generation.chance import NOON, Chance, Seeded
 from turnwise.testing.generation.events import candidates, request
-from turnwise.testing.generation.vocabulary import PLAIN, TOOLS, Vocabulary, always, one_of, plain_policy
+from turnwise.testing.generation.vocabulary import PLAIN, TOOLS, Vocabulary, one_of, plain_policy
 
 __all__ = [
     "Coverage",
@@ -210,12 +210,10 @@ def possible_pairs() -> frozenset[Pair]:
 
 @dataclass(frozen=True)
 class Theme:
-    """What a walk is about, where rare things must coincide: the rules that it always has, its tools, and the revision
-    under which it begins."""
+    """What a walk is about, where rare things must coincide: the rules that it always has, and its tools."""
 
     rules: dict[str, Any]
     tools: tuple[str, ...]
-    revision: int = CURRENT_REVISION
 
 
 Kept = tuple[int, tuple[int, ...]]
@@ -247,7 +245,7 @@ _ASK_USER = SubAgentRules(depth=2, questions="ask_user")
 
 _THEMES = (
     Theme({}, ()),
-    Theme({}, (), NAMES_WHAT_WAS_LEFT),
+    Theme({}, ()),
     Theme({"parallel": 3, "recovery": Recovery(resumes=2)}, ("pay", "book", "look", "ask_beside")),
     Theme({"verify": 3, "text": "fallback"}, ("finish", "respond", "look")),
     Theme({"sub_agents": _ASK_USER}, ("spawn", "look")),
@@ -264,7 +262,7 @@ def generator_of(seed: int) -> tuple[Chance, Vocabulary]:
     few = chance.sample(TOOLS, chance.pick((1, 2, 3, 6)))  # so that the same tools meet again
     tools = [tool for tool in TOOLS if tool.name in theme.tools] or few
     policy = partial(plain_policy, **theme.rules)
-    words = replace(PLAIN, tool=one_of(*tools), policy=policy, revision=always(theme.revision))
+    words = replace(PLAIN, tool=one_of(*tools), policy=policy)
     return chance, replace(words, model_failure=one_of(*_FAILURES))
 
 

@@ -31,7 +31,7 @@ from ...states.roles import Caller
 from ...states.transcript import Transcript
 from ...states.values.acts import Audience
 from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
-from ...states.values.value import KNOWS_WHO_SPEAKS, UNEXPLAINED, FailureKind
+from ...states.values.value import UNEXPLAINED, FailureKind
 from ..context import EffectContext, History
 from ..schemas.wire import wire_tools
 from ..text import DAYS, MONTHS
@@ -223,10 +223,8 @@ def name_tools(text: str, context: Context, tools: ExplainedTools) -> str:
     """The reminder with the tools that it names under the names under which they are offered.
 
     One that names a tool of which none is offered gives way to one that asks for less: for the claim alone, or for a
-    plain text. In a conversation that began before that, every reminder keeps its words. `Pure.`
+    plain text. `Pure.`
     """
-    if context.revision < KNOWS_WHO_SPEAKS:
-        return text.replace(RESPOND_PLACEHOLDER, tools.named(RESPOND_PLACEHOLDER) or RESPOND_PLACEHOLDER)
     texts = context.policy.texts
     plain = texts.fallback if context.role == "foreground" else texts.fallback_result
     for wording in (text, *((texts.claim_missing,) if CLAIM_PLACEHOLDER in text else ()), plain):

@@ -21,7 +21,7 @@ from ...states.events import MemoryRecalled
 from ...states.policy import Profile, Texts
 from ...states.replies import TextRule, text_rule
 from ...states.values.messages import Matter, Message, escape_tags, escaped_message, text_for_model
-from ...states.values.value import AGENTS, KNOWS_WHO_SPEAKS, FailureKind
+from ...states.values.value import FailureKind
 
 RESPOND_PLACEHOLDER = "respond_to_user"
 CLAIM_PLACEHOLDER = "mark_work_complete"
@@ -130,7 +130,7 @@ def _guidance(tools: ExplainedTools, context: Context) -> Iterator[str]:
     for text, name in ((texts.how_to_respond, tools.respond), (texts.how_to_talk, tools.talk)):
         if name:
             yield text.replace("{plain_text}", plain_text).replace("{tool}", name)
-    if tools.speakers and not (tools.respond or tools.talk) and context.revision >= KNOWS_WHO_SPEAKS:
+    if tools.speakers and not (tools.respond or tools.talk):
         yield plain_text
 
 
@@ -160,7 +160,7 @@ def _write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail
     """Yield the parts about other agents and about profiles. Where the policy does not ask for them, an agent with a
     user is told all the same what the messages of other agents are as soon as the transcript `holds_mail`."""
     texts, describes = context.policy.texts, context.policy.describe_agents
-    if context.role == "foreground" and (describes or (holds_mail and context.revision >= AGENTS)):
+    if context.role == "foreground" and (describes or holds_mail):
         yield texts.foreground_guidance
     if context.role == "background" and describes:
         yield texts.background_guidance

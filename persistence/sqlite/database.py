@@ -22,7 +22,7 @@ from ...states.values.acts import MemoryScope
 from ..errors import StorageFailed
 from . import erasure, file
 from .file import (
-    READABLE,
+    HEAD,
     Address,
     cannot_be_made,
     configured,
@@ -33,8 +33,7 @@ from .file import (
     within,
     writing,
 )
-from .schema import add_views, migrate
-from .search import add_text_views
+from .schema import migrate
 from .thread import ConnectionThread, Opening, Worker
 from .writer import Append, Receipt, WritingThread
 
@@ -201,11 +200,8 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
         raise StoreError(f"There is no database to read: {address.name}.")
     _check_not_a_folder(address, address.path)
     driver, revision = _connect_to_read(address, address.path, busy_timeout, undo)
-    if revision is None or revision not in READABLE:
+    if revision != HEAD:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
-    if revision < "0006":
-        add_text_views(driver)
-    add_views(driver, revision)
     return undo.enter_context(configured(driver, "ro"))
 
 

@@ -496,14 +496,10 @@ def _sentence(name: str, cause: str) -> str:
 # their revision; one that this turnwise does not know was made by a newer turnwise.
 APPLICATION_ID = int.from_bytes(b"turn", "big")
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001",)
 """The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
 
 HEAD = REVISIONS[-1]
-
-READABLE = ("0002", "0003", "0004", "0005", "0006", HEAD)
-"""The revisions that can be read without migrating: 0003 only adds an index, and views can stand in for the tables and
-columns that the later ones add."""
 
 
 def recognise(connection: sqlite3.Connection, address: Address) -> str | None:
@@ -542,14 +538,8 @@ _OWN_TABLES = {
 }
 """The columns by which the tables of a database of turnwise are known, whatever its revision."""
 
-_SINCE = (
-    ("0007", "acknowledgements", "checksum"),
-    ("0006", "conversations", "wakes_at"),
-    ("0005", "texts", "id"),
-    ("0004", "details", "title"),
-    ("0002", "forks", "origin"),
-)
-"""The table and its column by which each revision is known, the newest first. 0003 only adds an index."""
+_SINCE = (("0001", "conversations", "key"),)
+"""The table and its column by which each revision is known, the newest first."""
 
 
 def missing_marks(connection: sqlite3.Connection) -> tuple[str, ...]:
@@ -578,8 +568,7 @@ def set_marks(connection: sqlite3.Connection) -> None:
 
 
 def _revision_of_tables(connection: sqlite3.Connection) -> str:
-    found = (revision for revision, table, column in _SINCE if column in _columns(connection, table))
-    return next(found, REVISIONS[0])
+    return next(revision for revision, table, column in _SINCE if column in _columns(connection, table))
 
 
 def _records_revision(connection: sqlite3.Connection) -> bool:

@@ -39,7 +39,6 @@ from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, Use
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery, with_indexes
 from ..codec import from_microseconds, to_microseconds
 from ..words import MAX_RECENT, Phrase, keywords_of, unit_vector, words_of
-from .schema import text_positions, text_vectors, texts
 
 _OWNERS = 1 << 47
 """The numbers below are those of owners. Chosen so that SQLite stores any of them in six bytes."""
@@ -500,13 +499,3 @@ def _phrase(scope: int, phrase: Phrase) -> str:
 
 def _quoted(scope: int, words: Iterable[str]) -> str:
     return f'"{" ".join(_scoped(scope, words))}"'
-
-
-def add_text_views(driver: sqlite3.Connection) -> None:
-    """Give this connection an empty view for each of the tables: nothing is found.
-
-    They are for a database that is only read and whose version had no such tables, or chose texts by other rules.
-    """
-    for table in (texts, text_positions, text_vectors):
-        columns = ", ".join(f"NULL AS {column.name}" for column in table.columns)
-        driver.execute(f"CREATE TEMP VIEW {table.name} AS SELECT {columns} WHERE false")

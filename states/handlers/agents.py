@@ -37,7 +37,7 @@ from ..step_builder import StepBuilder
 from ..values.acts import SubAgents
 from ..values.messages import Heard, Made, Usage
 from ..values.round import Child, ChildQuestion, RoundCall
-from ..values.value import AGENTS, WAITS_AS_AGREED, later
+from ..values.value import later
 from . import tools
 
 
@@ -64,8 +64,6 @@ def _children(
         Child(effect_id=step.next_id(), call_id=call.call_id, task=step.heard(index))
         for index in range(1, len(act.tasks) + 1)
     )
-    if context.revision < AGENTS:
-        return children
     shares = shares_of(act, step.turn, at, context.policy)
     assert shares is not None, "the guard of this row has found that something is left to share"
     step.change_turn(children=step.turn.children + len(children))
@@ -75,7 +73,7 @@ def _children(
             tools=task.tools,
             share=share,
             due=None if task.seconds is None else later(at, task.seconds),
-            seconds=task.seconds if context.revision >= WAITS_AS_AGREED else None,
+            seconds=task.seconds,
         )
         for child, task, share in zip(children, act.full_tasks, shares, strict=True)
     )

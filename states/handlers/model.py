@@ -39,7 +39,7 @@ from ..step_builder import StepBuilder
 from ..values.messages import Made, Suspect
 from ..values.round import RoundCall, fingerprint, is_repeated, remember
 from ..values.turn import Failure, TurnRecord
-from ..values.value import KNOWS_WHO_SPEAKS, later
+from ..values.value import later
 
 
 def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -51,7 +51,7 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
     changes["cut_off"] = event.finish_reason == "length"
     changes["condensed"] = step.turn.condensed and is_full(step, context, step.window_used)
-    if event.speaks != step.turn.speaks and context.revision >= KNOWS_WHO_SPEAKS:
+    if event.speaks != step.turn.speaks:
         changes["speaks"] = event.speaks
     has_text = bool(text_of_reply(event.content, policy).strip())
     if has_text:

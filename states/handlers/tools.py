@@ -61,7 +61,7 @@ from ..values.acts import Act, AgentMail, Speech, SubAgents, Transfer, WorkCompl
 from ..values.messages import Heard, Made, ToolResult
 from ..values.round import RoundCall
 from ..values.turn import Spoken
-from ..values.value import ANSWERS_OR_SAYS_WHY, COUNTS_RUNS_AGAIN, WAITS_AS_AGREED, later
+from ..values.value import later
 
 _WithRound: TypeAlias = InRound | AwaitingPerson | AwaitingSubAgents
 """The states that carry a round."""
@@ -162,8 +162,7 @@ def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: C
 def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
     """The tool says that its call did not run, so it runs now. That is no progress: if the process dies in it each
     time, the turn fails after a few."""
-    if context.revision >= COUNTS_RUNS_AGAIN:
-        step.resumes = step.state.resumes
+    step.resumes = step.state.resumes
     _start_again(step, step.round.call(event.effect_id))
 
 
@@ -246,8 +245,6 @@ def _effects_again(state: Busy, in_flight: InFlight, at: datetime, context: Cont
 def _moments_set_right(state: Busy, at: datetime, context: Context) -> dict[str, Any]:
     """The fields that change because a clock that ran ahead has set a moment which this state waits for: it comes no
     later than agreed, counted from now. `Pure.`"""
-    if context.revision < WAITS_AS_AGREED:
-        return {}
     fields = vars(state)
     wait = state.agreed_wait(context.policy)
     right: dict[str, Any] = {
@@ -308,7 +305,7 @@ def _fault_of_text(act: Act, context: Context) -> str | None:
     policy, text = context.policy, None
     if isinstance(act, Speech) and policy.speech.empty == "error":
         text = act.text
-    elif isinstance(act, WorkComplete) and context.revision >= ANSWERS_OR_SAYS_WHY:
+    elif isinstance(act, WorkComplete):
         text = act.summary
     return None if text is None or text_of_reply(text, policy).strip() else policy.texts.nothing_said
 

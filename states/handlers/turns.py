@@ -11,8 +11,6 @@ state because tools can change it too.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from ..context import Context
 from ..effects import Abort
 from ..errors import Refused
@@ -39,7 +37,6 @@ from ..junctions import begin_turn, compact_up_to, leave_turn, return_to_senders
 from ..states import Busy, Closed, Compacting, Failed, Idle, MemoryRecalling, ProfileSelecting, State, Summarizing
 from ..step_builder import StepBuilder
 from ..values.turn import Waiting
-from ..values.value import AGENTS
 
 
 def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
@@ -71,14 +68,7 @@ def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
     """The message begins a turn, together with the messages that wait since a turn failed."""
     step.inbox = (*step.inbox, _waiting_for(step, event, context))
-    _begin_turn_from_rest(step, event.at, context)
-
-
-def _begin_turn_from_rest(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
-    """Begin a turn with what waits. In logs that began before revision 6 it also has to pass on what a failed turn did
-    not; later ones keep that in the book."""
-    begin_turn(step, at, context)
-    _take_over_relay(step)
+    begin_turn(step, event.at, context)
 
 
 def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Context) -> None:
@@ -87,14 +77,6 @@ def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Contex
     begin_turn(step, event.at, context)
     step.change_turn(tries_again=step.state.tried_again or step.state.turn, overdue=())
     step.inbox = waiting
-    _take_over_relay(step)
-
-
-def _take_over_relay(step: StepBuilder[Idle | Failed]) -> None:
-    """Let this turn pass on the messages that the failed turn was to pass on to the user."""
-    state = step.state
-    if type(state) is Failed and state.relay:
-        step.change_turn(relay=(*state.relay, *step.turn.relay))
 
 
 def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
@@ -139,8 +121,9 @@ def _waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | W
         return Waiting(event_id=event.event_id, seq=step.seq, steer=steer)
     if isinstance(event, WakeUp):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
-    origin = event.origin if context.revision >= AGENTS else ""
-    return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=origin)
+    return Waiting(
+        event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=event.origin
+    )
 
 
 def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
@@ -158,7 +141,7 @@ def change_schedule(step: StepBuilder[State], event: ScheduleChanged, context: C
 def wake_up(step: StepBuilder[Idle | Failed], event: WakeUp, context: Context) -> None:
     """The task of the schedule begins a turn, together with the messages that wait since a turn failed."""
     _enter_inbox(step, event, context)
-    _begin_turn_from_rest(step, event.at, context)
+    begin_turn(step, event.at, context)
 
 
 def keep_wake_up(step: StepBuilder[Busy], event: WakeUp, context: Context) -> Busy:

@@ -165,7 +165,7 @@ class Waiting(Value):
     """A message in the inbox: the id of its request, and the step where its text is.
 
     `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`. `origin` is the agent
-    that wrote it, to be told if nobody reads it; empty in logs that began before revision 4.
+    that wrote it, to be told if nobody reads it.
 
     A queued message begins the next turn. A steered message enters this turn before its next model request, or begins
     the next turn if this one ends first. A message of another agent begins a turn of its own, or, if it is silent,

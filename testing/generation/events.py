@@ -450,7 +450,6 @@ def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
         "title": vocabulary.title(chance),
         "metadata": vocabulary.metadata(chance) or {},
         "messages": vocabulary.history(chance),
-        "revision": vocabulary.revision(chance),
         **schedule,
     }
 

@@ -73,7 +73,7 @@ from ...states.values.messages import CrashContract, Heard, HistoryMessage, Made
 from ...states.values.questions import MAX_HEADER, Answers, QuestionOption, UserQuestion
 from ...states.values.round import Child, ChildQuestion, Round, RoundCall, Running, Share, fingerprint
 from ...states.values.turn import Delivered, EndedStatus, Failure, Owed, Spoken, TurnEnded, TurnRecord, Waiting
-from ...states.values.value import CURRENT_REVISION, FIRST_REVISION, Value
+from ...states.values.value import Value
 from .chance import FAILURE_KINDS, INSTANTS, SECONDS, TRICKY_TEXTS, USAGES, Chance, from_type
 from .vocabulary import PLAIN_CHANGES, TOOLS, Change, Response, Vocabulary, a_policy, one_of
 
@@ -233,7 +233,7 @@ _SUB_AGENTS = _all(
 _TEXTS = (
     Texts(ending="", limit=" "),
     Texts(error="", full="", nudge="", fallback=""),
-    Texts(cancelled="\u2028", not_run="{0}", child="", child_late="", denied=""),
+    Texts(cancelled="\u2028", not_run="{0}", child_late="", denied=""),
 )
 
 _SINGLE_LIMITS: Mapping[str, tuple[Any, ...]] = {
@@ -458,7 +458,6 @@ EXTREME = Vocabulary(
     history=_history,
     schedule=one_of(None, *_SCHEDULES),
     wait=one_of(1.0, 60.0, 1e12),
-    revision=one_of(CURRENT_REVISION, CURRENT_REVISION, FIRST_REVISION),
 )
 """Ordinary values beside those that break programs."""
 
@@ -641,7 +640,6 @@ def _compacting(chance: Chance, counters: Book) -> Fields:
 def _failed(chance: Chance, counters: Book) -> Fields:
     return {
         "turn": counters.turn,
-        "relay": (Heard(seq=1),) if chance.rarely(4) else (),
         "inbox": inbox(chance, counters),
         "kind": chance.pick(FAILURE_KINDS),
         "sentence": chance.text(),
@@ -679,7 +677,6 @@ def context_for(chance: Chance, state: State) -> Context:
         policy=policy,
         tools=EXTREME.tools(chance),
         next_tools=_next_tools(chance, state.book.turn),
-        revision=EXTREME.revision(chance),
     )
 
 

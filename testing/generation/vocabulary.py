@@ -34,7 +34,7 @@ from ...states.values.acts import ActKind, AgentMail, Schedule, SubAgentTask
 from ...states.values.messages import HistoryMessage, ToolCall, Usage
 from ...states.values.questions import Answers, QuestionOption, UserQuestion
 from ...states.values.turn import EndedStatus
-from ...states.values.value import CURRENT_REVISION, FailureKind
+from ...states.values.value import FailureKind
 from .chance import Chance
 
 T = TypeVar("T")
@@ -111,8 +111,6 @@ class Vocabulary:
     """When a conversation wakes up."""
     wait: Choice[float]
     """How many seconds it is until a conversation wakes up."""
-    revision: Choice[int]
-    """The revision under which a conversation begins."""
 
 
 class Names(Protocol):
@@ -291,6 +289,5 @@ PLAIN = Vocabulary(
     history=always(()),
     schedule=one_of(Schedule(every=60.0, task="Look around."), None),
     wait=always(60.0),
-    revision=always(CURRENT_REVISION),
 )
 """Small and ordinary values, which fit what they answer."""

@@ -23,8 +23,7 @@ from ...states.events import (
     ToolsChanged,
 )
 from ...states.states import AwaitingSubAgents, Closed, LlmRequesting, RetryWaiting
-from ...states.values.messages import Heard, Joined, Made, Outcomes
-from ...states.values.value import AGENTS
+from ...states.values.messages import Heard, Made, Outcomes
 from ..history import History, Law, LawBroken, Observation, histories, require
 from ..shrinking import tell
 from .rounds import (
@@ -178,7 +177,7 @@ def shares_limits_with_sub_agents(history: History) -> None:
     more of them are started in a turn, and no deeper, than the rules allow."""
     newest, policy = history.newest, history.newest.context.policy
     started = [effect for effect in newest.effects if isinstance(effect, SpawnSubAgent)]
-    if not started or isinstance(newest.event, Resumed) or newest.context.revision < AGENTS:
+    if not started or isinstance(newest.event, Resumed):
         return
     spent, limits = history.spending.spent.usage, policy.limits
     tokens, costs = [one.limits.tokens for one in started], [one.limits.cost for one in started]
@@ -217,16 +216,9 @@ def loses_no_sub_agent(history: History) -> None:
 
 
 def _tells_of_all(history: History, call_id: str) -> bool:
-    """Whether the result of a call holds the outcome of each of its sub-agents in order. In logs of earlier revisions a
-    heading stands in front of each."""
+    """Whether the result of a call holds the outcome of each of its sub-agents in order."""
     said = history.sub_agents.results[call_id].said
-    children = history.sub_agents.of(call_id).values()
-    if history.context.revision >= AGENTS:
-        return isinstance(said, Outcomes) and _reads_back(history, said, call_id)
-    parts = said.parts if isinstance(said, Joined) else ()
-    outcomes = [part if isinstance(part, Heard) else None for part in parts[1::2]]
-    headed = all(isinstance(part, Made) for part in parts[::2])
-    return headed and outcomes == [child.outcome for child in children]
+    return isinstance(said, Outcomes) and _reads_back(history, said, call_id)
 
 
 def _reads_back(history: History, said: Outcomes, call_id: str) -> bool:
@@ -251,7 +243,7 @@ def passes_questions_of_sub_agents_on(history: History) -> None:
     known = [(effect_id, asked.call_id, asked.settled) for effect_id, asked in sub_agents.asked.items()]
     kept = [(asked.effect_id, asked.call_id, asked.settled) for asked in state.asked]
     require(kept == known, "the state does not know what the sub-agents ask", history)
-    has_user = context.role != "background" or context.revision < AGENTS
+    has_user = context.role != "background"
     may_ask = has_user and context.policy.sub_agents.questions == "ask_user"
     require(may_ask or state.question is None, "the user is asked although the policy does not allow it", history)
 

@@ -59,14 +59,7 @@ from ...states.states import (
 from ...states.values.messages import Heard, Made, Message, Said, Usage
 from ...states.values.questions import Answers
 from ...states.values.turn import Delivered, LimitKind, TurnEnded, TurnRecord
-from ...states.values.value import (
-    ANSWERS_OR_SAYS_WHY,
-    KEEPS_RELAYS,
-    KNOWS_WHO_SPEAKS,
-    NAMES_LIMITS,
-    NAMES_PROFILES,
-    REFUSED_CONTENT,
-)
+from ...states.values.value import REFUSED_CONTENT
 from ..history import History, LawBroken, observe, require
 from ..ledgers import Spent, TurnSpeech
 
@@ -221,7 +214,7 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     rests_failed = isinstance(newest.after, Failed)
     failed = ended.status == "failed"
     require(ended.turn == newest.before.book.turn, "another turn ended", history)
-    goes_on = newest.context.revision >= KEEPS_RELAYS and newest.after.book.turn > ended.turn
+    goes_on = newest.after.book.turn > ended.turn
     keeps_waiting = isinstance(newest.event, Resumed) and newest.event.imported
     require(
         failed or keeps_waiting if rests_failed else not failed or replies or goes_on or newest.context.has_one_task,
@@ -231,7 +224,7 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     cost = history.spending.costs.get(ended.turn, Usage())
     require(ended.usage == cost, "the cost is not what the requests cost", history)
     turn = getattr(newest.before, "turn", None)
-    profile = turn.profile if turn is not None and newest.context.revision >= NAMES_PROFILES else ""
+    profile = "" if turn is None else turn.profile
     require(ended.profile == profile, "the record names another profile than the turn had", history)
 
 
@@ -281,8 +274,7 @@ def _chosen_at_the_end(
     waiting = [(spoken.said, False) for spoken in turn.spoken if not spoken.now and not failed]
     chosen: list[Wanted] = list(waiting[-1:] if policy.speech.keep == "last" else waiting)
     is_silent = not (earlier or chosen)
-    speaks = turn.speaks and context.revision >= KNOWS_WHO_SPEAKS
-    rule = ("fallback" if speaks else "reply") if policy.text == "auto" else policy.text
+    rule = ("fallback" if turn.speaks else "reply") if policy.text == "auto" else policy.text
     falls_back = is_silent and "fallback" in (rule, policy.silent)
     if text is not None and context.role == "foreground" and (failed or rule == "reply" or falls_back):
         chosen.append((text, False))
@@ -306,7 +298,7 @@ def delivers_no_blank_text(history: History) -> None:
     turn that a user waits for, and whose text they may see, does not end without any delivery, unless a person or a
     failure has ended it, or the policy has no sentence for its end."""
     newest, policy = history.newest, history.newest.context.policy
-    if newest.step is None or newest.context.revision < ANSWERS_OR_SAYS_WHY:
+    if newest.step is None:
         return
     blank_speech = policy.speech.empty == "deliver"
     spoken = {one.said for turn in history.speech.turns.values() for one in turn.spoken} if blank_speech else set()
@@ -326,13 +318,12 @@ def keeps_what_it_owes(history: History) -> None:
     newest = history.newest
     if newest.step is None:
         return
-    keeps = newest.context.revision >= KEEPS_RELAYS
     owed = [(one.said, one.since) for one in newest.after.book.owed]
-    wanted = list(history.speech.owed.items()) if keeps else []
+    wanted = list(history.speech.owed.items())
     require(owed == wanted, "the state owes the user other messages than were not passed on", history)
     returned = [one.said for one in newest.effects if isinstance(one, SendToAgent) and one.returned]
     told = all(said in returned for said in history.speech.given_up)
-    require(told or not keeps, "an agent is not told that its message never reached the user", history)
+    require(told, "an agent is not told that its message never reached the user", history)
 
 
 def checks_what_is_delivered(history: History) -> None:
@@ -381,14 +372,12 @@ def _is_used_up(spent: Spent, limits: Limits, at: datetime) -> bool:
 
 def names_limits_truly(history: History) -> None:
     """Law 12: an end of a turn names a limit of the policy that is reached, and names one if the turn ends with the
-    policy's sentence for that. In a log of the first revision it names none."""
+    policy's sentence for that."""
     newest, ending = history.newest, _ending(history)
     if ending is None:
         return
     texts, limits = newest.context.policy.texts, newest.context.policy.limits
-    if newest.context.revision < NAMES_LIMITS:
-        require(ending.limit is None, "a log of the first revision names a limit", history)
-    elif ending.limit is not None:
+    if ending.limit is not None:
         spending = history.spending
         spent = spending.spent if newest.step is None or newest.step.ended is None else spending.at_end
         reached = _reached(ending.limit, spent, limits, newest.event.at)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import lzma
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -16,66 +14,19 @@ from typing import Any
 
 import pytest
 
-from turnwise import AgentMail, Engine, Image, SubAgents, ToolContext, tool
+from turnwise import Engine
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.export import export_all
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Store
 from turnwise.persistence.summaries import ConversationFilter, details_of
-from turnwise.testing import FunctionLlm, RecordingChannel
 
-from ..support.pictures import GIF
-
-FILES = sorted(Path(__file__).parent.glob("*/*.db.xz"))
+from .files import FILES, Expected, described
+from .participants import engine_over
 
 RESTING = {"idle", "failed", "closed", "awaiting_user_response", "awaiting_approval", "awaiting_sub_agents", "in_doubt"}
 """The states in which nothing happens until a person, or a sub-agent, does something."""
-
-Expected = dict[str, dict[str, Any]]
-"""What expected.json says of each conversation of a database."""
-
-
-def described(folder: Path) -> dict[str, Any]:
-    """Return what expected.json says of each database of a folder."""
-    files: dict[str, Any] = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["files"]
-    return files
-
-
-@pytest.fixture(params=FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def file(request: pytest.FixtureRequest) -> Path:
-    """A compressed database of the corpus."""
-    path: Path = request.param
-    return path
-
-
-@pytest.fixture
-def original(file: Path) -> bytes:
-    """The database, to the byte."""
-    return lzma.decompress(file.read_bytes())
-
-
-@pytest.fixture
-def expected(file: Path) -> Expected:
-    """What is known of the conversations of this database."""
-    conversations: Expected = described(file.parent)[file.stem]["conversations"]
-    return conversations
-
-
-@pytest.fixture
-def copy(file: Path, original: bytes, tmp_path: Path) -> Path:
-    """The database in a folder of the test."""
-    path = tmp_path / file.stem
-    path.write_bytes(original)
-    return path
-
-
-@pytest.fixture
-async def store(copy: Path) -> AsyncIterator[Store]:
-    """The copy, open for reading."""
-    store = await open_store(copy, read_only=True)
-    yield store
-    await store.close()
 
 
 def test_there_is_a_corpus() -> None:
@@ -164,99 +115,21 @@ class TestReading:
 # --- an engine takes the conversations over
 
 
-@tool(crash="pure")
-async def look(where: str = "anywhere") -> list[str]:
-    """Look for a free table."""
-    return [f"Kikunoi, {where}, 6:30 PM"]
-
-
-@tool(crash="pure")
-async def show_menu() -> list[Any]:
-    """Show the menu."""
-    return ["Today's menu:", Image.of(GIF)]
-
-
-@tool(crash="pure")
-async def taste() -> str:
-    """Taste the soup."""
-    raise ValueError("The soup is too hot.")
-
-
-@tool(crash="idempotent")
-async def note(text: str, context: ToolContext) -> str:
-    """Take a note."""
-    return f"Noted: {text}"
-
-
-async def was_booked(table: int) -> str:
-    """Whether a table was booked, as far as anybody knows."""
-    return "unknown" if table == 3 else "did_not_run"
-
-
-@tool(crash="reconcile", reconcile=was_booked)
-async def book(table: int) -> str:
-    """Book a table."""
-    return f"Table {table} is booked."
-
-
-@tool
-async def pay(amount: int) -> str:
-    """Pay."""
-    return f"{amount} paid."
-
-
-@tool(approval=True)
-async def order(dish: str) -> str:
-    """Order a dish, if a person allows it."""
-    return f"{dish} is ordered."
-
-
-@tool
-async def finish() -> str:
-    """Finish."""
-    return "It is finished."
-
-
-@tool
-async def insist() -> str:
-    """Insist."""
-    return "There it is."
-
-
-@tool(acts=("mail",))
-async def write(target: str, text: str) -> AgentMail:
-    """Write to another agent."""
-    return AgentMail(target=target, text=text)
-
-
-@tool(acts=("children",), exclusive=True)
-async def delegate(tasks: list[str]) -> SubAgents:
-    """Let sub-agents do something."""
-    return SubAgents(tasks=tuple(tasks))
-
-
-TOOLS = [
-    *(look, show_menu, taste, note, book, pay, order, finish, insist, write, delegate),
-    *("ask_user_question", "respond_to_user", "mark_work_complete", "talk"),
-]
-
-
-MODELS = ("first", "second", "other", "default", "small", "large", "a", "b")
-"""The models that the conversations name. A turn waits for an engine that has its model."""
-
-
-def engine_over(database: Path) -> Engine:
-    """An engine with the tools, the channels and the models that the conversations know; the models only talk."""
-    channels = [RecordingChannel(name=name) for name in ("screen", "phone")]
-    model, *models = (FunctionLlm(lambda request: "So it went on.", name=name) for name in MODELS)
-    return Engine.open(database, model=model, models=models, tools=TOOLS, channels=channels)
-
-
 def stored_steps(database: Path) -> dict[tuple[str, int], tuple[Any, ...]]:
     """Return the rows of all steps as another program finds them in the file."""
     with closing(sqlite3.connect(database)) as other:
         rows = other.execute("SELECT conversation, seq, * FROM events").fetchall()
     return {(conversation_id, seq): tuple(row) for conversation_id, seq, *row in rows}
+
+
+def tables_of(database: Path) -> set[str]:
+    """The statements that make the tables and indexes of a database, without blanks. The full-text index is none of
+    them: it is made when somebody searches."""
+    with closing(sqlite3.connect(database)) as other:
+        rows = other.execute(
+            "SELECT sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'text_index%'"
+        ).fetchall()
+    return {"".join(sql.split()) for (sql,) in rows}
 
 
 async def at_rest(engine: Engine) -> None:
@@ -285,6 +158,14 @@ class TestTakingOver:
         assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
         assert examination.findings == ()
         assert {parents[each] for each in parents.keys() - expected.keys()} <= expected.keys()
+
+    async def test_its_tables_are_those_of_a_new_database(self, copy: Path, tmp_path: Path) -> None:
+        """Statement by statement, however they came about."""
+        new = tmp_path / "new.db"
+        for path in (copy, new):
+            await (await open_store(path)).close()
+
+        assert tables_of(copy) == tables_of(new)
 
     async def test_its_titles_are_stored(self, copy: Path) -> None:
         """They are the same as when it was only read."""

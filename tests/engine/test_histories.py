@@ -18,12 +18,11 @@ from tests.support.engine_scenarios import QUESTION, Gate, until
 from tests.support.families import GO, FamilyLlm, outcomes_in, results_in, spawn
 from tests.support.servers.webhook_receiver import SECRET, Receiver
 from turnwise import Conversation, Engine, Refused, ToolContext, WebhookChannel, presets, tool
-from turnwise.effects.context import EffectContext, EffectLinks, effect_of_key, key_of
+from turnwise.effects.context import effect_of_key, key_of
 from turnwise.engine.recovery import links_of
 from turnwise.persistence import import_records
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import Fold
-from turnwise.states import Context
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 
 ASSISTANT = presets.assistant()
@@ -286,17 +285,6 @@ class TestOneHistory:
                     entry for entry in entries for one in entry.effects if getattr(one, "effect_id", 0) == effect_id
                 )
                 assert links.of(effect_id) == asked.chain
-
-    async def test_a_log_of_an_older_revision_keeps_its_keys(self) -> None:
-        """What was in flight when turnwise was updated is recognised afterwards, too."""
-        links = EffectLinks(((2, bytes(16)),))
-        old, new = (
-            EffectContext("main", 3, 1, Context(revision=revision), *[None] * 3, links=links)  # type: ignore[arg-type]
-            for revision in (5, 6)
-        )
-
-        assert (old.key(2), new.key(2)) == ("main/2", "main/2/000000000000")
-        assert effect_of_key(old.key(2)) == effect_of_key(new.key(2)) == ("main", 2)
 
 
 def test_keys_name_their_effect() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from turnwise import ConfigurationError, Conversation, Engine, ModelRequest, ModelSpec, Policy, Profile, Settings, tool
-from turnwise.persistence.opening import open_store
-from turnwise.states import Opened, PolicyChanged, begin
+from turnwise.states import Opened, PolicyChanged
 from turnwise.testing import FunctionLlm, reply
 
 CHEF = Profile(name="chef", prompt="You are a chef.")
@@ -207,19 +205,3 @@ class TestAdoption:
 
         assert turn.reply == "You are a guide."
         assert conversation.policy.profiles == (GUIDE,)
-
-    @pytest.mark.parametrize(("own", "expected"), [((GUIDE,), "You are a guide."), ((), "You are a chef.")])
-    async def test_a_log_that_began_before_choices_were_noted(
-        self, own: tuple[Profile, ...], expected: str, database: Path
-    ) -> None:
-        """It keeps the profiles that it has; without any it follows the engine."""
-        first = Opened(event_id="1", at=datetime(2026, 1, 1, tzinfo=UTC), policy=Policy(profiles=own), revision=2)
-        store = await open_store(database)
-        await store.create("c", first, begin(first))
-        await store.close()
-        async with opened(database, profiles=[CHEF]) as engine:
-            conversation = await engine.get("c")
-            turn = await conversation.send("Hi")
-
-            assert turn.reply == expected
-            assert (await conversation.replay()).divergence is None

@@ -58,7 +58,6 @@ from turnwise.states.presets import assistant, background, foreground, reply_flo
 from turnwise.states.states import Busy, InTurn
 from turnwise.states.values.messages import write_message_for_user
 from turnwise.states.values.turn import MAX_INBOX
-from turnwise.states.values.value import NAMES_WHAT_WAS_LEFT
 from turnwise.testing.history import Observation
 
 from ..support.cases import holds_for
@@ -283,10 +282,10 @@ class TestPeopleAndAgents:
         assert refused.value.code == "not_waiting"
 
     def test_a_message_that_waits_since_a_failure_may_be_taken_back(self) -> None:
-        """P37: in Failed, a message that waits in an older log can be withdrawn, a steered one too."""
-        flow = answering(models=(ModelSpec(name="m"),), revision=NAMES_WHAT_WAS_LEFT)
+        """P37: in Failed, a message that waits in an imported conversation can be withdrawn, a steered one too."""
+        flow = answering(models=(ModelSpec(name="m"),))
         flow.says("And be quick", when_busy="steer", event_id="steered")
-        flow.model_fails("authentication")
+        flow.is_imported()
         flow.rests_in(Failed)
 
         flow.withdraws("steered")
@@ -295,10 +294,10 @@ class TestPeopleAndAgents:
         assert flow.entered("And be quick") == 0
 
     def test_a_message_that_waits_since_a_failure_is_steered_into_the_retry(self) -> None:
-        """P37: a retry continues the same work, so in an older log a steered message enters its turn."""
-        flow = answering(revision=NAMES_WHAT_WAS_LEFT)
+        """P37: a retry continues the same work, so in an imported conversation a steered message enters its turn."""
+        flow = answering()
         flow.says("And be quick", when_busy="steer")
-        flow.model_fails("authentication")
+        flow.is_imported()
 
         flow.tries_again()
 
@@ -760,17 +759,6 @@ class TestRelay:
         flow.says("Hello")
 
         assert sent(flow)[-1].endswith(write_message_for_user(DONE, BUILDER))
-
-    def test_an_older_log_loses_a_cancelled_relay(self) -> None:
-        """It replays as it was: the next turn only reads the message."""
-        flow = relaying(revision=NAMES_WHAT_WAS_LEFT)
-        flow.cancels()
-        flow.rests_in(Idle)
-        flow.says("What was that?")
-
-        assert sent(flow) == [write_message_for_user(DONE, BUILDER), "What was that?"]
-        flow.model_says("")
-        assert flow.delivered() == [TEXTS.ending]
 
     def test_a_relay_cancelled_while_tools_run_delivers_nothing(self) -> None:
         """D7, S8: also when the tools acknowledge the cancel later."""

@@ -49,7 +49,6 @@ from turnwise.states import (
     VerifyWork,
     presets,
 )
-from turnwise.states.values.value import AGENTS
 
 from ..support.busy_states import (
     Moment,
@@ -199,9 +198,9 @@ class TestResumed:
         assert conversation.wanted() == [SpawnSubAgent] * 2 + [CancelSubAgent] * 2 + [StartTimer]
         assert conversation.stopped() == working
 
-    def cancelled_before_the_report(self, **options: Any) -> Conversation:
+    def cancelled_before_the_report(self) -> Conversation:
         """A process dies while a tool runs; a cancel comes before the resume is reported, and starts a timer."""
-        conversation = Conversation(**options)
+        conversation = Conversation()
         conversation.says()
         conversation.model_calls("a")
         left = tuple(conversation.in_flight())
@@ -226,12 +225,6 @@ class TestResumed:
 
         assert conversation.wanted() == []
         assert conversation.rests_in(LlmRequesting).resumes == 0
-
-    def test_in_an_older_log_everything_is_begun_again(self) -> None:
-        """A log that began before the report counted is replayed as it was stored."""
-        conversation = self.cancelled_before_the_report(revision=AGENTS)
-
-        assert conversation.wanted() == [StartTimer]
 
     def test_a_report_that_names_nothing_is_about_everything(self) -> None:
         """P27: the same effects are wanted as if it had named them."""

@@ -18,8 +18,6 @@ from turnwise.states import (
     Limits,
     LlmRequesting,
     ModelSpec,
-    Opened,
-    Policy,
     Questions,
     Retry,
     RetryWaiting,
@@ -29,13 +27,10 @@ from turnwise.states import (
     Texts,
     ToolExecuting,
     Usage,
-    UserMessage,
     WorkComplete,
     presets,
 )
-from turnwise.states.machine import begin, transition
-from turnwise.states.values.value import FIRST_REVISION
-from turnwise.testing.strategies import NOON
+from turnwise.states.machine import transition
 
 from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call, completing
@@ -185,25 +180,6 @@ def test_a_cancelled_turn_names_no_limit() -> None:
     assert ends_at(conversation) == ("cancelled", None)
 
 
-def test_a_log_of_the_first_revision_names_none() -> None:
-    """It was written before ends named limits, and must come out as it was stored."""
-    policy = Policy(limits=Limits(requests=1, last="plain"), texts=Texts(limit="Enough."))
-    opened = Opened(event_id="1", at=NOON, policy=policy, revision=FIRST_REVISION)
-    context = Context().after(opened)
-    asked = transition(begin(opened).state, UserMessage(event_id="2", at=NOON, text="Hello"), context)
-    assert isinstance(asked.state, LlmRequesting)
-    conversation = Conversation(policy)
-    conversation.says()
-    response = conversation.model_calls(call("look"))
-    event = conversation.history.newest.event
-
-    old = transition(asked.state, event, context)
-
-    assert response.ended is not None
-    assert old.ended == response.ended.replace(limit=None)
-    assert "limit" not in old.ended.model_dump(exclude_defaults=True)
-
-
 @holds_for(
     ("act", "roles"),
     [
@@ -235,12 +211,6 @@ def test_only_an_agent_with_a_user_speaks_and_only_a_background_agent_writes_to_
 def test_every_agent_may_claim_that_its_work_is_complete(role: str) -> None:
     """A claim concerns no user, so every role may make it."""
     assert acting(WorkComplete(summary="All done."), role).results() == {"work": "done"}
-
-
-@pytest.mark.parametrize(("act", "role"), [(NOW, "background"), (FOR_USER, "foreground"), (LATER, "sub_agent")])
-def test_an_earlier_revision_carries_every_act_out(act: Act, role: str) -> None:
-    """A log of an earlier revision keeps what it did."""
-    assert acting(act, role, revision=3).results() == {"work": "done"}
 
 
 # --- What a turn uses is counted exactly, and counted anew after a person has spoken (law 12).

@@ -29,7 +29,6 @@ from turnwise.states import (
 )
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.turn import MAX_INBOX
-from turnwise.states.values.value import NAMES_WHAT_WAS_LEFT
 from turnwise.testing.strategies import NOON
 
 from ..support.conversation import Conversation
@@ -326,15 +325,15 @@ class TestAfterAFailure:
         assert conversation.rests_in(LlmRequesting).turn.number == 2
 
 
-class TestAfterAFailureInOlderLogs:
-    """In a log that began before, a message that waits when a turn fails still waits."""
+class TestAfterAnImport:
+    """A conversation that is imported with a turn under way fails there, and the message that waits still waits."""
 
     def failed(self) -> Conversation:
-        """A conversation whose turn failed while a message waited."""
-        conversation = Conversation(when_busy="queue", revision=NAMES_WHAT_WAS_LEFT)
+        """A conversation that was imported while a message waited."""
+        conversation = Conversation(when_busy="queue")
         conversation.says("Hello")
         conversation.says("And rain?")
-        conversation.model_fails("authentication")
+        conversation.is_imported()
         return conversation
 
     def test_it_is_neither_lost_nor_answered(self) -> None:

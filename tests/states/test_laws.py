@@ -182,7 +182,7 @@ class TestTraces:
     @settings(max_examples=3 * settings.default.max_examples)
     @given(traces(policies(limits=strategies.tight_limits())))
     def test_12_the_limit_that_ends_a_turn_is_named(self, trace: Trace) -> None:
-        """Law 12: an end names a limit only if it is reached, and in a log of the first revision none."""
+        """Law 12: an end names a limit only if it is reached."""
         check_laws(trace, laws.names_limits_truly)
 
     @given(traces())

@@ -26,7 +26,6 @@ from turnwise.states.replies import after_empty, due_nudge, owes_answer, wants_t
 from turnwise.states.values.messages import Heard, Joined, Made
 from turnwise.states.values.round import fingerprint
 from turnwise.states.values.turn import Delivered, Failure, Spoken
-from turnwise.states.values.value import AGENTS
 from turnwise.testing.strategies import NOON
 
 from ..support.conversation import Conversation, asking, call, completing
@@ -48,9 +47,9 @@ WITHOUT_USER = ("background", "sub_agent")
 STRICT = presets.explicit_response()
 
 
-def conversation_of(role: str, policy: Policy, revision: int = AGENTS) -> Conversation:
-    """A conversation whose log began under this revision."""
-    return Conversation(policy, role=role, revision=revision)
+def conversation_of(role: str, policy: Policy) -> Conversation:
+    """A conversation of an agent with this role."""
+    return Conversation(policy, role=role)
 
 
 def nudges(conversation: Conversation) -> list[str]:
@@ -226,23 +225,13 @@ class TestAgentsWithoutAUser:
 
         assert (conversation.ended.status, conversation.ended.final_content) == ("completed", None)
 
-    @pytest.mark.parametrize("role", WITHOUT_USER)
-    def test_older_logs_replay_as_they_were(self, role: str) -> None:
-        """A log that began before there were agents keeps the words that were read then."""
-        conversation = conversation_of(role, STRICT, AGENTS - 1)
-        conversation.says()
-
-        conversation.model_says("I looked.")
-
-        assert nudges(conversation) == [TEXTS.nudge]
-
 
 class TestInternalMessages:
     """D8: an internal message may be answered with nothing."""
 
-    def begun(self, policy: Policy, revision: int = AGENTS, **fields: Any) -> Conversation:
+    def begun(self, policy: Policy, **fields: Any) -> Conversation:
         """An agent with a user, which reads a message of another agent."""
-        conversation = conversation_of("foreground", policy, revision)
+        conversation = conversation_of("foreground", policy)
         conversation.agent_says("The build is done.", **fields)
         return conversation
 
@@ -299,15 +288,6 @@ class TestInternalMessages:
         conversation = conversation_of("foreground", presets.foreground())
         conversation.agent_says(silent=True)
         conversation.says()
-
-        conversation.model_says("")
-
-        assert conversation.ended.status == "incomplete"
-
-    def test_older_logs_replay_as_they_were(self) -> None:
-        """There the same turn ended with the policy's sentence, and its record has no new field."""
-        conversation = self.begun(presets.foreground(), AGENTS - 1)
-        assert "internal" not in conversation.state.to_json()
 
         conversation.model_says("")
 

@@ -32,7 +32,6 @@ from turnwise.states import (
     presets,
 )
 from turnwise.states.roles import Caller
-from turnwise.states.values.value import NAMES_PROFILES
 
 from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning
@@ -600,16 +599,6 @@ class TestBeingOne:
         with pytest.raises(Refused) as refused:
             conversation.says("And east")
         assert refused.value.code == "closed"
-
-    def test_one_of_an_earlier_revision_takes_another_message(self) -> None:
-        """A log of an earlier revision goes on as it did: the sub-agent rests in Idle."""
-        conversation = self.child(revision=NAMES_PROFILES)
-
-        conversation.model_says("Three houses.")
-
-        conversation.rests_in(Idle)
-        conversation.says("Look south, too")
-        conversation.rests_in(LlmRequesting)
 
     def test_a_sub_agent_that_has_no_task_yet_stays_open(self) -> None:
         """Only the end of a turn closes a sub-agent, and nothing that happens before its task."""

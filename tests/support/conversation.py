@@ -74,7 +74,6 @@ from turnwise.states import (
 from turnwise.states.effects import TOOL_RUNS, ControlEffect
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.messages import Said
-from turnwise.states.values.value import CURRENT_REVISION
 from turnwise.testing.history import History
 from turnwise.testing.laws import check_newest
 from turnwise.testing.strategies import NOON
@@ -143,7 +142,6 @@ class Conversation:
         role: str = "foreground",
         messages: Any = (),
         depth: int = 0,
-        revision: int = CURRENT_REVISION,
         **rules: Any,
     ) -> None:
         self.history = History()
@@ -151,7 +149,7 @@ class Conversation:
         self.now = NOON
         self.step: Step
         policy = Policy(**{**dict(policy or Policy()), **rules})
-        self.happens(Opened, role=role, messages=messages, policy=policy, depth=depth, revision=revision)
+        self.happens(Opened, role=role, messages=messages, policy=policy, depth=depth)
 
     # --- what happens
 
@@ -336,6 +334,10 @@ class Conversation:
     def resumes(self) -> Step:
         """Another process takes the conversation up after one has died."""
         return self.happens(Resumed, open=tuple(self.in_flight()))
+
+    def is_imported(self) -> Step:
+        """An engine takes the conversation up that another database held."""
+        return self.happens(Resumed, open=tuple(self.in_flight()), imported=True)
 
     # --- what became of it
 

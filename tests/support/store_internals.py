@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import Awaitable
-from contextlib import closing
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
@@ -54,47 +51,3 @@ async def statements_of(store: SqliteStore) -> list[str]:
 def without_repeats(words: list[str]) -> list[str]:
     """Each statement once for each time that it is run for a batch."""
     return [word for word, _ in groupby(words)]
-
-
-_UNDO = {
-    "0007": (
-        "ALTER TABLE outbox DROP COLUMN begun",
-        "ALTER TABLE forks DROP COLUMN checksum",
-        "ALTER TABLE conversations DROP COLUMN sent",
-        "DROP TABLE acknowledgements",
-    ),
-    "0006": (
-        "DROP INDEX conversations_wakes_at",
-        "DROP INDEX details_role",
-        "DROP INDEX details_parent",
-        "DROP INDEX details_works_for",
-        "DROP INDEX events_context_changed",
-        "CREATE INDEX events_context_changed ON events (conversation, type, seq) "
-        "WHERE type = 'policy_changed' OR type = 'tools_changed' OR type = 'details_changed'",
-        "ALTER TABLE conversations DROP COLUMN wakes_at",
-        "ALTER TABLE details DROP COLUMN role",
-        "ALTER TABLE details DROP COLUMN parent",
-        "ALTER TABLE details DROP COLUMN works_for",
-    ),
-    "0005": ("DROP TABLE text_vectors", "DROP TABLE text_positions", "DROP TABLE texts"),
-    "0004": (
-        "DROP TABLE details",
-        "DROP TABLE metadata_entries",
-        "DROP INDEX conversations_owner",
-        "DROP INDEX events_context_changed",
-        "CREATE INDEX events_policy_changed ON events (conversation, seq) WHERE type = 'policy_changed'",
-    ),
-    "0003": ("DROP INDEX events_policy_changed",),
-    "0002": ("DROP TABLE forks",),
-}
-"""The statements that undo each migration, the newest first."""
-
-
-def take_back(path: Path, revision: str) -> None:
-    """Undo the migrations behind `revision`. What only the newer tables hold is lost."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        for newer, statements in _UNDO.items():
-            if newer > revision:
-                for statement in statements:
-                    other.execute(statement)
-        other.execute("UPDATE alembic_version SET version_num = ?", (revision,))

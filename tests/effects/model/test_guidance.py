@@ -13,7 +13,6 @@ from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request import name_tools
 from turnwise.effects.model.system_message import ExplainedTools
 from turnwise.states import Context, Empty, Texts
-from turnwise.states.values.value import KNOWS_WHO_SPEAKS
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Watcher
@@ -260,12 +259,6 @@ class TestNames:
         context = Context(policy=RESPONDING)
         for text in (TEXTS.nudge, TEXTS.answer_missing, TEXTS.speak, TEXTS.claim_missing):
             assert name_tools(text, context, ExplainedTools()) == TEXTS.fallback
-
-    def test_a_conversation_that_began_before_keeps_its_words(self) -> None:
-        """Its requests stay the same."""
-        context = Context(policy=RESPONDING, revision=KNOWS_WHO_SPEAKS - 1)
-
-        assert name_tools(TEXTS.nudge, context, ExplainedTools()) == TEXTS.nudge
 
 
 class TestReminders:

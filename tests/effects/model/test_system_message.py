@@ -26,7 +26,6 @@ from turnwise.effects.model.system_message import (
 )
 from turnwise.states import Context, MemoryRecalled, Policy, Profile, RequestLlm, Texts, presets
 from turnwise.states.transcript import Transcript
-from turnwise.states.values.value import AGENTS
 from turnwise.testing.strategies import NOON
 
 from ...support.cases import holds_for
@@ -52,8 +51,8 @@ TEXTS = Texts()
 def message(policy: Policy, **given: Any) -> str:
     """The system message of a request under these rules, with everything that it can have unless it is given."""
     profile, plain = given.pop("profile", "guide"), "plain" in given
-    known = {name: given.pop(name) for name in ("role", "revision") if name in given}
-    context = Context(system=given.pop("system", "You are kind."), policy=policy, **known)
+    role = given.pop("role", "foreground")
+    context = Context(system=given.pop("system", "You are kind."), policy=policy, role=role)
     recalled = given.pop("recalled", RECALLED)
     tools = given.pop("tools", ExplainedTools("respond_to_user", "talk"))
     listed = given.pop("listed", list_tools(TOOLS))
@@ -209,20 +208,17 @@ class TestOtherAgents:
         assert {name for name, text in own.items() if text in written} == {role}
 
     @pytest.mark.parametrize(
-        ("role", "revision", "holds_mail", "stands"),
+        ("role", "holds_mail", "stands"),
         [
-            ("foreground", AGENTS, True, True),
-            ("foreground", AGENTS, False, False),
-            ("foreground", AGENTS - 1, True, False),
-            ("background", AGENTS, True, False),
-            ("sub_agent", AGENTS, True, False),
+            ("foreground", True, True),
+            ("foreground", False, False),
+            ("background", True, False),
+            ("sub_agent", True, False),
         ],
     )
-    def test_other_rules_explain_messages_once_there_is_one(
-        self, role: str, revision: int, holds_mail: bool, stands: bool
-    ) -> None:
-        """D13: to an agent with a user. The requests of older conversations stay as they were."""
-        written = message(Policy(), role=role, revision=revision, holds_mail=holds_mail, tools=MAILING)
+    def test_other_rules_explain_messages_once_there_is_one(self, role: str, holds_mail: bool, stands: bool) -> None:
+        """D13: to an agent with a user."""
+        written = message(Policy(), role=role, holds_mail=holds_mail, tools=MAILING)
 
         assert (TEXTS.foreground_guidance in written) is stands
         assert TEXTS.user_message_guidance.splitlines()[0] not in written

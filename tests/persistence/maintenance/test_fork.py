@@ -22,7 +22,6 @@ from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Sch
 from turnwise.testing.doubles import FunctionLlm, RecordingChannel, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after, until
-from ...support.store_internals import take_back
 from ...support.walks import NOON, Walk
 
 LATER = NOON + timedelta(days=1)
@@ -450,27 +449,6 @@ class TestInAnEngine:
             turn = await (await original.fork()).send("Two")
 
         assert turn.number == 2
-
-
-def test_an_older_database_learns_of_origins(tmp_path: Path) -> None:
-    """A file of the first revision is brought up to date when it is opened, with all that is in it."""
-    path = tmp_path / "old.db"
-
-    async def scene() -> tuple[Any, Any]:
-        store = await SqliteStore.open(path)
-        await Walk().turn("tonight").into(store)
-        await store.close()
-        take_back(path, "0001")
-        store = await SqliteStore.open(path)
-        landing = await fork(store, "walk", "copy", None, LATER)
-        summaries = [summary.model_dump() for summary in await store.list()]
-        await store.close()
-        return landing, summaries
-
-    landing, summaries = asyncio.run(scene())
-
-    assert landing.seq == 5
-    assert {summary["id"] for summary in summaries} == {"walk", "copy"}
 
 
 def test_the_message_of_a_walk_is_what_it_seems() -> None:

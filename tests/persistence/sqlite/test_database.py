@@ -24,9 +24,11 @@ from sqlalchemy.exc import ProgrammingError
 from turnwise import Engine
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import is_in_use
+from turnwise.persistence.sqlite import database as database_module
+from turnwise.persistence.sqlite import file, schema
 from turnwise.persistence.sqlite.database import Database
 from turnwise.persistence.sqlite.file import APPLICATION_ID, REVISIONS, Address, configured, connect
-from turnwise.persistence.sqlite.schema import SCRIPTS, create_tables, run_migrations
+from turnwise.persistence.sqlite.schema import SCRIPTS, run_migrations
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.summaries import ConversationFilter
 from turnwise.states import StoreError
@@ -499,10 +501,10 @@ class TestCompiledStatements:
         self, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """SQLAlchemy logs for each statement whether it was generated just now."""
-        for file in (path, path.with_name("supper.db")):
+        for each in (path, path.with_name("supper.db")):
             caplog.clear()
             with caplog.at_level(logging.INFO, "sqlalchemy.engine"):
-                store = await SqliteStore.open(file)
+                store = await SqliteStore.open(each)
                 await store.list(ConversationFilter(role="sub_agent", state="idle"))
                 await store.close()
 
@@ -597,33 +599,107 @@ async def stored_in(path: Path) -> int:
         return len(await engine.list())
 
 
+PLANTED = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade():
+    op.add_column("conversations", sa.Column("mood", sa.Text()))
+"""
+"""The migration of a version to come."""
+
+
+@pytest.fixture
+def older(path: Path) -> Path:
+    """A database that holds a conversation, as this version writes it."""
+
+    async def write() -> None:
+        store = await SqliteStore.open(path)
+        await Walk("kept").turn("hello").into(store)
+        await store.close()
+
+    asyncio.run(write())
+    return path
+
+
+@pytest.fixture
+def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: Path) -> pytest.MonkeyPatch:
+    """A version to come: its tables have a migration more. `undo` goes back to this one."""
+    scripts = shutil.copytree(SCRIPTS, tmp_path / "migrations")
+    (scripts / "versions" / "0002_moods.py").write_text(PLANTED)
+    monkeypatch.setattr(schema, "SCRIPTS", scripts)
+    monkeypatch.setattr(file, "REVISIONS", (*REVISIONS, "0002"))
+    for module in (schema, database_module):
+        monkeypatch.setattr(module, "HEAD", "0002")
+    return monkeypatch
+
+
+async def kept_in(path: Path, *, read_only: bool = False) -> list[str]:
+    """The conversations of a database, once it is open."""
+    store = await SqliteStore.open(path, read_only=read_only)
+    try:
+        return [summary.id for summary in await store.list()]
+    finally:
+        await store.close()
+
+
+def tables_of(path: Path) -> tuple[str, bool]:
+    """The revision of a database, and whether it has the column of the version to come."""
+    with closing(sqlite3.connect(path)) as connection:
+        ((revision,),) = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(conversations)")]
+        return revision, "mood" in columns
+
+
 class TestMigrations:
-    """A new database and a migrated one have the same tables."""
+    """A database that an earlier version wrote gets the tables of this one when it is opened."""
 
-    def test_all_migrations_together_make_the_tables_of_a_new_database(self) -> None:
-        """Statement by statement, with alembic's own table and the revision in it."""
-        made = []
-        for make in (create_tables, run_migrations):
-            engine = create_engine("sqlite://", poolclass=StaticPool)
-            with engine.connect() as connection:
-                make(connection)
-                revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
-                made.append((schema_of(connection), pragma("application_id", connection), revision))
+    async def test_it_keeps_what_it_holds(self, older: Path, newer: pytest.MonkeyPatch) -> None:
+        """Only what the migration changes is changed, once."""
+        assert tables_of(older) == ("0001", False)
+        for _ in range(2):
+            assert await kept_in(older) == ["kept"]
+            assert tables_of(older) == ("0002", True)
+        assert await kept_in(older, read_only=True) == ["kept"]
 
-        assert made[0] == made[1]
+    async def test_to_read_it_is_not_enough(self, older: Path, newer: pytest.MonkeyPatch) -> None:
+        """That changes nothing, so it cannot be read before."""
+        sentence = await refusal(older, read_only=True)
+
+        assert sentence == f"{older} is not ready to be read; an engine that opens it once makes it so."
+        assert tables_of(older) == ("0001", False)
+
+    async def test_the_earlier_version_refuses_it_afterwards(self, older: Path, newer: pytest.MonkeyPatch) -> None:
+        """To write and to read."""
+        await kept_in(older)
+        newer.undo()
+
+        for read_only in (False, True):
+            sentence = await refusal(older, read_only=read_only)
+            assert sentence == f"{older} was written by a newer turnwise; update turnwise to open it."
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("newer")
     async def test_databases_can_be_migrated_at_once(self) -> None:
         """Alembic works for one thread at a time; each database gets its own tables, and nothing else."""
 
         def migrate() -> set[str]:
             with create_engine("sqlite://", poolclass=StaticPool).connect() as connection:
+                with connection.begin():
+                    connection.exec_driver_sql("CREATE TABLE conversations (key INTEGER PRIMARY KEY)")
+                    connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+                    connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('0001')")
                 run_migrations(connection)
                 return schema_of(connection)
 
         schemas = await asyncio.gather(*(asyncio.to_thread(migrate) for _ in range(8)))
 
         assert len({frozenset(schema) for schema in schemas}) == 1
+        assert any("moodTEXT" in statement for statement in schemas[0])
 
     def test_the_list_of_revisions_is_the_list_of_files(self) -> None:
         """A database is recognised without alembic, by a list that must not lag behind."""

@@ -21,9 +21,9 @@ from turnwise.persistence.sqlite.search import NAME
 from turnwise.persistence.sqlite.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
 from turnwise.states import HistoryMessage, LlmResponse
-from turnwise.states.values.acts import MemoryQuery, MemoryScope, VectorQuery
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 
-from ...support.store_internals import query, statements_of, take_back
+from ...support.store_internals import query, statements_of
 from ...support.walks import NOON, Walk
 
 ANNA = MemoryScope("", "anna", 0)
@@ -189,22 +189,6 @@ class TestReadingOnly:
 
                 assert await found(reader, "sushi") == ["sushi one"]
                 assert len(await reader.recent(ANNA, NOON)) == 2
-
-    @pytest.mark.parametrize("revision", ["0003", "0004"])
-    async def test_an_older_database_can_be_searched(self, revision: str, tmp_path: Path) -> None:
-        """Nothing is found in it until it was opened for writing once; then everything is."""
-        path = tmp_path / "old.db"
-        async with opened(path) as store:
-            await Walk("one", owner="anna").turn("sushi").into(store)
-        take_back(path, revision)
-
-        async with opened(path, read_only=True) as store:
-            assert await found(store, "sushi") == []
-            assert await store.recent(ANNA, NOON) == await store.without_vectors(ANNA, "space", 9) == ()
-            assert await store.nearest(VectorQuery(ANNA, "space", [1.0], None, None, 9)) == ()
-            assert (await examine(store)).findings == ()
-        async with opened(path) as store:
-            assert await found(store, "sushi") == ["sushi"]
 
 
 @pytest.mark.parametrize(

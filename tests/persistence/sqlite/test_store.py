@@ -585,11 +585,18 @@ class TestDamage:
         with pytest.raises(Damaged):
             await store.load("walk")
 
-    @pytest.mark.parametrize("moment", ["'noon'", "9223372036854775807"])
-    async def test_of_a_moment_is_told_by_the_list(self, moment: str, store: SqliteStore) -> None:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "UPDATE conversations SET updated_at = 'noon'",
+            "UPDATE conversations SET updated_at = 9223372036854775807",
+            "UPDATE details SET metadata = '[1]'",
+        ],
+    )
+    async def test_of_what_is_listed_is_told_by_the_list(self, sql: str, store: SqliteStore) -> None:
         """A list with a wrong moment in it would be in the wrong order."""
-        await Walk().turn("tonight").into(store)
-        await query(store, f"UPDATE conversations SET updated_at = {moment}")
+        await Walk(metadata={"tenant": "a"}).turn("tonight").into(store)
+        await query(store, sql)
 
         with pytest.raises(Damaged) as damaged:
             await store.list()

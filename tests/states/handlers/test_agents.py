@@ -38,7 +38,6 @@ from turnwise.states import (
     UserCancel,
     presets,
 )
-from turnwise.states.values.value import NAMES_PROFILES
 
 from ...support.cases import holds_for
 from ...support.conversation import Conversation, asking, call, question, spawning
@@ -623,15 +622,6 @@ class TestShares:
         assert (conversation.ended.status, conversation.ended.limit) == ("incomplete", "tokens")
         assert RequestLlm not in conversation.wanted()
 
-    def test_an_earlier_revision_shares_nothing(self) -> None:
-        """A log of an earlier revision starts its sub-agents as it did: without limits, as many as there are tasks."""
-        conversation = calling(limits=Limits(tokens=100), revision=NAMES_PROFILES)
-
-        conversation.tool_spawns("spawn", *"abcdefghijkl")
-
-        assert {child.limits for child in started(conversation)} == {Limits()}
-        assert len(started(conversation)) == 12
-
 
 class TestWhatIsRefused:
     """P20: a call that wants more than the rules allow gets an error result, and the model goes on."""
@@ -768,17 +758,16 @@ class TestLimitsOfASubAgent:
         assert turn.since - since == conversation.now - asked
 
     def test_of_anybody_else_they_count_anew(self) -> None:
-        """Other agents, and sub-agents of earlier revisions, count their limits anew after an answer."""
-        for role, revision in (("foreground", 4), ("sub_agent", NAMES_PROFILES)):
-            conversation = Conversation(role=role, revision=revision)
-            conversation.says("Look north")
-            conversation.model_calls(call("ask", exclusive=True, acts=("question",)), usage=Usage(input_tokens=30))
-            conversation.tool_asks("ask", question("When?"))
+        """Other agents count their limits anew after an answer."""
+        conversation = Conversation()
+        conversation.says("Look north")
+        conversation.model_calls(call("ask", exclusive=True, acts=("question",)), usage=Usage(input_tokens=30))
+        conversation.tool_asks("ask", question("When?"))
 
-            conversation.answers({"When?": "Now"})
+        conversation.answers({"When?": "Now"})
 
-            turn = conversation.rests_in(LlmRequesting).turn
-            assert (turn.requests, turn.spent, turn.since) == (1, Usage(), conversation.now)
+        turn = conversation.rests_in(LlmRequesting).turn
+        assert (turn.requests, turn.spent, turn.since) == (1, Usage(), conversation.now)
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ from turnwise.states.events import AnyEvent
 from turnwise.states.policy import Policy
 from turnwise.states.values.acts import LONGEST_INTERVAL, MAX_CRON
 from turnwise.states.values.turn import MAX_INBOX
-from turnwise.states.values.value import CURRENT_REVISION, FIRST_REVISION
+from turnwise.states.values.value import CURRENT_REVISION
 from turnwise.testing.strategies import NOON
 
 from ...support.busy_states import IN_TURN, Moment
@@ -203,17 +203,6 @@ class TestTheFirstEvent:
 
         assert set(written) == {"type", "at", "event_id", "policy", "revision"}
         assert written["revision"] == CURRENT_REVISION
-
-    def test_an_old_one_is_of_the_first_revision(self) -> None:
-        """It was stored without a revision, and is written again without one."""
-        new = Opened(**SENT, system="Be kind.").to_json()
-        stored = new.replace(f',"revision":{CURRENT_REVISION}', "")
-
-        read: Any = TypeAdapter(AnyEvent).validate_json(stored)
-
-        assert stored != new
-        assert read.revision == FIRST_REVISION
-        assert read.to_json() == stored
 
     def test_a_revision_that_this_version_does_not_know_is_refused(self) -> None:
         """A newer version wrote it."""
