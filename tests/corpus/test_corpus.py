@@ -57,7 +57,7 @@ class TestReading:
         """As they follow from each log, although no table holds them."""
         titles = {summary.id: summary.title for summary in await store.list()}
 
-        assert titles == {each: details_of(await store.entries(each)).title for each in expected}
+        assert titles == {each: details_of(await store.entries(each)).shown_title for each in expected}
         assert any(titles.values())
 
     async def test_its_owners_are_listed(self, store: Store, expected: Expected) -> None:
