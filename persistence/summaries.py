@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, get_args
 
-from pydantic import AwareDatetime, JsonValue, TypeAdapter
+from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
 
 from ..states.errors import InvalidInput, UnknownConversation
 from ..states.events import DetailsChanged, Event, Opened, UserMessage
@@ -51,6 +51,7 @@ class Summary(Header):
     updated_at: AwareDatetime
     origin: Origin | None = None
     title: str = ""
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)  # its bounds were checked when it was given
     wakes_at: AwareDatetime | None = None
     seq: int = 0
 
