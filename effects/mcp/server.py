@@ -68,7 +68,7 @@ class McpServer(_McpSettings):
     - `tools`: what differs for single tools, by their names on the server.
     - `trusted`: the hints of the server count. A tool that it calls read-only is `pure`, and one that it calls
       idempotent is `idempotent`, unless `crash` or `tools` says otherwise. Its results are checked against its
-      schemas for them, and its patterns are applied, which another server could use to stop the process.
+      schemas for them: the SDK does that, and another server could use it to stop the process.
     - `elicitation`: the server may ask the user while a call runs. Each of its tools then runs alone in its round.
 
     Raises `pydantic.ValidationError` unless exactly one of `command` and `url` is given.
