@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import Field
@@ -124,23 +124,10 @@ async def render_markdown(body: MarkdownTexts, caller: CurrentCaller, host: Curr
     return MarkdownTrees(trees=trees)
 
 
-class ShownTool(Answer):
-    """A tool that conversations may choose. `parameters` is the JSON schema of its arguments."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-
-    @classmethod
-    def of(cls, tool: OfferedTool) -> Self:
-        """Return a tool as clients read it."""
-        return cls(**tool.data)
-
-
 class ToolsAnswer(Answer):
     """The tools that conversations may choose."""
 
-    tools: list[ShownTool]
+    tools: list[OfferedTool]
 
 
 class ModelsAnswer(Answer):
@@ -166,7 +153,7 @@ async def list_models(engine: CurrentEngine, caller: CurrentCaller) -> ModelsAns
 @router.get("/tools", operation_id="listTools")
 async def list_tools(engine: CurrentEngine, caller: CurrentCaller) -> ToolsAnswer:
     """List the tools that conversations may choose."""
-    return ToolsAnswer(tools=[ShownTool.of(tool) for tool in engine.tools])
+    return ToolsAnswer(tools=list(engine.tools))
 
 
 @router.get("/permissions", operation_id="listPermissions")
