@@ -1,4 +1,4 @@
-"""The page about host programs: its programs run, and its lists are those of the code."""
+"""The pages about host programs: the programs run, and the tables are complete."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ import asyncio
 import dataclasses
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from turnwise import Engine, ToolContext, Turn
+from turnwise import Engine, Policy, ToolContext, Turn, presets
+from turnwise.effects.model import rehearsal
 from turnwise.effects.model.port import LLM_FAILURES
+from turnwise.effects.redaction.rules import DETECTORS
 from turnwise.effects.tools.catalogue import BUILT_IN
 from turnwise.engine.turns import TurnStatus
 from turnwise.engine.updates import Update
+from turnwise.states.roles import ROLE_TOOLS, Role
+from turnwise.states.values.turn import MAX_INBOX
 from turnwise.states.values.value import TRANSIENT
 
+from ..effects.model.litellm import test_matrix
 from ..support.pages import Page, run_block, table
 from ..support.servers.openai_server import OpenAiServer, says
+from ..support.source.source_tree import ROOT
 
-pytestmark = pytest.mark.timeout(240)  # programs that load litellm, on a machine that may be busy
+# --- The page about host programs: its programs run, and its lists are those of the code.
+
 
 PAGE = Page("docs/host.md")
 LOCAL = "http://127.0.0.1:8080/v1"
@@ -31,6 +39,7 @@ LOCAL = "http://127.0.0.1:8080/v1"
 (ASKS_A_SERVER,) = (program for program in PAGE.programs if LOCAL in program and ".send(" in program)
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [program for program in PAGE.programs if program is not ASKS_A_SERVER])
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
@@ -48,6 +57,7 @@ def imported(program: str) -> set[str]:
     return {name.partition(".")[0] for name in plain + named}
 
 
+@pytest.mark.timeout(240)
 def test_it_says_what_its_programs_need() -> None:
     """Whatever they import comes with Python or with turnwise, except for what the table at the top names."""
     given = {*sys.stdlib_module_names, "turnwise", "transitions"}
@@ -61,6 +71,7 @@ def test_it_says_what_its_programs_need() -> None:
     assert "[Models](#models)" in needs
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.slow
 async def test_a_local_server_is_asked_as_it_says(tmp_path: Path) -> None:
     """The program for a server of one's own sends its request to that address."""
@@ -70,6 +81,7 @@ async def test_a_local_server_is_asked_as_it_says(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "Hello from here.\n")
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
 async def test_the_address_may_stand_in_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two variables that the page names sets the address, and the key is sent with it."""
@@ -83,11 +95,13 @@ async def test_the_address_may_stand_in_the_environment(variable: str, monkeypat
     assert turn.reply == "Hello from here."
 
 
+@pytest.mark.timeout(240)
 def test_its_updates_are_those_of_the_code() -> None:
     """The table of updates, which is generated from their classes, names all types."""
     assert list(table(PAGE.text, "type")) == [kind.type for kind in get_args(Update)]
 
 
+@pytest.mark.timeout(240)
 def test_its_statuses_are_those_of_the_code() -> None:
     """The table of turns says what to do for each status."""
     named = [status for row in table(PAGE.text, "`turn.status`") for status in re.findall(r"\w+", row)]
@@ -97,6 +111,7 @@ def test_its_statuses_are_those_of_the_code() -> None:
     assert sorted(re.findall(r"\w+", classes)) == sorted(kind.__name__ for kind in get_args(Turn))
 
 
+@pytest.mark.timeout(240)
 def test_what_a_tool_may_know_is_listed() -> None:
     """The table of `ToolContext` has all its members."""
     named = [member.partition("(")[0] for member in table(PAGE.text, "`ToolContext`")]
@@ -104,6 +119,7 @@ def test_what_a_tool_may_know_is_listed() -> None:
     assert named == [field.name for field in dataclasses.fields(ToolContext)]
 
 
+@pytest.mark.timeout(240)
 def test_its_kinds_of_failure_are_those_of_the_code() -> None:
     """The table has each kind in which a model request may fail, and those that the machine tries again say so."""
     rows = table(PAGE.text, "`LlmFailure.kind`")
@@ -112,6 +128,7 @@ def test_its_kinds_of_failure_are_those_of_the_code() -> None:
     assert {kind for kind, (_, follows) in rows.items() if follows.startswith("retried")} == TRANSIENT
 
 
+@pytest.mark.timeout(240)
 def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:
     """The page names built-in tools for each preset, and all of them speak or claim."""
     rows = table(PAGE.section("What reaches the user"), "preset")
@@ -122,12 +139,14 @@ def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:
     }
 
 
+@pytest.mark.timeout(240)
 def test_its_links_lead_somewhere() -> None:
     """Every link names a file of the repository or a heading of a page."""
     assert PAGE.links()
     assert PAGE.broken_links() == []
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "path", ["README.md", "docs/host.md", "docs/agents.md", "docs/redaction.md", "docs/reply_flow.md"]
 )
@@ -136,3 +155,162 @@ def test_no_requirement_is_quoted_by_number(path: str) -> None:
     prose = [line for line in Page(path).text.splitlines() if not line.startswith("|")]
 
     assert [line for line in prose if re.search(r"\b(?:case|seed)s? \w?\d|\b[PSBJDH]\d{1,2}\b", line)] == []
+
+
+# --- The page about agents: its programs run, its table of limits is that of the code, its links lead somewhere.
+
+
+AGENTS_PAGE = Page("docs/agents.md")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", AGENTS_PAGE.programs)
+def test_the_programs_of_the_page_about_agents_run(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block is a complete program that succeeds and asserts what it claims."""
+    monkeypatch.setattr(rehearsal, "DELAY", 0.0)
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.timeout(240)
+def test_the_tools_of_each_role_are_those_of_the_data() -> None:
+    """D2: the table names each built-in tool once, and says which roles may call it."""
+    rows = table(AGENTS_PAGE.section("Tools by role"), "tool")
+
+    assert sorted(rows) == sorted(BUILT_IN)
+    for column, role in enumerate(get_args(Role)):
+        by_rules = {tool for tool, row in rows.items() if row[column].startswith("if ")}
+        assert {tool for tool, row in rows.items() if row[column] == "no"} == ROLE_TOOLS[role].denied - by_rules
+        assert by_rules == ({"ask_user_question", "spawn_agents"} if role == "sub_agent" else set())
+
+
+@pytest.mark.timeout(240)
+def test_its_limits_are_those_of_the_code() -> None:
+    """Each limit that a rule sets is the default of that rule."""
+    policy = Policy()
+    defaults: dict[str, Any] = {
+        "SubAgentRules.depth": policy.sub_agents.depth,
+        "SubAgentRules.number": policy.sub_agents.number,
+        "SubAgentRules.requests": policy.sub_agents.requests,
+        "Policy.sub_agent_deadline": (policy.sub_agent_deadline or 0) / 60,
+        "Policy.cancel_deadline": policy.cancel_deadline,
+    }
+    rows = table(AGENTS_PAGE.text, "What")
+    numbers = {rule.strip("`").partition("`")[0]: re.findall(r"^\d+", bound) for bound, rule in rows.values()}
+
+    assert {rule: float(numbers[rule][0]) for rule in defaults} == defaults
+    assert rows["messages that wait for one agent"][0].startswith(f"{MAX_INBOX};")
+
+
+@pytest.mark.timeout(240)
+def test_the_links_of_the_page_about_agents_lead_somewhere() -> None:
+    """Every link names a file of the repository or a heading of a page."""
+    assert AGENTS_PAGE.links()
+    assert AGENTS_PAGE.broken_links() == []
+
+
+# --- docs/models.md says which provider takes what, and names the test of each cell.
+
+
+MODELS_PAGE = ROOT / "docs" / "models.md"
+MODULE = "tests/effects/model/litellm/test_matrix.py"
+
+
+def columns_shown() -> Iterator[tuple[str, set[str]]]:
+    """Yield the name of each test of the matrix, and the providers with which it runs."""
+    for name, test in vars(test_matrix.TestMatrix).items():
+        if name.startswith("test_"):
+            (mark,) = test.pytestmark
+            yield name, set(mark.args[1])
+
+
+def models_page_table() -> tuple[list[str], dict[str, list[str]]]:
+    """Return the tests named by the heads of the columns, and the cells of each row by its provider."""
+    lines = [line for line in MODELS_PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if "---" not in line)
+    named = [re.sub(r"\W", "_", cell.strip()) for cell in head[1:]]
+    return [f"test_{name}" for name in named], {row[0]: row[1:] for row in rows if row[0] in test_matrix.PROVIDERS}
+
+
+def test_every_cell_says_what_its_test_shows() -> None:
+    """A cell is "yes" where the test of its column runs with the provider of its row, and "–" where it does not."""
+    columns, rows = models_page_table()
+    shown = dict(columns_shown())
+
+    expected = {
+        provider: ["yes" if provider in shown.get(column, ()) else "–" for column in columns]
+        for provider in test_matrix.PROVIDERS
+    }
+
+    assert rows == expected
+    assert shown.keys() <= set(columns)
+
+
+def test_the_page_says_where_the_tests_are() -> None:
+    """With the command that runs one cell."""
+    assert f"pytest {MODULE}" in MODELS_PAGE.read_text(encoding="utf-8")
+
+
+# --- The page about the reply flow: its programs run, its steps are those of the preset, its links lead somewhere.
+
+
+REPLY_FLOW_PAGE = Page("docs/reply_flow.md")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", REPLY_FLOW_PAGE.programs)
+def test_the_programs_of_the_page_about_reply_flow_run(program: str, tmp_path: Path) -> None:
+    """Each block is a complete program that succeeds and asserts what it claims."""
+    ran = run_block(tmp_path, program)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.timeout(240)
+def test_its_steps_name_the_rules_of_the_preset() -> None:
+    """The table of steps has each rule by which the preset adds a step to a turn."""
+    named = {rule for row in table(REPLY_FLOW_PAGE.text, "step").values() for rule in re.findall(r"`(\w+)[`=]", row[0])}
+    preset, default = presets.reply_flow(), Policy()
+    changed = {rule for rule in Policy.model_fields if getattr(preset, rule) != getattr(default, rule)}
+
+    assert named == changed - {"repeats", "limits", "empty", "plain_retry", "on_failure", "texts"}
+
+
+@pytest.mark.timeout(240)
+def test_the_links_of_the_page_about_reply_flow_lead_somewhere() -> None:
+    """Every link names a file of the repository or a heading of a page."""
+    assert REPLY_FLOW_PAGE.links()
+    assert REPLY_FLOW_PAGE.broken_links() == []
+
+
+# --- The page about redaction: its programs run, and its links lead somewhere.
+
+
+REDACTION_PAGE = Page("docs/redaction.md")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", REDACTION_PAGE.programs)
+def test_the_programs_of_the_page_about_redaction_run(program: str, tmp_path: Path) -> None:
+    """Each is a whole program that ends well; what it claims it asserts."""
+    ran = run_block(tmp_path, program)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.timeout(240)
+def test_its_links() -> None:
+    """Every link of the page leads somewhere."""
+    assert REDACTION_PAGE.broken_links() == []
+
+
+@pytest.mark.timeout(240)
+def test_the_detectors_that_are_used_are_counted() -> None:
+    """The page says how many detectors of detect-secrets are used."""
+    assert f"detectors {len(DETECTORS)}" in " ".join(REDACTION_PAGE.text.split())

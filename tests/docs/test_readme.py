@@ -1,15 +1,25 @@
-"""The README: its programs run, its diagram is the table's, and its links lead somewhere."""
+"""The README and what it promises: programs that run, installing, types, and the requirements."""
+
+from __future__ import annotations
 
 import re
 import runpy
 import signal
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ..support.pages import ROOT, Page
+from ..support.cases import holds_for
+from ..support.pages import ROOT, Page, table
+from ..support.type_checking import BY_EACH_CHECKER, checked
+from ..test_packaging import python_files
+
+# --- The README: its programs run, its diagram is the table's, and its links lead somewhere.
+
 
 README = Page("README.md")
 DINNER, ASKED, PURE = README.blocks
@@ -85,3 +95,121 @@ def test_its_pictures_are_there_and_small() -> None:
     assert [picture.name for picture in pictures] == ["page-dark.png", "page.png"]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
     assert all(picture.stat().st_size < 300_000 for picture in pictures)
+
+
+# --- How turnwise and its extras are installed is said in one way, in the pages, the examples and the errors.
+
+
+NAMED = re.compile(r".{0,13}(?:turnwise|checkout)\[[\w,]+\].?")
+"""A requirement with extras, and the text around it where the command should stand."""
+
+TEXTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(file for file in python_files() if file.relative_to(ROOT).parts[0] != "tests"),
+]
+MENTIONS = [(str(file.relative_to(ROOT)), found) for file in TEXTS for found in NAMED.findall(file.read_text("utf-8"))]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+
+@holds_for(("file", "mention"), MENTIONS)
+def test_extras_are_installed_by_name(file: str, mention: str) -> None:
+    """Wherever extras are to be installed, the command can be copied: it names turnwise in quotes, and extras that
+    there are."""
+    command = re.fullmatch(r'pip install "turnwise\[([\w,]+)\]"', mention)
+
+    assert command is not None, f"{file}: {mention}"
+    assert EXTRAS.keys() >= {*command[1].split(",")}
+
+
+def test_all_kinds_of_texts_are_read() -> None:
+    """Pages name extras, and so do examples and errors."""
+    files = {file for file, _ in MENTIONS}
+
+    assert files >= {"README.md", "docs/redaction.md", "examples/voice_loop.py", "effects/redaction/redaction.py"}
+
+
+def test_the_readme_says_where_turnwise_comes_from() -> None:
+    """The first command of its section is the one that needs no index of packages."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Installing\n")[1].split("\n## ")[0]
+    commands = re.findall(r"^pip install (\S+)", section, re.MULTILINE)
+
+    assert commands[0] == "path/to/this/checkout"
+    assert all(command.startswith('"turnwise[') for command in commands[1:])
+
+
+# --- The programs of the README and the docs, and the examples, are typed as a reader would type them.
+
+
+PAGES = (
+    "README.md",
+    "docs/host.md",
+    "docs/agents.md",
+    "docs/extending.md",
+    "docs/http.md",
+    "docs/redaction.md",
+    "docs/reply_flow.md",
+    "docs/testing.md",
+)
+
+NOT_COMPLETE = ("# panel.py, mended\n", "# program.py\n", "# states/")
+"""Beginnings of blocks that need a changed turnwise, or the file of another block under another name."""
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each file to check: a block that names its file keeps the name."""
+    for path in PAGES:
+        page = Page(path)
+        named = {block: name for name, block in page.files.items()}
+        for number, block in enumerate(page.blocks, start=1):
+            if not block.startswith(NOT_COMPLETE):
+                yield named.get(block, f"{Path(path).stem.lower()}_{number}.py"), block
+    for example in (ROOT / "examples").glob("*.py"):
+        yield f"example_{example.name}", example.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project of all the programs, which uses turnwise as it is here."""
+    for name, text in programs():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+@BY_EACH_CHECKER
+def test_every_program_is_typed(checker: str, folder: Path) -> None:
+    """The two checkers that people use find nothing."""
+    ran = checked(checker, folder)
+
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+
+
+# --- The page about requirements: what it says of tests is so.
+
+
+PAGE = Page("docs/requirements.md")
+SECTIONS = ("Where they are tested", "Where HTTP and the page are tested")
+TESTED = {
+    number: re.findall(r"[\w/]+\.py", " ".join(files))
+    for section in SECTIONS
+    for number, files in table(PAGE.section(section), "Number").items()
+}
+
+
+@holds_for("number", TESTED)
+def test_each_test_that_it_names_quotes_the_requirement(number: str) -> None:
+    """In a docstring, as every test quotes what it checks."""
+    assert TESTED[number]
+    for name in TESTED[number]:
+        assert re.search(rf"\b{number}\b", (ROOT / "tests" / name).read_text(encoding="utf-8")), name
+
+
+@pytest.mark.parametrize("title", ["Background agents (D)", "HTTP (H)"])
+def test_all_requirements_of_a_section_are_listed(title: str) -> None:
+    """Each of them has a row that says where it is tested."""
+    listed = table(PAGE.section(title), "Number")
+
+    assert {number for number in TESTED if number.startswith(title[-2])} == set(listed)

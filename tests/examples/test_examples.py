@@ -1,26 +1,33 @@
-"""The examples run as they stand: real processes, without a key, a network or a loudspeaker."""
+"""The examples run, and the store in memory is complete."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import runpy
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pexpect
 import pytest
 
-from turnwise import Delivery, Engine, presets
+from turnwise import Delivery, Engine, persistence, presets
 from turnwise.effects.model import rehearsal
+from turnwise.persistence import Store
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
+from turnwise.testing.store_contract import StoreContract
 
 from ..support.forks.starting import python
+from ..support.scenarios.examples import EXAMPLES as MEMORY_STORE_EXAMPLES
+from ..support.scenarios.examples import example
 from ..support.speech.speakers import fake_speaker, fake_speaker_environment
 from ..support.speech.voices import any_voice_that_works, heard
 from ..support.terminal import ENVIRONMENT, TIMEOUT
 
-pytestmark = pytest.mark.slow
+# --- The examples run as they stand: real processes, without a key, a network or a loudspeaker.
+
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -41,6 +48,7 @@ def run_example(name: str, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_thinking_aloud(tmp_path: Path) -> None:
     """B1, B2: the user receives what is said by tool, in order; the last thought is for the program only."""
     printed = run_example("thinking_aloud.py", tmp_path)
@@ -51,6 +59,7 @@ def test_thinking_aloud(tmp_path: Path) -> None:
     assert rest.endswith("'The user was told.'\n")
 
 
+@pytest.mark.slow
 def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
     """S1, S20: the answer is printed as it is, and spoken once, into a file that is not silent."""
     any_voice_that_works(tmp_path)
@@ -68,6 +77,7 @@ def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
     assert loudness > 500
 
 
+@pytest.mark.slow
 def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> None:
     """S20: the answer is printed anyway, a sentence says how to install a voice, and the log says what is wrong."""
     fake_speaker(tmp_path, ends="sys.exit('no such library')")
@@ -81,6 +91,7 @@ def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> Non
     assert done.stderr.endswith("espeak-ng: no such library\n")
 
 
+@pytest.mark.slow
 def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
     """S20: the speech engine receives only the words."""
     spoken = fake_speaker(tmp_path, ends="open(sys.argv[-1], 'w').close()")
@@ -90,6 +101,7 @@ def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
     assert spoken.read_text() == "Note: Buy rice, miso and tea.\n"
 
 
+@pytest.mark.slow
 async def test_the_voice_assistant_does_not_wait_for_a_missing_channel(tmp_path: Path) -> None:
     """Deliveries for a channel of an earlier run stay in the outbox until that channel is back."""
 
@@ -111,6 +123,7 @@ async def test_the_voice_assistant_does_not_wait_for_a_missing_channel(tmp_path:
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
 
 
+@pytest.mark.slow
 def test_the_voice_loop(tmp_path: Path) -> None:
     """J14, J18: two spoken turns of the whole reply flow. An earlier conversation is recalled, the tool of an MCP
     server is used, a window opens behind each turn, each step is printed, and the secret is nowhere."""
@@ -131,6 +144,7 @@ def test_the_voice_loop(tmp_path: Path) -> None:
     assert CARD.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("voice_loop.db*"))
 
 
+@pytest.mark.slow
 def test_the_voice_loop_is_interrupted(tmp_path: Path) -> None:
     """Ctrl-C ends it while it waits for the user, without a traceback."""
     environment = {**ENVIRONMENT, **fake_speaker_environment(tmp_path)}
@@ -145,11 +159,13 @@ def test_the_voice_loop_is_interrupted(tmp_path: Path) -> None:
     assert "Traceback" not in loop.before
 
 
+@pytest.mark.slow
 def test_a_table_is_booked(tmp_path: Path) -> None:
     """The smallest host program books a table with the rehearsal model."""
     assert "Kikunoi, Japanese, 2 at 6:30 PM" in run_example("dinner.py", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_store_in_memory(tmp_path: Path) -> None:
     """An engine runs over a store that is written with public names only."""
     printed = run_example("memory_store.py", tmp_path)
@@ -157,6 +173,7 @@ def test_the_store_in_memory(tmp_path: Path) -> None:
     assert printed == "For two, at 6:30 PM.\nIn idle after 3 steps.\n"
 
 
+@pytest.mark.slow
 def test_the_research_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """D1, D7: what two background agents and their sub-agents find reaches the user's phone through the desk, once. In
     a later process the schedule is due once, for all missed mornings."""
@@ -181,3 +198,88 @@ def test_the_research_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
         "        Look for a paper on: Tides (sub_agent, closed)\n"
         "        Look for a paper on: Winds (sub_agent, closed)\n"
     )
+
+
+# --- The store in memory is an example of a store that somebody else has written: with public names, and complete.
+
+
+MemoryStore = example("memory_store").MemoryStore
+
+
+@pytest.mark.slow
+class TestTheStore(StoreContract):
+    """It does what every store must do."""
+
+    lasting = False
+
+    @asynccontextmanager
+    async def opened(self, place: Path) -> AsyncIterator[Store]:
+        """It needs no place."""
+        store = MemoryStore()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def refuse(delivery: Delivery) -> None:
+    """A screen that takes nothing."""
+    raise ConnectionError("the screen is dark")
+
+
+class TestAnEngine:
+    """An engine runs over the store, as over any other."""
+
+    async def test_goes_on_where_another_engine_left_off(self) -> None:
+        """The store outlives the engines that were opened over it."""
+        store = MemoryStore()
+        async with Engine.open(store=store, model=ScriptedLlm([reply("Hello.")])) as engine:
+            conversation = await engine.create(system="You book tables.")
+            await conversation.send("Hi", message_id="m1")
+
+        async with Engine.open(store=store, model=ScriptedLlm([reply("Again.")])) as engine:
+            again = await engine.get(conversation.id)
+            assert (await again.send("Hi", message_id="m1")).reply == "Hello."
+            assert (await again.send("And now?")).reply == "Again."
+            assert [message.text for message in await again.transcript()] == ["Hi", "Hello.", "And now?", "Again."]
+            assert (await again.replay()).divergence is None
+
+    async def test_takes_over_what_another_engine_did_not_finish(self) -> None:
+        """A turn under way goes on, and what was not delivered is delivered."""
+        store = MemoryStore()
+        dark = RecordingChannel(refuse, name="screen")
+        async with Engine.open(store=store, model=ScriptedLlm([reply("Hello.")]), channels=[dark]) as engine:
+            await (await engine.create()).send("Hi")
+        screen = RecordingChannel(name="screen")
+
+        async with Engine.open(store=store, model=ScriptedLlm([]), channels=[screen]) as engine:
+            while await engine.store.outbox(await engine.store.ids()):
+                await asyncio.sleep(0.01)
+
+        assert (len(dark.failed) >= 1, screen.texts) == (True, ["Hello."])
+
+    async def test_forks_and_deletes(self) -> None:
+        """A copy goes on by itself."""
+        async with Engine.open(store=MemoryStore(), model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            copy = await conversation.fork()
+            assert (await copy.send("And?")).reply == "Two."
+            await engine.delete(conversation.id)
+
+            assert [summary.id for summary in await engine.list()] == [copy.id]
+
+
+def test_it_uses_public_names_only() -> None:
+    """What it imports is exported by `turnwise.persistence` and `turnwise.states`."""
+    tree = ast.parse((MEMORY_STORE_EXAMPLES / "memory_store.py").read_text(encoding="utf-8"))
+    imported = {
+        (node.module, name.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("turnwise")
+        for name in node.names
+    }
+
+    public = {"turnwise", "turnwise.persistence", "turnwise.states", "turnwise.states.dialogue", "turnwise.testing"}
+    assert {module for module, _ in imported} <= public
+    assert {name for module, name in imported if module == "turnwise.persistence"} <= set(persistence.__all__)

@@ -22,7 +22,7 @@ from turnwise.states.openai_writing import pair_results
 from turnwise.states.values.messages import Message, ProviderFields
 
 from ...support.effect_contexts import effect_context
-from .test_request_builder import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, offer, result, user
+from .test_request import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, offer, result, user
 
 WORDING = Wording("The user did not hear this.")
 TOOLS = ((), (offer("x:find_table"),))

@@ -36,7 +36,7 @@ from ...support.servers.openai_server import (
     sends,
     streams,
 )
-from .test_request_builder import MESSAGES, build, user
+from .test_request import MESSAGES, build, user
 
 QUICK = Policy(retry=Retry(base=0.01))
 AT_ONCE = Policy(retry=Retry(attempts=1))

@@ -1,21 +1,35 @@
-"""Schemas of tools as they are sent, against the rules by which providers refuse whole requests."""
+"""JSON schemas of tools: their names, their definitions, and what each provider accepts of them."""
 
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from turnwise.effects.mcp.asking import McpArguments
+from turnwise.effects.schemas.names import property_names_of, renamed_properties, with_names
 from turnwise.effects.schemas.repairs import repaired
-from turnwise.effects.schemas.wire import plain_schema, wire_schema, with_object_at_top
+from turnwise.effects.schemas.wire import (
+    MAX_DESCRIPTION,
+    MAX_TOOLS,
+    plain_schema,
+    wire_schema,
+    wire_tools,
+    with_object_at_top,
+)
 
 from ...support.cases import holds_for
 from ...support.operations import LINEAR, growth
 from ...support.servers.openai_server import schema_faults
+
+# --- Schemas of tools as they are sent, against the rules by which providers refuse whole requests.
+
 
 TEXT = {"type": "string"}
 
@@ -288,3 +302,175 @@ def test_what_is_reached_in_many_ways_is_read_once() -> None:
     """Merging costs as much as the schema is large, not as many ways as lead through it."""
     assert with_object_at_top(diamonds(3))["properties"] == {"a": TEXT}
     assert growth(diamonds, with_object_at_top, 4) < LINEAR
+
+
+# --- Which tools are sent, and what is sent of them beside their schemas.
+
+
+def offer(name: str, **function: Any) -> dict[str, Any]:
+    """Return a definition."""
+    parameters = {"type": "object", "properties": {}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters, **function}}
+
+
+def sent(*definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions that are sent."""
+    return [one["function"] for one in wire_tools(definitions).definitions]
+
+
+class TestTexts:
+    """Names and descriptions."""
+
+    @pytest.mark.parametrize("text", ["d" * 3_000, "word " * 1_000, "\u57ce" * 2_000])
+    def test_a_long_description_is_cut(self, text: str) -> None:
+        """At the length that every provider takes."""
+        (function,) = sent(offer("a", description=text))
+
+        assert MAX_DESCRIPTION // 2 < len(function["description"]) <= MAX_DESCRIPTION
+        assert function["description"].endswith("\u2026")
+
+    @pytest.mark.parametrize("text", ["", "  \n", None])
+    def test_an_empty_description_is_not_sent(self, text: str | None) -> None:
+        """Some providers refuse it."""
+        assert sent(offer("a", description=text)) == [offer("a")["function"]]
+
+    def test_names_are_legal(self) -> None:
+        """And those of different tools different."""
+        names = [one["name"] for one in sent(offer("s:a.b/c"), offer("s:a.b_c"), offer("s:" + "n" * 128))]
+
+        assert len(set(names)) == 3
+        assert all(len(name) <= 64 and name.replace("_", "").isalnum() for name in names)
+
+
+class TestNumber:
+    """More tools than a request holds."""
+
+    def test_no_more_are_sent_than_every_provider_takes(self) -> None:
+        """The others are named, each with a sentence."""
+        tools = wire_tools([offer(f"s:t{n}") for n in range(130)])
+
+        assert len(tools.definitions) == MAX_TOOLS
+        assert tools.left_out == {
+            f"s:t{n}": f"The tool s:t{n} is left out: a request holds at most 128 tools." for n in (128, 129)
+        }
+
+    def test_a_large_server_does_not_displace_the_others(self) -> None:
+        """Nor the tools of the application, wherever they stand."""
+        few = [offer("own"), offer("small:a"), offer("small:b")]
+        tools = wire_tools([*(offer(f"large:t{n}") for n in range(400)), *few])
+
+        assert len(tools.definitions) == MAX_TOOLS
+        assert not {"own", "small:a", "small:b"} & tools.left_out.keys()
+
+    def test_the_same_tools_give_the_same_bytes(self) -> None:
+        """In the order in which they were given."""
+        given = [offer(f"s{n % 7}:t{n}") for n in range(300)]
+        texts = {json.dumps(wire_tools(given).definitions) for _ in range(3)}
+        names = [one["function"]["name"] for one in json.loads(texts.pop())]
+        order = [one["function"]["name"] for one in wire_tools(given).definitions]
+
+        assert texts == set()
+        assert names == order
+
+    @pytest.mark.parametrize("schema", ["text", 3, ["a"]])
+    def test_a_schema_that_is_none_leaves_its_tool_out(self, schema: Any) -> None:
+        """The others are sent."""
+        tools = wire_tools([offer("good"), offer("bad", parameters=schema)])
+
+        assert [one["function"]["name"] for one in tools.definitions] == ["good"]
+        assert tools.left_out == {"bad": "The tool bad is left out: its schema cannot be written for a model."}
+
+
+# --- Properties whose names some provider refuses: other names on the wire, and the way back.
+
+
+LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+NESTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "my key": TEXT,
+        "list of": {"type": "array", "items": {"$ref": "#/$defs/Item"}},
+        "one": {"anyOf": [{"$ref": "#/$defs/Item"}, {"type": "null"}]},
+        "free": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Item"}},
+        "pair": {"type": "array", "prefixItems": [{"$ref": "#/$defs/Item"}], "items": TEXT},
+    },
+    "$defs": {"Item": {"type": "object", "properties": {"$value": TEXT, "child node": {"$ref": "#/$defs/Item"}}}},
+}
+
+
+def restored(schema: dict[str, Any], arguments: Any) -> Any:
+    """Return the arguments with their own names."""
+    names = property_names_of(schema)
+    assert names is not None
+    return json.loads(names.restored(json.dumps(arguments)))
+
+
+class TestNames:
+    """The names on the wire."""
+
+    @given(st.sets(st.text(max_size=80), min_size=1, max_size=8))
+    def test_they_are_legal_and_different(self, names: set[str]) -> None:
+        """Whatever the properties are called."""
+        schema = {"type": "object", "properties": dict.fromkeys(sorted(names), TEXT)}
+        sent = with_names(schema, renamed_properties(schema))["properties"]
+
+        assert len(sent) == len(names)
+        assert all(map(LEGAL.fullmatch, sent))
+
+    def test_a_legal_name_stays(self) -> None:
+        """There is no way back to look for."""
+        assert property_names_of({"type": "object", "properties": {"a.b-c_D1": TEXT}}) is None
+
+    def test_the_description_tells_the_own_name(self) -> None:
+        """So that the model knows what is meant."""
+        schema = {"type": "object", "properties": {"$filter": {"description": "OData."}}, "required": ["$filter"]}
+        sent = with_names(schema, renamed_properties(schema))
+
+        assert sent == {
+            "type": "object",
+            "properties": {"filter": {"description": "($filter) OData."}},
+            "required": ["filter"],
+        }
+
+
+class TestBack:
+    """Arguments get the properties' own names."""
+
+    @holds_for(
+        ("written", "own"),
+        [
+            ({"my_key": "x"}, {"my key": "x"}),
+            ({"my key": "x"}, {"my key": "x"}),
+            (
+                {"list_of": [{"value": "1"}, {"child_node": {"value": "2"}}]},
+                {"list of": [{"$value": "1"}, {"child node": {"$value": "2"}}]},
+            ),
+            ({"one": {"value": "x"}}, {"one": {"$value": "x"}}),
+            ({"one": None}, {"one": None}),
+            ({"free": {"my_key": {"value": "x"}}}, {"free": {"my_key": {"$value": "x"}}}),
+            ({"pair": [{"value": "x"}, "value"]}, {"pair": [{"$value": "x"}, "value"]}),
+            ({"value": "at the wrong place"}, {"value": "at the wrong place"}),
+            ({"my_key": "x", "my key": "y"}, {"my_key": "x", "my key": "y"}),
+        ],
+    )
+    def test_where_the_schema_has_the_property(self, written: Any, own: Any) -> None:
+        """Nested, in lists and in alternatives too; a free name that looks the same is nobody's property."""
+        assert restored(NESTED, written) == own
+
+    @pytest.mark.parametrize("text", ["", "{", "[1]", '"text"', "null", '{"other":  1}', '{"one": NaN}'])
+    def test_other_texts_stay_as_they_are(self, text: str) -> None:
+        """Whoever checks them says what is wrong."""
+        names = property_names_of(NESTED)
+
+        assert names is not None
+        assert names.restored(text) == text
+
+    @given(st.dictionaries(st.sampled_from(["my key", "a", "$x"]), st.text(max_size=3)))
+    def test_there_and_back(self, arguments: dict[str, str]) -> None:
+        """What was written under the names of the wire comes back under the own ones."""
+        schema = {"type": "object", "properties": {"my key": TEXT, "a": TEXT, "$x": TEXT}}
+        names = renamed_properties(schema)
+        written = {names.get(name, name): value for name, value in arguments.items()}
+
+        assert restored(schema, written) == arguments

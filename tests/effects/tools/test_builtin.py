@@ -1,6 +1,4 @@
-"""The built-in tools: a model asks its user, reaches them by `respond_to_user`, `mark_work_complete` and `talk`, and
-hands the conversation over to another profile.
-"""
+"""The built-in tools: what each accepts, does and returns."""
 
 from __future__ import annotations
 
@@ -16,22 +14,27 @@ import pytest
 
 from turnwise import ConfigurationError, Conversation, Engine, Limits, Policy, Speech, Turn, presets, tool
 from turnwise.effects.model.port import ModelCall
-from turnwise.effects.tools.builtin import NO_PROFILE, transfer_to
-from turnwise.effects.tools.catalogue import BUILT_IN
-from turnwise.effects.tools.context import Question
+from turnwise.effects.tools.builtin import NO_PROFILE, spawn_agents, transfer_to
+from turnwise.effects.tools.catalogue import BUILT_IN, built_in_name, names_of
+from turnwise.effects.tools.context import Question, ToolContext
 from turnwise.effects.tools.performers import execute
 from turnwise.effects.tools.registry import ToolRegistry
-from turnwise.states import SpeechRules, Texts, ToolCall
-from turnwise.states.values.acts import Transfer
+from turnwise.states import SpeechRules, SubAgents, SubAgentTask, Texts, ToolCall
+from turnwise.states.values.acts import MAX_TASKS, Transfer
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...engine.test_litellm import model_at
+from ...support.cases import holds_for
 from ...support.engine_scenarios import QUESTION, Watcher, results, until
 from ...support.servers.openai_server import OpenAiServer, says
 from ...support.servers.openai_server import calls as sends_calls
 from ...support.tools import outcome_of, tool_context
+
+# --- The built-in tools: a model asks its user, reaches them by `respond_to_user`, `mark_work_complete` and `talk`, and
+# hands the conversation over to another profile.
+
 
 TEXTS = Texts()
 RESPONDING = presets.explicit_response().model_copy(update={"verify": 0})
@@ -619,3 +622,113 @@ async def test_other_arguments_are_errors(arguments: str) -> None:
 def test_it_runs_alone() -> None:
     """Calls behind it belong to the next profile's step; and a crash may repeat it, because it only names a profile."""
     assert (transfer_to.exclusive, transfer_to.acts, transfer_to.crash) == (True, ("transfer",), "pure")
+
+
+# --- The built-in tool that starts sub-agents: what a model may write, and what is an error.
+
+
+CONTEXT = ToolContext(conversation_id="a", key="a/1", call_id="call_1_0", progress=lambda line: None)
+
+
+async def run(arguments: Any) -> ToolResult:
+    """Return the result of a call with these arguments."""
+    result = await execute(spawn_agents, arguments if isinstance(arguments, str) else json.dumps(arguments), CONTEXT)
+    assert isinstance(result, ToolResult)
+    return result
+
+
+async def test_tasks_are_texts_or_objects() -> None:
+    """Both kinds may stand side by side, and their order is kept."""
+    detailed = {
+        "text": "b",
+        "profile": "fast",
+        "tools": ["look"],
+        "requests": 3,
+        "tokens": 1000,
+        "cost": 0.5,
+        "seconds": 60,
+    }
+
+    result = await run({"tasks": ["a", detailed, {"text": "c"}]})
+
+    task = SubAgentTask(text="b", profile="fast", tools=("look",), requests=3, tokens=1000, cost=0.5, seconds=60)
+    assert result.acts == (SubAgents(tasks=("a", task, "c")),)
+    assert not result.error
+
+
+@holds_for(
+    "arguments",
+    [
+        {},
+        {"tasks": []},
+        {"tasks": "look it up"},
+        {"tasks": [""]},
+        {"tasks": ["a", " \n\t"]},
+        {"tasks": [{"text": "  "}]},
+        {"tasks": [{}]},
+        {"tasks": [3]},
+        {"tasks": [None]},
+        {"tasks": ["a"] * (MAX_TASKS + 1)},
+        {"tasks": ["a" * 1_000_001]},
+        {"tasks": ["a"], "model": "large"},
+        {"tasks": [{"text": "a", "model": "large"}]},
+        {"tasks": [{"text": "a", "tools": "look"}]},
+        {"tasks": [{"text": "a", "requests": 0}]},
+        {"tasks": [{"text": "a", "requests": True}]},
+        {"tasks": [{"text": "a", "tokens": -5}]},
+        {"tasks": [{"text": "a", "cost": 0}]},
+        {"tasks": [{"text": "a", "seconds": 0}]},
+        '{"tasks": [{"text": "a", "seconds": NaN}]}',
+        '{"tasks": [{"text": "a", "cost": 1e999}]}',
+        "[]",
+        "no JSON",
+    ],
+)
+async def test_anything_else_is_an_error_and_starts_nothing(arguments: Any) -> None:
+    """Empty and blank tasks, too many of them, extra properties, and limits that are none: one sentence each."""
+    result = await run(arguments)
+
+    assert result.error
+    assert result.acts == ()
+    assert result.text and len(result.text) <= 500 and "\n" not in result.text
+
+
+def test_its_schema_describes_both_kinds_of_task() -> None:
+    """Nothing is left open in it, so a provider can enforce it."""
+    tasks = spawn_agents.parameters["properties"]["tasks"]
+    text, task = tasks["items"]["anyOf"]
+
+    assert (tasks["minItems"], tasks["maxItems"]) == (1, MAX_TASKS)
+    assert text["type"] == "string"
+    assert task["additionalProperties"] is False
+    assert task["required"] == ["text"]
+    assert set(task["properties"]) == {"text", "profile", "tools", "requests", "tokens", "cost", "seconds"}
+    assert all(described["description"] for described in task["properties"].values())
+
+
+def test_it_runs_alone_and_may_run_again() -> None:
+    """It only says what to start, so a call that a crash interrupted runs again."""
+    assert (spawn_agents.exclusive, spawn_agents.crash, spawn_agents.acts) == (True, "pure", ("children",))
+
+
+# --- The built-in tools are found by their names, and imported then.
+
+
+@holds_for("name", BUILT_IN)
+def test_each_tool_has_the_name_by_which_it_is_found(name: str) -> None:
+    """It is a built-in tool, also where an application offers it."""
+    assert BUILT_IN[name].name == name
+    assert built_in_name(BUILT_IN[name]) == name
+    assert names_of(f"server:{name}")[0] == name
+
+
+def test_a_tool_with_two_names_has_both() -> None:
+    """The one that is asked for comes first."""
+    assert names_of("speak_to_user") == ("speak_to_user", "respond_to_user")
+    assert names_of("respond_to_user") == ("respond_to_user", "speak_to_user")
+
+
+def test_other_names_mean_no_built_in_tool() -> None:
+    """Whatever they look like."""
+    assert names_of("find_table") == names_of("") == names_of("questions") == ()
+    assert "questions" not in BUILT_IN

@@ -150,7 +150,7 @@ class TestBrokenRequests:
 
 
 class TestHeads:
-    """Heads that are too large. Those that are too slow are the proxy's: see tests/docs/test_proxies.py."""
+    """Heads that are too large. Those that are too slow are the proxy's: see tests/docs/test_http.py."""
 
     @holds_for(
         "flood",

@@ -1,4 +1,4 @@
-"""What servers refuse of a request over litellm and a real socket, and in which form they are asked from then on."""
+"""Requests are written as each provider wants them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise import (
     ConfigurationError,
@@ -22,10 +24,16 @@ from turnwise import (
     Policy,
     Retry,
 )
+from turnwise.effects.model.litellm.traits import copy_json
 from turnwise.testing import RecordingChannel
 
 from ....support.servers import openai_server
+from ....support.servers.model_server import Data, Json, ModelServer, Reply, answers
+from ....support.servers.model_server import fails as foreign_rounds_fails
 from ....support.servers.openai_server import Body, Exchange, OpenAiServer, calls, fails, says
+
+# --- What servers refuse of a request over litellm and a real socket, and in which form they are asked from then on.
+
 
 TOOL = {"type": "function", "function": {"name": "find_it", "parameters": {"type": "object", "properties": {}}}}
 CALL = {"id": "abcdefgh1", "type": "function", "function": {"name": "find_it", "arguments": "{}"}}
@@ -318,12 +326,13 @@ def model_at(server: OpenAiServer, **options: Any) -> LiteLlm:
     return LiteLlm("openai/m", api_base=server.url, api_key="none", **options)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the server be as strict as a test says, and no stricter."""
     monkeypatch.setattr(openai_server, "violations", lambda *_: [])
 
 
+@pytest.mark.usefixtures("lenient")
 @pytest.mark.parametrize(("told", "asked", "refuses", "refusal"), CASES)
 class TestLearning:
     """A refusal is understood, and the request is sent as the server takes it."""
@@ -357,6 +366,7 @@ class TestLearning:
         ]
 
 
+@pytest.mark.usefixtures("lenient")
 class TestNotLearning:
     """What is not known is not guessed."""
 
@@ -447,6 +457,7 @@ class TestNotLearning:
         assert model.refused == ()
 
 
+@pytest.mark.usefixtures("lenient")
 class TestByHand:
     """What is known beforehand is set, and costs no refused request."""
 
@@ -497,6 +508,7 @@ class TestByHand:
             LiteLlm("openai/m", dialect={"stream": False})  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("lenient")
 class TestTurns:
     """A whole turn with a server that takes little."""
 
@@ -556,3 +568,111 @@ class TestTurns:
 
         assert turn.reply == "Fine."
         assert told == ("The tool cursed is left out for the model openai/m, which refuses it.",)
+
+
+# --- What is learned of the rounds that a model takes, from the refusals of its server.
+
+
+def asked(**fields: Any) -> ModelRequest:
+    """Return a request with a round that has these fields."""
+    called = {"role": "assistant", "content": None, "tool_calls": [{**CALL}], **fields}
+    result = {"role": "tool", "tool_call_id": "abcdefgh1", "content": "Found."}
+    return ModelRequest("m", ({"role": "user", "content": "Find it."}, called, result))
+
+
+def foreign_rounds_refused(sentence: str) -> Reply:
+    """Refuse with this sentence."""
+    return foreign_rounds_fails(400, {"error": {"message": sentence, "type": "invalid_request_error"}})
+
+
+def round_in(body: Json) -> Json:
+    """Return the message with the call."""
+    found: Json = body["messages"][1]
+    return found
+
+
+async def test_what_did_not_help_is_forgotten() -> None:
+    """A form that was refused as well is not that of the next request."""
+    async with ModelServer([foreign_rounds_refused("Missing reasoning_content")]) as server:
+        model = server.llm()
+        for _ in range(2):
+            with pytest.raises(LlmFailure):
+                await model.complete(asked(), lambda token: None)
+
+    sent = list(map(round_in, server.bodies))
+    assert sent[0] == sent[len(sent) // 2]
+    assert "reasoning_content" not in sent[0]
+    assert "reasoning_content" in sent[1]
+
+
+async def test_what_helps_is_known_from_then_on() -> None:
+    """The second request has the reasoning from the beginning, in the middle of a stream as well as before it."""
+    for refusal in (foreign_rounds_refused("Missing reasoning_content"), _within_a_stream("Missing reasoning_content")):
+        async with ModelServer(_unless(lambda one: "reasoning_content" in one, refusal)) as server:
+            model = server.llm()
+            for _ in range(2):
+                await model.complete(asked(), lambda token: None)
+
+        assert [round_in(body).get("reasoning_content") for body in server.bodies] == [None, " ", " "]
+        assert model.refused == ("calls without reasoning_content",)
+
+
+async def test_a_refusal_is_read_whatever_its_case() -> None:
+    """The next request is sent without the field, too."""
+    async with ModelServer(
+        _unless(lambda one: "providerData" not in one, foreign_rounds_refused("Unknown name PROVIDERDATA"))
+    ) as server:
+        model = server.llm()
+        for _ in range(2):
+            await model.complete(asked(providerData="x"), lambda token: None)
+
+    assert ["providerData" in round_in(body) for body in server.bodies] == [True, False, False]
+
+
+async def test_what_this_program_says_of_a_failure_is_no_refusal() -> None:
+    """An error within a stream names no form, and the sentence about it speaks of a stream."""
+    async with ModelServer([_within_a_stream("Something is wrong.")]) as server:
+        model = server.llm()
+        with pytest.raises(LlmFailure):
+            await model.complete(asked(), lambda token: None)
+
+    assert (len(server.requests), model.refused) == (1, ())
+
+
+def _within_a_stream(sentence: str) -> Reply:
+    error = {"message": sentence, "type": "invalid_request_error"}
+    return answers(Data({"error": error}), finish=None, usage=None)
+
+
+def _unless(is_taken: Any, refusal: Reply) -> Any:
+    return lambda body: answers("Fine.") if is_taken(round_in(body)) else refusal
+
+
+# --- What litellm is given shares nothing with the request that it could change.
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+JSON = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner), max_leaves=20)
+
+
+def containers(value: Any) -> list[Any]:
+    """The lists and dicts in the value, at any depth."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [
+        *([value] if isinstance(value, list | dict) else []),
+        *(found for one in inner for found in containers(one)),
+    ]
+
+
+@given(JSON)
+def test_a_copy_is_equal_and_has_containers_of_its_own(value: Any) -> None:
+    """At every depth."""
+    copied = copy_json(value)
+
+    assert copied == value
+    assert {id(one) for one in containers(copied)}.isdisjoint(id(one) for one in containers(value))
+
+
+def test_tuples_become_lists() -> None:
+    """The messages of a request are a tuple, and litellm takes a list."""
+    assert copy_json(({"role": "user", "content": "Hi"},)) == [{"role": "user", "content": "Hi"}]

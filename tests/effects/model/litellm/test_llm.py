@@ -1,7 +1,4 @@
-"""Models are asked through litellm, over a real socket, and every error becomes one typed failure.
-
-What refusals teach of whether a model takes images.
-"""
+"""litellm as a model: what is sent, with which settings, and what comes back over a socket."""
 
 from __future__ import annotations
 
@@ -20,16 +17,33 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, LlmFailure, ModelRequest
+from turnwise import Engine, LlmFailure, ModelRequest, ModelSettings, Policy, Profile, Retry
 from turnwise.effects.model.litellm.llm import LiteLlm, Sight
-from turnwise.effects.model.litellm.loading import load_litellm
+from turnwise.effects.model.litellm.loading import load_litellm, redact
 from turnwise.effects.model.port import SENTENCES, Llm, ModelAnswer, Token
+from turnwise.effects.model.written_messages import request_digest
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import Usage
 from turnwise.states.values.value import FailureKind
+from turnwise.testing import FunctionLlm, reply
 
+from ....engine.test_litellm import model_at as request_settings_model_at
 from ....support.cases import holds_for
+from ....support.servers.model_server import (
+    DIALECTS,
+    GEMINI,
+    OPENAI,
+    Answer,
+    Data,
+    ModelServer,
+    Raw,
+    answers,
+    call,
+    thinks,
+)
+from ....support.servers.model_server import fails as model_server_fails
 from ....support.servers.openai_server import (
+    Body,
     OpenAiServer,
     Reply,
     breaks_off_after,
@@ -42,6 +56,11 @@ from ....support.servers.openai_server import (
     sends,
     streams,
 )
+
+# --- Models are asked through litellm, over a real socket, and every error becomes one typed failure.
+#
+# What refusals teach of whether a model takes images.
+
 
 KEY = "sk-live-0123456789abcdef"
 
@@ -590,3 +609,275 @@ def test_an_image_that_is_taken_shows_that_there_is_sight() -> None:
         sight.note_failure(SEEING, REFUSED)
 
     assert sight.takes_images is True
+
+
+# --- Settings of a profile over litellm and a real socket, also those that a model does not take.
+
+
+NAMES = set(ModelSettings.model_fields)
+POLICY = Policy(retry=Retry(attempts=1))
+
+
+def profile(**settings: Any) -> Profile:
+    """Return a profile with these settings."""
+    return Profile(name="cook", settings=ModelSettings(**settings))
+
+
+def sent(body: Body) -> dict[str, Any]:
+    """Return the settings that a request holds."""
+    return {name: value for name, value in body.items() if name in NAMES}
+
+
+class TestSending:
+    """What a request holds of the settings."""
+
+    async def test_those_that_are_given_are_sent(self, database: Path) -> None:
+        """And no others; without settings there are none."""
+        given = {"temperature": 0.0, "max_tokens": 50, "top_p": 0.5, "seed": 7}
+        async with OpenAiServer([says("One."), says("Two.")]) as server:
+            for profiles in ([profile(**given)], []):
+                async with Engine.open(
+                    database, model=request_settings_model_at(server), profiles=profiles, policy=POLICY
+                ) as engine:
+                    await (await engine.create()).send("Hi")
+
+        assert [sent(body) for body in server.requests] == [given, {}]
+
+    async def test_they_go_with_the_profile_of_the_turn(self) -> None:
+        """To every `Llm`, and only with the turn's own requests."""
+        seen: list[tuple[str, ModelSettings]] = []
+
+        def note(request: Any) -> Any:
+            seen.append((request.purpose, request.settings))
+            return reply("clerk")
+
+        profiles = [profile(temperature=1), Profile(name="clerk", settings=ModelSettings(temperature=0))]
+        options: dict[str, Any] = {"profiles": profiles, "policy": Policy(route=True)}
+        async with Engine.open("sqlite://", model=FunctionLlm(note), **options) as engine:
+            await (await engine.create()).send("Hi")
+
+        assert seen == [("route", ModelSettings()), ("converse", ModelSettings(temperature=0))]
+
+    async def test_they_are_part_of_the_digest(self) -> None:
+        """Requests that differ in a setting alone are two requests; one without settings has the digest that it had
+        before there were any."""
+        requests: list[Any] = []
+
+        def note(request: Any) -> Any:
+            requests.append(request)
+            return reply("Done.")
+
+        digests = []
+        for profiles in ([], [profile()], [profile(seed=1)], [profile(seed=2)]):
+            async with Engine.open("sqlite://", model=FunctionLlm(note, name="it"), profiles=profiles) as engine:
+                conversation = await engine.create()
+                await conversation.send("Hi")
+                digests += [
+                    entry.event.digest for entry in await conversation.events() if hasattr(entry.event, "digest")
+                ]
+
+        assert digests == [request_digest(request) for request in requests]
+        assert digests[0] == digests[1]
+        assert len(set(digests)) == 3
+
+
+class TestRefused:
+    """A model that does not take a setting is asked without it."""
+
+    async def test_the_one_that_the_error_names_is_left_out_from_then_on(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The turn goes on, it is logged once, and the next request is sent without it at once."""
+        caplog.set_level(logging.WARNING, "turnwise.model")
+
+        def answer(body: Body) -> Any:
+            if "temperature" in body:
+                return fails(400, "`temperature` is deprecated for this model.")
+            return says("Done.")
+
+        options: dict[str, Any] = {"profiles": [profile(temperature=0.2, seed=7)], "policy": POLICY}
+        async with (
+            OpenAiServer(answer) as server,
+            Engine.open(database, model=request_settings_model_at(server), **options) as engine,
+        ):
+            conversation = await engine.create()
+            turns = [await conversation.send("Hi") for _ in range(2)]
+
+        assert [turn.reply for turn in turns] == ["Done.", "Done."]
+        assert [sent(body) for body in server.requests] == [{"temperature": 0.2, "seed": 7}, {"seed": 7}, {"seed": 7}]
+        assert [record.getMessage() for record in caplog.records] == [
+            "The model openai/test does not take temperature, so its requests are sent without."
+        ]
+
+    async def test_what_litellm_knows_to_be_unsupported_is_not_sent(self, database: Path) -> None:
+        """It says so before it sends anything."""
+        options: dict[str, Any] = {"profiles": [profile(reasoning_effort="low", seed=7)], "policy": POLICY}
+        async with (
+            OpenAiServer([says("Done.")]) as server,
+            Engine.open(database, model=request_settings_model_at(server, "openai/gpt-4.1-mini"), **options) as engine,
+        ):
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.reply == "Done."
+        assert [sent(body) for body in server.requests] == [{"seed": 7}]
+
+    async def test_an_error_about_something_else_stays_one(self, database: Path) -> None:
+        """A refused request that names no setting fails; nothing is sent twice."""
+        options: dict[str, Any] = {"profiles": [profile(temperature=0.2)], "policy": POLICY}
+        async with (
+            OpenAiServer([fails(400, "The messages are wrong.")]) as server,
+            Engine.open(database, model=request_settings_model_at(server), **options) as engine,
+        ):
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.status == "failed"
+        assert len(server.requests) == 1
+
+    async def test_what_is_only_quoted_is_not_left_out(self, database: Path) -> None:
+        """An error that only quotes the name of a setting refuses nothing, so nothing is tried."""
+        quoting = fails(400, 'Bad message: "what temperature is it?"')
+        options: dict[str, Any] = {"profiles": [profile(temperature=0.2)], "policy": POLICY}
+        async with (
+            OpenAiServer([quoting, says("Done.")]) as server,
+            Engine.open(database, model=request_settings_model_at(server), **options) as engine,
+        ):
+            conversation = await engine.create()
+            first = await conversation.send("Hi")
+            second = await conversation.send("Hi again")
+
+        assert (first.status, second.reply) == ("failed", "Done.")
+        assert [sent(body) for body in server.requests] == [{"temperature": 0.2}, {"temperature": 0.2}]
+
+
+# --- The scripted servers speak the protocols of their providers: litellm alone reads each of them.
+
+
+MESSAGES = [{"role": "user", "content": "Weather?"}]
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
+
+
+async def read(server: ModelServer, **options: Any) -> Any:
+    """Return the chunks that litellm reads, joined to an answer."""
+    litellm = load_litellm()
+    asked = {"model": server.dialect.model, "messages": MESSAGES, "tools": TOOLS, "stream": True, **options}
+    stream = await litellm.acompletion(**asked, api_base=server.url, api_key="test", num_retries=0, max_retries=0)
+    return litellm.stream_chunk_builder([chunk async for chunk in stream]) if asked["stream"] else stream
+
+
+def text_of(answer: Any) -> str:
+    """Return the text of an answer, whose content may be parts."""
+    content = answer.choices[0].message.content or ""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "parts"])
+class TestEachDialect:
+    """What a script says in neutral terms arrives."""
+
+    async def test_text(self, dialect: str) -> None:
+        """The pieces of a text, and why it ended."""
+        async with ModelServer([answers("It ", "rains.")], DIALECTS[dialect]) as server:
+            answer = await read(server)
+
+        assert (text_of(answer), answer.choices[0].finish_reason) == ("It rains.", "stop")
+        assert server.bodies[0].get("messages") or server.bodies[0].get("contents")
+
+    async def test_thinking(self, dialect: str) -> None:
+        """Thinking apart from the text."""
+        async with ModelServer([answers(thinks("Hm", "."), "It rains.")], DIALECTS[dialect]) as server:
+            answer = await read(server)
+
+        assert (answer.choices[0].message.reasoning_content, text_of(answer)) == ("Hm.", "It rains.")
+
+    async def test_calls(self, dialect: str) -> None:
+        """Calls with their arguments."""
+        script = [answers("Wait.", call("weather", city="Oslo"))]
+        async with ModelServer(script, DIALECTS[dialect]) as server:
+            answer = await read(server)
+
+        calls = [(c.function.name, c.function.arguments) for c in answer.choices[0].message.tool_calls]
+        assert calls == [("weather", '{"city": "Oslo"}')]
+        assert answer.choices[0].finish_reason == "tool_calls"
+
+    async def test_usage(self, dialect: str) -> None:
+        """The tokens of the request and of the answer."""
+        async with ModelServer([answers("It rains.")], DIALECTS[dialect]) as server:
+            usage = (await read(server, stream_options={"include_usage": True})).usage
+
+        assert (usage.prompt_tokens, usage.completion_tokens) == (10, 5)
+
+    async def test_failure(self, dialect: str) -> None:
+        """A status with its body."""
+        async with ModelServer(
+            [model_server_fails(429, {"error": {"message": "Slow down"}})], DIALECTS[dialect]
+        ) as server:
+            with pytest.raises(Exception, match="RateLimitError"):
+                await read(server)
+
+
+async def test_sealed_thinking() -> None:
+    """A signature seals a block of Anthropic's thinking."""
+    sealed = answers(thinks("Hm.", signature="c2VhbGVk"), "Fine.")
+    async with ModelServer([sealed], DIALECTS["anthropic"]) as server:
+        answer = await read(server)
+
+    assert answer.choices[0].message.thinking_blocks[0]["signature"] == "c2VhbGVk"
+
+
+async def test_a_sealed_call() -> None:
+    """A signature seals a call of Gemini's."""
+    sealed = answers(replace(call("weather", city="Oslo"), signature="c2VhbGVk"))
+    async with ModelServer([sealed], GEMINI) as server:
+        answer = await read(server)
+
+    fields = answer.choices[0].message.tool_calls[0].provider_specific_fields
+    assert fields["thought_signature"] == "c2VhbGVk"
+
+
+async def test_a_sequence_of_answers_ends_with_the_last() -> None:
+    """The last answer of a script is given again."""
+    async with ModelServer([answers("One"), answers("Two")]) as server:
+        found = [text_of(await read(server)) for _ in range(3)]
+
+    assert found == ["One", "Two", "Two"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (answers("One", Raw(b": comment\n\n"), "Two"), "OneTwo"),
+        (Answer(("Three",), "stop", usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}), "Three"),
+        (answers(Data({"id": "c", "choices": [{"index": 0, "delta": {"content": "Four"}}]})), "Four"),
+    ],
+)
+async def test_what_has_no_neutral_terms(answer: Answer, expected: str) -> None:
+    """Bytes and events of the dialect's own, and a usage in whatever naming."""
+    async with ModelServer([answer], OPENAI) as server:
+        found = text_of(await read(server))
+
+    assert found == expected
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "ollama"])
+async def test_json_in_one_piece(dialect: str) -> None:
+    """A server that does not stream."""
+    script = [answers(thinks("Hm."), "Wait.", call("weather", city="Oslo"), is_plain=True)]
+    async with ModelServer(script, DIALECTS[dialect]) as server:
+        message = (await read(server, stream=False)).choices[0].message
+
+    assert (message.reasoning_content, message.content) == ("Hm.", "Wait.")
+    assert [(c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls] == [
+        ("weather", {"city": "Oslo"})
+    ]
+
+
+# --- No secret reaches the log with an error message.
+
+
+def test_secrets_are_found_by_value_and_by_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those given, those in the environment, and everything that looks like a key."""
+    monkeypatch.setenv("ACME_API_KEY", "open-sesame")
+
+    text = redact("open-sesame, hush-hush, sk-proj-abcdefgh1234, sk-***********5678, Bearer x.y-z", ["hush-hush"])
+
+    assert text == "***, ***, ***, ***, ***"

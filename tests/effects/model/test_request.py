@@ -1,6 +1,11 @@
-"""A request is valid for every provider, whatever the transcript holds."""
+"""The messages of a request, built from what was said: complete, the same each time, and cheap."""
+
+from __future__ import annotations
 
 import json
+import locale
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal
 
 import pytest
@@ -8,18 +13,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.effects.model.litellm.llm import LiteLlm
-from turnwise.effects.model.port import ModelRequest
-from turnwise.effects.model.request import build_request
-from turnwise.effects.model.written_messages import BEGINNING, request_digest
-from turnwise.states import Image
-from turnwise.states.effects import RequestLlm
+from turnwise.effects.model.port import ModelRequest, Purpose
+from turnwise.effects.model.rehearsal import RehearsalLlm, reply_to
+from turnwise.effects.model.request import (
+    CachedPrompt,
+    OfferedTools,
+    assemble_context,
+    build_request,
+    with_fresh_context,
+    write_fresh_context,
+)
+from turnwise.effects.model.written_messages import BEGINNING, BETWEEN, request_digest
+from turnwise.effects.text import DAYS, MONTHS
+from turnwise.states import CompactionRequested, Context, HistoryCompacted, Image, LogEntry, Policy, Recent
+from turnwise.states.effects import CompactHistory, RequestLlm
 from turnwise.states.openai_writing import legal_name
+from turnwise.states.transcript import Transcript
 from turnwise.states.values.messages import Message, ToolCall
 from turnwise.testing.strategies import NOON
 
 from ...support.cases import holds_for
 from ...support.pictures import GIF, PNG
 from ...support.servers.openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
+
+# --- A request is valid for every provider, whatever the transcript holds.
+
 
 MODEL = "openai/test"
 MISTRAL = "mistral/mistral-small"
@@ -437,3 +455,336 @@ class TestTheDigest:
 
         assert request_digest(request) == request_digest(ModelRequest("m", ({"role": "user", "content": "ü"},)))
         assert request_digest(request) == "a0d40835cd3e177cae58c0cd199b75d1"
+
+
+# --- What the rehearsal model answers before a turn: the choice of a profile, and the words of a search.
+
+
+INSTRUCTION = """Choose a profile.
+
+The profiles:
+- general
+- cook: Cooking, recipes and shopping.
+- guide: Travel, weather and places to see.
+
+Answer with one JSON object."""
+
+
+async def answer_to(purpose: Purpose, *messages: dict[str, Any]) -> Any:
+    """Return the model's answer to a request with this purpose, read as JSON."""
+    request = ModelRequest("rehearsal", messages, purpose=purpose)
+    return json.loads((await RehearsalLlm(delay=0).complete(request, lambda token: None)).content)
+
+
+@pytest.mark.parametrize(
+    ("said", "profile"),
+    [
+        ("Which recipe uses rice?", "cook"),
+        ("Will I need an umbrella in the places I see?", "guide"),
+        ("Good morning", "general"),
+        ("¿Qué tal?", "general"),
+    ],
+)
+async def test_the_profile_with_the_most_words_in_common_is_chosen(said: str, profile: str) -> None:
+    """J2: the first one if no word is in common."""
+    messages = ({"role": "system", "content": INSTRUCTION}, {"role": "user", "content": said})
+
+    assert await answer_to("route", *messages) == {"profile": profile}
+
+
+async def test_a_choice_among_nothing_is_no_choice() -> None:
+    """Whatever a request holds, the answer is JSON."""
+    assert await answer_to("route", {"role": "user", "content": [{"type": "text", "text": "a"}]}) == {"profile": ""}
+
+
+@pytest.mark.parametrize(
+    ("said", "keywords"),
+    [
+        ("What was the name of the restaurant in Turku? The restaurant!", ["was", "name", "restaurant", "Turku"]),
+        ("", []),
+        (" ".join(f"word{number}" for number in range(20)), [f"word{number}" for number in range(8)]),
+    ],
+)
+async def test_keywords_are_the_words_that_say_what_it_is_about(said: str, keywords: list[str]) -> None:
+    """J4: each once, as it is written, eight at most, and none for a text without any."""
+    found = await answer_to("enrich", {"role": "user", "content": said})
+
+    assert {word.lower() for word in found["keywords"]} == {word.lower() for word in keywords}
+    assert found["from"] is None and found["to"] is None
+
+
+NOTE = "Current context:\n• Time: Monday, September 15, 2025 at 17:53 UTC\n• Location: Unknown"
+RECALLED = (
+    "You help.\n\nRelevant conversation history:\nThis is a record of what was said earlier.\n"
+    "2025-09-14 12:00 UTC, assistant:\n  Noted.\n"
+    "2025-09-14 11:59 UTC, user:\n  My sister lives\n  in Turku."
+)
+
+
+class TestTheReplyFlow:
+    """J5, J6: requests with the time, the place and what was recalled."""
+
+    def test_the_note_on_time_and_place_is_not_what_the_user_said(self) -> None:
+        """In front of the text, as a part of its own, or as a message behind results."""
+        said = reply_to([{"role": "user", "content": f"{NOTE}\n\nhello"}], ()).content
+        parts = [{"type": "text", "text": NOTE}, {"type": "text", "text": "hello"}]
+
+        assert said.endswith("You said: “hello” There is no tool I could use.")
+        assert reply_to([{"role": "user", "content": parts}], ()).content == said
+
+    def test_the_note_hides_no_result(self) -> None:
+        """Results stand in front of it."""
+        call = {"id": "call00000", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+        messages = [
+            {"role": "user", "content": "Look up the weather"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call00000", "content": "Rain."},
+            {"role": "user", "content": NOTE},
+        ]
+
+        assert reply_to(messages, ()).content == "Up: Rain."
+
+    def test_what_was_recalled_answers_a_question(self) -> None:
+        """Nothing else is answered with it."""
+        system = {"role": "system", "content": RECALLED}
+
+        asked = reply_to([system, {"role": "user", "content": "Where does my sister live?"}], ()).content
+        told = reply_to([system, {"role": "user", "content": "My sister moved."}], ()).content
+
+        assert asked.endswith("You said earlier: “My sister lives in Turku.”")
+        assert "earlier" not in told
+
+
+# --- The note with the time and the place: what it says, and where in a request it stands.
+
+
+FRESH_CONTEXT_NOTE = "Current context:\n• Time: …\n• Location: Unknown"
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+USER = {"role": "user", "content": "Hello"}
+CALL = {"id": "call00001", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+FRESH_CONTEXT_CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "call00001", "content": "18 degrees"}
+TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object", "properties": {}}}}
+
+
+class TestTheNote:
+    """J6: "Current context:" and two bullets."""
+
+    def test_it_is_what_the_specification_shows(self) -> None:
+        """J6: to the byte."""
+        at = datetime(2025, 9, 15, 17, 53, tzinfo=UTC)
+
+        note = write_fresh_context(at, "San Francisco, CA, United States (America/Los_Angeles)")
+
+        assert note == (
+            "Current context:\n"
+            "• Time: Monday, September 15, 2025 at 17:53 UTC\n"
+            "• Location: San Francisco, CA, United States (America/Los_Angeles)"
+        )
+
+    def test_the_time_is_in_utc(self) -> None:
+        """J6: whatever zone it was given in; the day is that of UTC, too."""
+        at = datetime(2026, 1, 1, 1, 5, 59, 999_999, tzinfo=timezone(timedelta(hours=9)))
+
+        assert "• Time: Wednesday, December 31, 2025 at 16:05 UTC\n" in write_fresh_context(at, "Unknown")
+
+    def test_names_do_not_follow_the_locale(self) -> None:
+        """J6: English names of all days and months, in a process with any locale."""
+        before = locale.setlocale(locale.LC_TIME)
+        for name in ("fi_FI.UTF-8", "de_DE.UTF-8", "C.UTF-8"):
+            try:
+                locale.setlocale(locale.LC_TIME, name)
+            except locale.Error:
+                continue
+            note = write_fresh_context(datetime(2026, 3, 1, tzinfo=UTC), "Unknown")
+            locale.setlocale(locale.LC_TIME, before)
+            assert "Sunday, March 1, 2026 at 00:00 UTC" in note
+        moments = [datetime(2024, month, 1, tzinfo=UTC) for month in range(1, 13)]
+        assert [f"{one:%B}" for one in moments] == list(MONTHS)
+        assert [f"{datetime(2024, 1, day, tzinfo=UTC):%A}" for day in range(1, 8)] == list(DAYS)
+
+    @pytest.mark.parametrize("year", [1, 999, 9999])
+    def test_any_moment_has_a_note(self, year: int) -> None:
+        """A clock may be wrong by any amount."""
+        assert f", {year} at" in write_fresh_context(datetime(year, 6, 1, tzinfo=UTC), "Unknown")
+
+
+def noted(*messages: dict[str, Any], model: str = "openai/gpt") -> list[dict[str, Any]]:
+    """The messages of a request with the note in it."""
+    return list(with_fresh_context(ModelRequest(model, messages), FRESH_CONTEXT_NOTE).messages)
+
+
+class TestItsPlace:
+    """J6: exactly one, at the end, as text of the user's role."""
+
+    def test_it_stands_in_front_of_the_users_text(self) -> None:
+        """In the same message, since two messages of one role in a row are refused."""
+        assert noted(USER) == [{"role": "user", "content": f"{FRESH_CONTEXT_NOTE}\n\nHello"}]
+
+    def test_behind_results_it_is_a_message_of_its_own(self) -> None:
+        """And what stands in front of it stays as it was, so that it is still cached."""
+        assert noted(USER, FRESH_CONTEXT_CALLS, RESULT) == [
+            USER,
+            FRESH_CONTEXT_CALLS,
+            RESULT,
+            {"role": "user", "content": FRESH_CONTEXT_NOTE},
+        ]
+
+    def test_behind_words_of_the_model_it_is_a_message_of_its_own(self) -> None:
+        """Where a request ends with the model's text, for example after a reply that was only a thought."""
+        said = {"role": "assistant", "content": "Let me see."}
+
+        assert noted(USER, said) == [USER, said, {"role": "user", "content": FRESH_CONTEXT_NOTE}]
+
+    @pytest.mark.parametrize("model", ["mistral/mistral-large", "openrouter/codestral"])
+    def test_where_a_model_wants_to_speak_between_it_does(self, model: str) -> None:
+        """Models of Mistral refuse a user's message directly behind a result."""
+        assert noted(USER, FRESH_CONTEXT_CALLS, RESULT, model=model)[3:] == [
+            {"role": "assistant", "content": BETWEEN},
+            {"role": "user", "content": FRESH_CONTEXT_NOTE},
+        ]
+        assert noted(USER, model=model) == [{"role": "user", "content": f"{FRESH_CONTEXT_NOTE}\n\nHello"}]
+
+    def test_beside_images_it_is_the_first_part(self) -> None:
+        """The other parts keep their order."""
+        parts = [IMAGE, {"type": "text", "text": "What is this?"}]
+
+        assert noted({"role": "user", "content": parts}) == [
+            {"role": "user", "content": [{"type": "text", "text": FRESH_CONTEXT_NOTE}, *parts]}
+        ]
+
+    @pytest.mark.parametrize("messages", [(), ({"role": "system", "content": "You are kind."},)])
+    def test_a_request_without_dialogue_has_it_too(self, messages: tuple[dict[str, Any], ...]) -> None:
+        """It is then the only message of a user."""
+        assert noted(*messages) == [*messages, {"role": "user", "content": FRESH_CONTEXT_NOTE}]
+
+    def test_the_request_is_not_changed(self) -> None:
+        """Later requests share its messages, and the kept beginning never holds a note."""
+        user = {"role": "user", "content": [IMAGE]}
+        request = ModelRequest("m", (FRESH_CONTEXT_CALLS, RESULT, user), (TOOL,), conversation_id="c")
+
+        changed = with_fresh_context(request, FRESH_CONTEXT_NOTE)
+
+        assert user == {"role": "user", "content": [IMAGE]}
+        assert (changed.tools, changed.conversation_id, changed.messages[:2]) == (
+            (TOOL,),
+            "c",
+            (FRESH_CONTEXT_CALLS, RESULT),
+        )
+
+    @pytest.mark.parametrize("messages", [(USER,), (USER, FRESH_CONTEXT_CALLS, RESULT), ()])
+    @pytest.mark.parametrize("model", ["m", "mistral/m"])
+    def test_no_provider_refuses_it(self, messages: tuple[dict[str, Any], ...], model: str) -> None:
+        """Roles alternate, and each result follows its call."""
+        assert violations({"model": model, "messages": noted(*messages, model=model), "tools": [TOOL]}) == []
+
+
+# --- What a request costs follows what it sends, not what is stored. The work is counted, not timed.
+
+
+WORK = {"reads": 0, "looks": 0}
+"""How often an attribute of a message was read, and how many entries of the list of messages were taken from it."""
+
+
+class CountedMessage(Message):
+    """A message that counts how often one of its attributes is read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in {"role", "text", "turn", "seq", "tool_calls", "audience", "opaque", "images", "tool_call_id"}:
+            WORK["reads"] += 1
+        return super().__getattribute__(name)
+
+
+class CountedList(list[Message]):
+    """A list that counts what is taken out of it."""
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        WORK["looks"] += len(found) if isinstance(place, slice) else 1
+        return found
+
+    def __iter__(self) -> Iterator[Message]:
+        WORK["looks"] += len(self)
+        return super().__iter__()
+
+
+def turn_of(number: int) -> list[Message]:
+    """A turn with a call, as it is stored."""
+    call = ToolCall(call_id=f"call_{number}_0", name="search")
+    return [
+        CountedMessage(role="user", text=f"Question {number}", turn=number, seq=4 * number),
+        CountedMessage(role="assistant", tool_calls=(call,), turn=number, seq=4 * number + 1),
+        CountedMessage(role="tool", tool_call_id=call.call_id, text="18 degrees", turn=number, seq=4 * number + 2),
+        CountedMessage(role="assistant", text=f"Answer {number}", turn=number, seq=4 * number + 3),
+    ]
+
+
+class Asked:
+    """A conversation with so many finished turns, whose next turns each ask the model once."""
+
+    def __init__(self, turns: int, policy: Policy) -> None:
+        self.policy = policy
+        self.transcript = Transcript(messages=CountedList(one for turn in range(1, turns + 1) for one in turn_of(turn)))
+        self.turns = turns
+        self.prompt = CachedPrompt()
+
+    def request(self, system: str = "You are kind.") -> tuple[int, dict[str, int]]:
+        """Begin a turn and build its request. Returns how many messages it sends, and the work that it took."""
+        self.turns += 1
+        turn = turn_of(self.turns)
+        self.transcript.messages.append(turn[0])
+        WORK.update(reads=0, looks=0)
+        effect = RequestLlm(effect_id=1, model="m", at=NOON)
+        context = Context(system=system, policy=self.policy)
+        assembled = assemble_context(effect, context, self.transcript, self.turns)
+        request, _ = self.prompt.request(effect, assembled.system, assembled.messages, OfferedTools(()), self.turns)
+        work = dict(WORK)
+        self.transcript.messages.extend(turn[1:])
+        return len(request.messages), work
+
+    def is_condensed(self) -> None:
+        """Everything that was said is replaced by a summary."""
+        seq = 4 * self.turns + 4
+        condense = CompactHistory(effect_id=1, up_to=seq - 1)
+        condensed = HistoryCompacted(effect_id=1, at=NOON, summary="They talked.")
+        self.transcript.add(LogEntry(seq, CompactionRequested(event_id="c", at=NOON), (condense,), turn=self.turns))
+        self.transcript.add(LogEntry(seq + 1, condensed, turn=self.turns))
+
+
+@pytest.mark.parametrize("turns", [5, 1000])
+def test_the_last_minutes_cost_the_same_in_a_long_conversation(turns: int) -> None:
+    """Under `Recent` the stored messages of earlier turns are not even looked at."""
+    asked = Asked(turns, Policy(dialogue=Recent()))
+
+    works = [asked.request(f"Found for turn {n}.") for n in range(3)]
+
+    assert {sent for sent, _ in works} == {2}
+    assert max(work["looks"] for _, work in works) <= 5
+    assert [work for _, work in works] == [Asked(1, asked.policy).request()[1]] * 3
+
+
+@pytest.mark.parametrize("turns", [5, 1000])
+def test_a_changing_system_message_leaves_written_messages_alone(turns: int) -> None:
+    """Where the whole dialogue is sent, the messages of finished turns are written once, although the system message
+    holds something else in each turn."""
+    asked = Asked(turns, Policy())
+    asked.request("Found for the first turn.")
+
+    works = [asked.request(f"Found for turn {n}.") for n in range(3)]
+
+    assert works[0][0] == 2 + 4 * (turns + 1)
+    assert max(work["reads"] for _, work in works) <= 200
+    assert [work["reads"] for _, work in works] == [works[0][1]["reads"]] * 3
+
+
+@pytest.mark.parametrize("turns", [5, 1000])
+def test_a_condensed_history_costs_what_is_left_of_it(turns: int) -> None:
+    """What the summary replaces is not looked at again."""
+    asked = Asked(turns, Policy())
+    asked.is_condensed()
+
+    works = [asked.request() for _ in range(3)]
+
+    assert [sent for sent, _ in works] == [2, 6, 10]
+    assert max(work["looks"] for _, work in works) <= 10
+    assert max(work["reads"] for _, work in works) <= 200
