@@ -71,7 +71,7 @@ class EncodedStep(NamedTuple):
         text = step.state.to_json()
         row = _event_row(event, step, digest(text))
         size = len(text) + len(row.payload) + len(row.effects or "") + len(row.ended or "")
-        return cls(row, content_of(row), _head_columns(step.state, text, row.at), event, size)
+        return cls(row, content(row[:-1]), _head_columns(step.state, text, row.at), event, size)
 
 
 def encode(event: Event, step: Step, previous: bytes) -> tuple[EventRow, HeadRow]:

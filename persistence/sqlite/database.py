@@ -35,7 +35,8 @@ from .file import (
 )
 from .schema import migrate
 from .thread import ConnectionThread, Opening, Worker
-from .writer import Append, Receipt, WritingThread
+from .writer import Receipt, WritingThread
+from .writing import Append
 
 T = TypeVar("T")
 

@@ -378,7 +378,8 @@ class writing:
 
     def __enter__(self) -> None:
         try:
-            roll_back(self._driver)
+            if self._driver.in_transaction:
+                roll_back(self._driver)
             self._driver.execute("BEGIN IMMEDIATE")
         except BaseException:
             self._abandon()

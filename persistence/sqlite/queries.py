@@ -45,7 +45,7 @@ from ..summaries import (
 from . import writing
 from .file import driver_of
 from .schema import acknowledgements, conversations, details, events, forks, metadata_entries, outbox
-from .writing import Head, prepared
+from .writing import prepared
 
 CHUNK = 500
 """How many ids one statement takes: SQLite allows at least 999 parameters."""
@@ -281,21 +281,21 @@ def read_record(connection: Connection, conversation_id: str, key: int | None = 
     )
 
 
-def add_copy(connection: Connection, source_id: str, record: ConversationRecord) -> Head:
-    """Store a conversation that was made from another one, which must still be there, and return its head."""
+def add_copy(connection: Connection, source_id: str, record: ConversationRecord) -> int:
+    """Store a conversation that was made from another one, which must still be there, and return its key."""
     found(connection, source_id)
     return add_record(connection, record)
 
 
-def add_opened(connection: Connection, record: ConversationRecord, known: Details, parent: str | None) -> Head:
-    """Store a conversation that begins, and whose parent, if it has one, must still be there. Returns its head."""
+def add_opened(connection: Connection, record: ConversationRecord, known: Details, parent: str | None) -> int:
+    """Store a conversation that begins, and whose parent, if it has one, must still be there. Returns its key."""
     if parent is not None:
         found(connection, parent)
     return add_record(connection, record, known)
 
 
-def add_record(connection: Connection, record: ConversationRecord, known: Details | None = None) -> Head:
-    """Store a conversation with at least one step, and return its head. What lists show of it is computed from the
+def add_record(connection: Connection, record: ConversationRecord, known: Details | None = None) -> int:
+    """Store a conversation with at least one step, and return its key. What lists show of it is computed from the
     steps, unless it is `known`. Raises `StoreConflict` if the id is taken."""
     named = {"id": record.id, "created_at": record.created_at, "owner": record.owner, "parent": record.parent}
     (key,) = driver_of(connection).execute(_NEW_KEY).fetchone()
@@ -311,7 +311,7 @@ def add_record(connection: Connection, record: ConversationRecord, known: Detail
         writing.count_deliveries(driver_of(connection), key)
     if record.origin is not None:
         connection.execute(_ADD_ORIGIN, {"conversation": key, **_origin_row(record.origin, record.steps)})
-    return Head(key, record.head.seq, record.head.chain)
+    return int(key)
 
 
 def _origin_row(origin: Origin, steps: Sequence[EventRow]) -> dict[str, object]:

@@ -28,8 +28,7 @@ from ..records import HeadRow, StoredEntry
 from . import queries, writing
 from .file import driver_of
 from .queries import LARGEST
-from .writer import LogPosition
-from .writing import Head
+from .writing import LogPosition
 
 
 class FoundHead(NamedTuple):
@@ -54,7 +53,7 @@ def read_head(connection: Connection, conversation_id: str) -> FoundHead:
     check_state(head, newest.digest)
     context = _context(connection, key, first.event)
     is_titled = writing.is_titled(driver_of(connection), key)
-    position = LogPosition(Head(key, head.seq, head.chain), first.chain, is_titled=is_titled)
+    position = LogPosition(key, head.seq, head.chain, first.chain, is_titled=is_titled)
     return FoundHead(position, decode_state(head), context)
 
 
@@ -119,10 +118,10 @@ def read_missed(connection: Connection, conversation_id: str, position: LogPosit
     Raises `UnknownConversation` if the conversation was deleted, also if another one has taken its id.
     """
     key, head = _found_again(connection, conversation_id, position)
-    known = position.head
-    entries = read_steps(queries.steps(connection, key, known.seq + 1), known.seq, known.chain)
-    check_end(head, *_end(entries, known.seq, known.chain))
-    position.head = Head(key, head.seq, head.chain)
+    seq, chain = position.seq, position.chain
+    entries = read_steps(queries.steps(connection, key, seq + 1), seq, chain)
+    check_end(head, *_end(entries, seq, chain))
+    position.seq, position.chain = head.seq, head.chain
     return entries
 
 
@@ -145,7 +144,7 @@ def _found_again(connection: Connection, conversation_id: str, position: LogPosi
     """Read the key and the head row of the conversation that was loaded at `position`. Raises `UnknownConversation` if
     it was deleted, also if another one has taken its id."""
     key, head = queries.found(connection, conversation_id)
-    if key != position.head.key or _link(connection, key, 1) != position.origin:
+    if key != position.key or _link(connection, key, 1) != position.origin:
         raise UnknownConversation(conversation_id)
     return key, head
 

@@ -41,8 +41,8 @@ from .database import BUSY_TIMEOUT, Database
 from .file import driver_of
 from .indexing import Follower
 from .reading import read_entries, read_head, read_missed, read_request
-from .writer import Append, LogPosition, Receipt
-from .writing import Head, OutboxKey, Postponement, begin_attempt
+from .writer import Receipt
+from .writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 
 
 class SqliteStore:
@@ -88,11 +88,11 @@ class SqliteStore:
 
         follower = self.database.writing.follower
 
-        def add(connection: Connection) -> Head:
+        def add(connection: Connection) -> int:
             return _followed(follower, queries.add_opened(connection, record, details, event.parent))
 
-        stored = await self.database.write(add)
-        position = LogPosition(stored, row.chain, is_titled=details.first_message is not None)
+        key = await self.database.write(add)
+        position = LogPosition(key, row.seq, row.chain, row.chain, is_titled=details.first_message is not None)
         return SqliteLog(self.database, conversation_id, position)
 
     async def load(self, conversation_id: str) -> LoadedConversation:
@@ -274,11 +274,11 @@ class SqliteStore:
         await self.database.close()
 
 
-def _followed(follower: Follower, stored: Head) -> Head:
-    """Have the texts of a conversation that was stored just now indexed. Work that is handed to the writing thread does
-    not hold the store: a thread cannot wait for its own end."""
-    follower.note(stored.key)
-    return stored
+def _followed(follower: Follower, key: int) -> int:
+    """Have the texts of a conversation that was stored just now indexed, and return its key. Work that is handed to the
+    writing thread does not hold the store: a thread cannot wait for its own end."""
+    follower.note(key)
+    return key
 
 
 def _summary(row: queries.SummaryRow) -> Summary:
@@ -328,12 +328,12 @@ class SqliteLog:
     @property
     def seq(self) -> int:
         """The number of the newest step that this log knows to be stored."""
-        return self._position.head.seq
+        return self._position.seq
 
     @property
     def chain(self) -> bytes:
         """The link of that step."""
-        return self._position.head.chain
+        return self._position.chain
 
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step and its deliveries in one transaction; `Log.append` says the rest.
@@ -389,7 +389,7 @@ class SqliteLog:
         await self._database.write(lambda connection: begin_attempt(driver_of(connection), key, begun))
 
     def _key(self, effect_id: int, target: str) -> OutboxKey:
-        return OutboxKey(self._position.head.key, target, effect_id, self._position.origin)
+        return OutboxKey(self._position.key, target, effect_id, self._position.origin)
 
 
 if TYPE_CHECKING:

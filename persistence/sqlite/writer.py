@@ -23,16 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...states.events import DetailsChanged, UserMessage
 from ...states.values.acts import MemoryScope
-from ..codec import EncodedStep, link
+from ..codec import EncodedStep
 from ..errors import FileGone, StoreConflict
-from ..records import Outgoing
 from . import erasure, file, writing
 from .file import OpenFiles, as_storage_failure, is_locked
 from .indexing import Follower
 from .thread import ConnectionThread, Job, Opening, PendingResult, Worker
-from .writing import DetailsEvent, Head, OutboxKey, Postponement
+from .writing import Append, OutboxKey, Postponement
 
 logger = logging.getLogger("turnwise.store")
 
@@ -148,13 +146,13 @@ class Writer(Worker):
     def _batch(self, first: Append) -> list[Append]:
         """Return the steps that wait, up to the first item of another kind. A second step of a conversation is left for
         the next commit, because its link depends on the first."""
-        batch = {first.position.head.key: first}
+        batch = {first.position.key: first}
         items = self.queue.items
         while self._take_receipts():
             item = items[0]
-            if not isinstance(item, Append) or item.position.head.key in batch:
+            if not isinstance(item, Append) or item.position.key in batch:
                 break
-            batch[item.position.head.key] = items.popleft()
+            batch[item.position.key] = items.popleft()
         return list(batch.values())
 
     def _set_for_thread(self) -> None:
@@ -177,7 +175,7 @@ class Writer(Worker):
         A step that was not stored is to be handed in, also one whose commit failed. Raises `StoreConflict` if the step
         does not follow the newest one.
         """
-        if not self.inline.allow(step.position.head.key) or not self._lock_soon():
+        if not self.inline.allow(step.position.key) or not self._lock_soon():
             return False
         try:
             if self._take_receipts():
@@ -254,7 +252,7 @@ class Writer(Worker):
         had_nothing_to_do = not self.follower
         for step in steps:
             self._mode.count(step.encoded)
-            self.follower.note(step.before.key)
+            self.follower.note(step.position.key)
         self.follower.postpone()
         if self._mode.is_checkpoint_due or (had_nothing_to_do and self.follower):
             self._wake()
@@ -279,7 +277,7 @@ class Writer(Worker):
         steps = self._linked(batch)
         for step, error in zip(steps, self._commits.commit_each(steps), strict=True):
             if error is None:
-                self.follower.note(step.before.key)
+                self.follower.note(step.position.key)
             else:
                 step.error = as_storage_failure(self.name, error)
         self.finish(batch)
@@ -463,8 +461,8 @@ class Commits:
             self._check_files()
             with file.writing(self._driver):
                 stored = writing.advance(self._driver, [step])
-                if not stored and step.position.in_doubt == step.after.chain:
-                    stored = writing.write_again(self._driver, step.after)
+                if not stored and step.position.in_doubt == step.chain:
+                    stored = writing.write_again(self._driver, step)
         except sqlite3.IntegrityError as error:
             conflict = StoreConflict("The request, or the answer to the effect, is already in the log.")
             conflict.__cause__ = error
@@ -481,7 +479,7 @@ class Commits:
 def _note_doubt(error: BaseException, step: Append) -> None:
     """Note that the step is in doubt, if the disk may have stored a transaction that failed with this error."""
     if not (isinstance(error, _MovedOn | FileGone | sqlite3.IntegrityError) or is_locked(error)):
-        step.position.in_doubt = step.after.chain
+        step.position.in_doubt = step.chain
 
 
 class Gathering:
@@ -626,71 +624,6 @@ class InlineCommits:
         self._unproven = 0
         mean = wait if self._mean is None else self._mean
         self._mean = mean + _WEIGHT * (wait - mean)
-
-
-class LogPosition:
-    """The newest step of a conversation, as far as one log knows it.
-
-    Only the holder of the writer's lock changes it, right after a commit, so that a step counts although its caller
-    stopped waiting.
-
-    `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
-    disk may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that no
-    later one need try.
-    """
-
-    __slots__ = ("head", "in_doubt", "is_titled", "origin")
-
-    def __init__(self, head: Head, origin: bytes, *, is_titled: bool) -> None:
-        self.head = head
-        self.origin = origin
-        self.is_titled = is_titled
-        self.in_doubt: bytes | None = None
-
-
-class Append(PendingResult):
-    """A step to be stored behind `position`, and the result that its caller waits for. One object, because the garbage
-    collector walks what waits.
-
-    The tables take it as an `Advance`: `before`, `after` and `details` are there once it is linked.
-    """
-
-    __slots__ = ("after", "before", "details", "encoded", "is_stored", "outgoing", "position")
-
-    def __init__(self, position: LogPosition, encoded: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
-        super().__init__()
-        self.position = position
-        self.encoded = encoded
-        self.outgoing = outgoing
-        self.is_stored = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is known what became of the step."""
-        return self.is_stored or self.error is not None
-
-    def link(self) -> None:
-        """Link the step to the newest one. Raises `StoreConflict` if it does not follow that."""
-        key, seq, chain = before = self.position.head
-        if self.encoded.row.seq != seq + 1:
-            raise StoreConflict("The step does not follow the newest step of its conversation.")
-        self.before = before
-        self.after = Head(key, seq + 1, link(chain, self.encoded.content))
-        self.details = self._details_event()
-
-    def note_stored(self) -> None:
-        """The linked step is stored: its position moves behind it."""
-        position = self.position
-        position.head, position.in_doubt = self.after, None
-        position.is_titled = position.is_titled or isinstance(self.details, UserMessage)
-        self.is_stored = True
-
-    def _details_event(self) -> DetailsEvent | None:
-        """Return the event if storing it changes what lists show of the conversation."""
-        event = self.encoded.event
-        if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not self.position.is_titled):
-            return event
-        return None
 
 
 LONGEST_DELAY = 0.05

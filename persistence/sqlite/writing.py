@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, Integer, bindparam, delete, exists, insert, literal_column, select, update
 from sqlalchemy.dialects import sqlite
@@ -20,11 +20,13 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from ...states.events import DetailsChanged, UserMessage
-from ..codec import DELIVERIES, EncodedStep, deliveries_checksum, delivery_checksum
+from ..codec import DELIVERIES, EncodedStep, deliveries_checksum, delivery_checksum, link
+from ..errors import StoreConflict
 from ..records import DetailsRow, EventRow, HeadRow, Outgoing
 from ..summaries import HEADER_COLUMNS, given_title, header_column, message_title
 from ..summaries import metadata_entries as metadata_entries_of
 from .schema import acknowledgements, conversations, details, events, metadata_entries, outbox
+from .thread import PendingResult
 
 
 def prepared(statement: Any, *parameters: str) -> str:
@@ -34,23 +36,66 @@ def prepared(statement: Any, *parameters: str) -> str:
     return str(compiled)
 
 
-class Head(NamedTuple):
-    """The newest step of a conversation: its number and its link. `key` is the key of the conversation's own row."""
+class LogPosition:
+    """The newest step of a conversation, its number and its link, as far as one log knows it. `key` is the key of the
+    conversation's own row.
 
-    key: int
-    seq: int
-    chain: bytes
+    Only the holder of the writer's lock changes it, right after a commit, so that a step counts although its caller
+    stopped waiting.
+
+    `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
+    disk may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that no
+    later one need try.
+    """
+
+    __slots__ = ("chain", "in_doubt", "is_titled", "key", "origin", "seq")
+
+    def __init__(self, key: int, seq: int, chain: bytes, origin: bytes, *, is_titled: bool) -> None:
+        self.key = key
+        self.seq = seq
+        self.chain = chain
+        self.origin = origin
+        self.is_titled = is_titled
+        self.in_doubt: bytes | None = None
 
 
-class Advance(Protocol):
-    """What `advance` reads of a step: it takes its conversation from the head `before` it to the one `after` it.
-    `details` is its event if that changes what lists show."""
+class Append(PendingResult):
+    """A step to be stored behind `position`, and the result that its caller waits for. One object, because the garbage
+    collector walks what waits.
 
-    before: Head
-    after: Head
-    encoded: EncodedStep
-    outgoing: tuple[Outgoing, ...]
-    details: DetailsEvent | None
+    Once it is linked, `chain` is its link, and `details` is its event if that changes what lists show.
+    """
+
+    __slots__ = ("chain", "details", "encoded", "is_stored", "outgoing", "position")
+
+    def __init__(self, position: LogPosition, encoded: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+        super().__init__()
+        self.position = position
+        self.encoded = encoded
+        self.outgoing = outgoing
+        self.is_stored = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of the step."""
+        return self.is_stored or self.error is not None
+
+    def link(self) -> None:
+        """Link the step to the newest one. Raises `StoreConflict` if it does not follow that."""
+        position, encoded = self.position, self.encoded
+        if encoded.row.seq != position.seq + 1:
+            raise StoreConflict("The step does not follow the newest step of its conversation.")
+        self.chain = link(position.chain, encoded.content)
+        event, self.details = encoded.event, None
+        if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not position.is_titled):
+            self.details = event
+
+    def note_stored(self) -> None:
+        """The linked step is stored: its position moves behind it."""
+        position = self.position
+        position.seq, position.chain, position.in_doubt = self.encoded.row.seq, self.chain, None
+        position.is_titled = position.is_titled or isinstance(self.details, UserMessage)
+        self.is_stored = True
 
 
 class OutboxKey(NamedTuple):
@@ -147,23 +192,25 @@ _SET_SENT = prepared(
 )
 
 
-def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
-    """Store steps of different conversations with their deliveries, by one statement a table, and the few changes of
-    titles and metadata one by one.
+def advance(driver: sqlite3.Connection, steps: Sequence[Append]) -> bool:
+    """Store linked steps of different conversations with their deliveries, by one statement a table, and the few
+    changes of titles and metadata one by one.
 
-    Returns False if one of the conversations does not stand at the head before its step; the caller must roll back
+    Returns False if one of the conversations does not stand at the position of its step; the caller must roll back
     then. The link is compared too, so that another conversation in the place of a deleted one is not taken for it.
     Raises sqlite3's IntegrityError if an event's id, or its effect's, is already in the log.
     """
     if driver.executemany(_ADVANCE, map(_head_values, steps)).rowcount != len(steps):
         return False
     driver.executemany(_ADD_STEP, map(_step_values, steps))
-    sent = [(one.before.key, each.target, each.effect_id, one.after.seq) for one in steps for each in one.outgoing]
+    sent = [
+        (one.position.key, each.target, each.effect_id, one.encoded.row.seq) for one in steps for each in one.outgoing
+    ]
     if sent:
         driver.executemany(_SEND, sent)
     for one in steps:
         if one.details is not None:
-            change(driver, one.before.key, one.details)
+            change(driver, one.position.key, one.details)
     return True
 
 
@@ -171,28 +218,29 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
 # bytearray at once; for bytes it looks for an adapter, which takes three times as long.
 
 
-def _head_values(one: Advance) -> tuple[object, ...]:
-    """Return the number and the link of the step, the other columns of its head, and the head that it follows."""
-    (key, before, previous), (_, seq, chain) = one.before, one.after
+def _head_values(one: Append) -> tuple[object, ...]:
+    """Return the number and the link of the step, the other columns of its head, and the position that it follows."""
+    encoded, position = one.encoded, one.position
     sent = deliveries_checksum((each.target, each.effect_id) for each in one.outgoing) if one.outgoing else 0
-    return (seq, bytearray(chain), *one.encoded.head, sent, key, before, bytearray(previous))
+    before = (position.key, position.seq, bytearray(position.chain))
+    return (encoded.row.seq, bytearray(one.chain), *encoded.head, sent, *before)
 
 
-def _step_values(one: Advance) -> tuple[object, ...]:
+def _step_values(one: Append) -> tuple[object, ...]:
     """Return the columns of the step. The last two are the digest of its state and its link, which is empty until
     here."""
     row = one.encoded.row
-    return (one.before.key, *row[:-2], bytearray(row.state), bytearray(one.after.chain))
+    return (one.position.key, *row[:-2], bytearray(row.state), bytearray(one.chain))
 
 
-def write_again(driver: sqlite3.Connection, head: Head) -> bool:
-    """Write the head of a conversation once more. Returns False if it does not stand there.
+def write_again(driver: sqlite3.Connection, step: Append) -> bool:
+    """Write the head of a conversation once more. Returns False if this step is not the newest one.
 
     If the COMMIT that follows succeeds, everything that was written before is on the disk as well. The number is
     negated and negated back, because SQLite writes nothing where nothing changes.
     """
-    negated = head._replace(seq=-head.seq)
-    return driver.execute(_NEGATE_SEQ, head).rowcount == 1 and driver.execute(_NEGATE_SEQ, negated).rowcount == 1
+    key, seq, chain = step.position.key, step.encoded.row.seq, step.chain
+    return all(driver.execute(_NEGATE_SEQ, (key, number, chain)).rowcount == 1 for number in (seq, -seq))
 
 
 def note(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:

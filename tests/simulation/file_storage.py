@@ -31,7 +31,8 @@ from turnwise.persistence.sqlite.file import Address, Mode, configured, connect
 from turnwise.persistence.sqlite.schema import migrate
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.thread import END, ConnectionThread, Start, Worker
-from turnwise.persistence.sqlite.writer import Append, LogPosition, Writer, WritingThread
+from turnwise.persistence.sqlite.writer import Writer, WritingThread
+from turnwise.persistence.sqlite.writing import Append, LogPosition
 from turnwise.states.context import Context
 from turnwise.states.errors import StoreError
 from turnwise.states.events import Opened, PolicyChanged, Request
@@ -150,13 +151,13 @@ class FileStorage:
     def check_conflict(self, position: LogPosition, step: EncodedStep) -> None:
         """A step that was refused as a conflict does conflict with what another writer has stored."""
         sql = "SELECT id, chain FROM conversations WHERE key = ?"
-        stored = self._file.execute(sql, (position.head.key,)).fetchone()
+        stored = self._file.execute(sql, (position.key,)).fetchone()
         if stored is None:
             return  # deleted meanwhile
         conversation_id, chain = stored
         id_ = step.row.effect_id if step.row.event_id is None else step.row.event_id
         is_repeated = id_ in self.disk.identities[conversation_id]
-        if not is_repeated and (conversation_id not in self.shared or chain == position.head.chain):
+        if not is_repeated and (conversation_id not in self.shared or chain == position.chain):
             fault = f"{step.row.type}, step {step.row.seq} of {conversation_id}, was refused as a conflict"
             self.disk.trace.report_fault(fault)
 
@@ -247,7 +248,7 @@ class _CheckedDatabase(Database):
         except StoreConflict:
             self._storage.check_conflict(step.position, step.encoded)
             raise
-        self._storage.check_stored(step.position.head.key, step.encoded, step.outgoing)
+        self._storage.check_stored(step.position.key, step.encoded, step.outgoing)
 
 
 class FileProcess:

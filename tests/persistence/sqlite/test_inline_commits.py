@@ -26,12 +26,12 @@ from turnwise.persistence.sqlite.writer import (
     LONGEST,
     TRIED_AFTER,
     WORK,
-    Append,
     CommitMode,
     InlineCommits,
     Writer,
     WritingThread,
 )
+from turnwise.persistence.sqlite.writing import Append
 from turnwise.states import LlmResponse, StoreError
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 

@@ -220,10 +220,11 @@ class TestTheList:
         await Walk("asked").question().into(store)
         await Walk("asking").turn("tonight").say().into(store)
 
-        asks = "A table for two?"
+        asking, asked = NOON + timedelta(seconds=5), NOON + timedelta(seconds=3)
+        asks = {"id": "asked", "state": "awaiting_user_response", "title": "A table for two?"}
         assert await store.list() == (
-            Summary("asking", "llm_requesting", True, NOON + timedelta(seconds=5), title="tonight", seq=6),
-            Summary("asked", "awaiting_user_response", False, NOON + timedelta(seconds=3), title=asks, seq=4),
+            Summary(id="asking", state="llm_requesting", busy=True, updated_at=asking, title="tonight", seq=6),
+            Summary(**asks, busy=False, updated_at=asked, seq=4),
         )
 
     @pytest.mark.parametrize(
