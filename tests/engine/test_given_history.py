@@ -1,4 +1,4 @@
-"""Conversations that begin with messages that were said elsewhere."""
+"""Conversations that begin with messages that were said elsewhere, also in other libraries."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from turnwise.testing.strategies import NOON
 from ..support.pictures import PNG, data_url
 from ..support.scenarios.openai_histories import Given, any_histories, faults_in
 from ..support.servers.openai_server import OpenAiServer, calls, says, violations
+
+# --- Conversations that begin with messages that were said elsewhere.
+
 
 IMAGE = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG)}}
 HISTORY: list[Given] = [

@@ -1,19 +1,24 @@
-"""What foreign code and bad timing may do: models, tools and hosts that break in ways nobody declares."""
+"""What foreign code and bad timing may do, and what nobody lets them do to a log."""
+
+from __future__ import annotations
 
 import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import reduce
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from tests.support.effect_ids import unmarked
 from turnwise import (
     ConfigurationError,
+    Conversation,
     Engine,
     EngineClosed,
     InvalidInput,
@@ -28,13 +33,30 @@ from turnwise import (
     Usage,
     tool,
 )
+from turnwise.effects.context import EffectContext
 from turnwise.effects.tools import performers
-from turnwise.states import ToolResult, UserMessage
-from turnwise.states.values.messages import write_message_for_user
+from turnwise.persistence import examine, open_store, repair
+from turnwise.states import (
+    Answer,
+    AskUserQuestionPending,
+    Effect,
+    EffectFailed,
+    LlmResponse,
+    RequestLlm,
+    ToolCall,
+    ToolComplete,
+    ToolResult,
+    UserMessage,
+)
+from turnwise.states.events import exact
+from turnwise.states.values.messages import MAX_IMAGES, Image, write_message_for_user
+from turnwise.states.values.questions import MAX_HEADER, UserQuestion
 from turnwise.testing import RecordingChannel
-from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
+from turnwise.testing.doubles import NOON, FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, full_disk, results, until
+
+# --- What foreign code and bad timing may do: models, tools and hosts that break in ways nobody declares.
 
 
 @tool(crash="pure")
@@ -637,3 +659,360 @@ loop.run_until_complete(engine.close())
 
     assert ended.stdout == "interrupted\n", ended.stderr
     assert ended.returncode == 0
+
+
+# --- Code of an application that ends its process whenever it is called, at every start anew.
+#
+# Whatever is begun is counted before it begins, so after a few starts it is left out, people are told, and the
+# conversation goes on.
+
+
+PROGRAM = '''
+import asyncio, logging, os, signal, sys
+from turnwise import Engine, ToolContext, tool
+from turnwise.testing import FunctionLlm, call, reply
+
+DATABASE, DEADLY = sys.argv[1:]
+logging.basicConfig(level=logging.WARNING)
+
+
+def die(where):
+    if where == DEADLY:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def was_paid(amount: int, context: ToolContext) -> str:
+    die("asked")
+    return "did_not_run"
+
+
+@tool(crash="reconcile", reconcile=was_paid)
+async def pay(amount: int) -> str:
+    """Pay."""
+    die("run")
+    if DEADLY == "asked":
+        os._exit(9)
+    return "Paid."
+
+
+class Channel:
+    def __init__(self, name):
+        self.name = name
+
+    async def deliver(self, delivery):
+        die(f"{self.name}, {delivery.text}")
+        with open(f"{DATABASE}.{self.name}", "a") as heard:
+            heard.write(delivery.text + chr(10))
+
+
+def obey(request):
+    newest = request.messages[-1]
+    return call("pay", amount=5) if newest["content"] == "Pay" else reply("Heard: " + str(newest["content"]))
+
+
+async def main():
+    channels = [Channel("screen"), Channel("phone")] if "," in DEADLY else []
+    async with Engine.open(DATABASE, model=FunctionLlm(obey, name="m"), tools=[pay], channels=channels) as engine:
+        text = "Pay" if channels == [] else "one"
+        conversation = await engine.create(conversation_id="main")
+        if conversation.state.type == "idle" and not conversation.state.book.turn:
+            if channels:
+                other = await engine.create(conversation_id="other")
+                await other.send("innocent", message_id="m0", wait=False)
+            await conversation.send(text, message_id="m1", wait=False)
+        await engine.delivered()
+        turn = await conversation.wait()
+        await engine.delivered()
+        print(turn.status, turn.failure or turn.reply)
+
+
+asyncio.run(main())
+'''
+
+
+def starts(database: Path, deadly: str) -> tuple[int, str, str]:
+    """How often the program was started until it came to its end, and what it wrote then."""
+    program = database.with_name("program.py")
+    program.write_text(PROGRAM)
+    for count in range(1, 10):
+        run = subprocess.run(
+            [sys.executable, program, database, deadly], capture_output=True, text=True, timeout=60, check=False
+        )
+        if run.returncode == 0:
+            return count, run.stdout, run.stderr
+        assert run.returncode == -9 or run.returncode == 9, run.stderr
+    return 99, "", ""
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("deadly", ["run", "asked"])
+async def test_a_call_that_ends_its_process_is_left_out(database: Path, deadly: str) -> None:
+    """Whether the tool dies itself, each time after its verdict that it did not run, or the function that is asked. The
+    turn fails with a sentence, and the next one goes on."""
+    count, told, _ = starts(database, deadly)
+
+    assert count == 4
+    assert told.startswith("failed ")
+    async with Engine.open(database, model=ScriptedLlm([reply("Hello.")], name="m")) as engine:
+        conversation = await engine.get("main")
+        assert (await conversation.send("Hello")).reply == "Hello."
+        assert (await conversation.replay()).divergence is None
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(240)
+async def test_a_delivery_that_ends_its_process_is_left_out(database: Path) -> None:
+    """It is told, and stays in the outbox. The other channel has the text, and so has the other conversation on the
+    same channel, which is tried alone after the first crash."""
+    count, told, log = starts(database, "phone, Heard: one")
+
+    assert count == 4
+    assert told == "completed Heard: one\n"
+    assert "The channel phone ended the program at each attempt to deliver this. It is left out." in log
+    heard = {name: Path(f"{database}.{name}").read_text().splitlines() for name in ("screen", "phone")}
+    assert {*heard["screen"]} == {"Heard: one", "Heard: innocent"}
+    assert {*heard["phone"]} == {"Heard: innocent"}
+
+    phone = RecordingChannel(name="phone")
+    async with Engine.open(
+        database, model=ScriptedLlm([reply("Two.")], name="m"), channels=[RecordingChannel(name="screen"), phone]
+    ) as engine:
+        conversation = await engine.get("main")
+        await conversation.send("two")
+        await engine.delivered()
+        (left,) = await engine.store.outbox(["main", "other"])
+        assert [delivery.text for delivery in phone.deliveries] == ["Two."]
+        assert (left.target, left.begun) == ("phone", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(240)
+async def test_a_delivery_that_was_left_out_is_made_when_a_person_says_so(database: Path) -> None:
+    """The doctor finds it, and `--fix` makes it due as if it had never been tried."""
+    starts(database, "phone, Heard: one")
+    store = await open_store(database)
+    found = (await examine(store)).findings
+    await repair(store, found)
+    await store.close()
+
+    phone = RecordingChannel(name="phone")
+    async with Engine.open(database, model=ScriptedLlm([], name="m"), channels=[phone]) as engine:
+        await engine.delivered()
+        assert await engine.store.outbox(["main"]) == ()
+
+    assert ["is left out" in finding.sentence for finding in found] == [True]
+    assert [(delivery.text, unmarked(delivery.key)) for delivery in phone.deliveries] == [("Heard: one", "main/2")]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(240)
+async def test_an_engine_that_closes_during_an_attempt_has_not_died(database: Path) -> None:
+    """However often it is closed while a channel hangs, the delivery is made."""
+
+    class Hanging:
+        name = "phone"
+
+        async def deliver(self, delivery: object) -> None:
+            await asyncio.Event().wait()
+
+    async with Engine.open(database, model=ScriptedLlm([reply("Hi.")], name="m"), channels=[Hanging()]) as engine:
+        await (await engine.create(conversation_id="main")).send("Hello")
+    for _ in range(5):
+        async with Engine.open(database, model=ScriptedLlm([], name="m"), channels=[Hanging()]) as engine:
+            await asyncio.sleep(0.05)  # the attempt has begun
+    phone = RecordingChannel(name="phone")
+    async with Engine.open(database, model=ScriptedLlm([], name="m"), channels=[phone]) as engine:
+        async with asyncio.timeout(60):
+            while await engine.store.outbox(["main"]):
+                await asyncio.sleep(0.01)
+
+    assert [delivery.text for delivery in phone.deliveries] == ["Hi."]
+
+
+# --- Answers that were made past their validation: none of them reaches a log, whoever hands it in.
+#
+# A dispatcher of the application gets a sentence, and the conversation still waits. A performer that returns one to the
+# built-in dispatcher has failed.
+
+
+PICTURE = "https://example.com/picture.png"
+
+
+class Shouted(LlmResponse):
+    """A response of somebody's own type."""
+
+
+class Incomparable:
+    """An id that cannot be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def response(effect_id: int, **fields: Any) -> LlmResponse:
+    """A response with these fields, made without validation."""
+    return LlmResponse.model_construct(**{"type": "llm_response", "effect_id": effect_id, "at": NOON, **fields})
+
+
+def result(effect_id: int, **fields: Any) -> ToolComplete:
+    """A result with these fields, made without validation."""
+    made = ToolResult.model_construct(**{"text": "x", **fields})
+    return ToolComplete.model_construct(type="tool_complete", effect_id=effect_id, at=NOON, result=made)
+
+
+def question(effect_id: int, **fields: Any) -> AskUserQuestionPending:
+    """A question with these fields, made without validation."""
+    asked = UserQuestion.model_construct(**{"question": "When?", **fields})
+    return AskUserQuestionPending.model_construct(
+        type="ask_user_question_pending", effect_id=effect_id, at=NOON, questions=(asked,)
+    )
+
+
+DAMAGED: dict[str, Callable[[int], Any]] = {
+    "nothing in it": lambda effect_id: LlmResponse.model_construct(effect_id=effect_id),
+    "no fields at all": lambda effect_id: LlmResponse.__new__(LlmResponse),
+    "negative usage": lambda effect_id: response(effect_id, usage=Usage.model_construct(input_tokens=-1)),
+    "usage of another type": lambda effect_id: response(effect_id, usage={"input_tokens": 1}),
+    "a number as its text": lambda effect_id: response(effect_id, content=5),
+    "a text as its id": lambda effect_id: response(effect_id).replace(effect_id=str(effect_id)),
+    "an id that cannot be compared": lambda effect_id: response(effect_id).replace(effect_id=Incomparable()),
+    "another type": lambda effect_id: response(effect_id, type="user_message"),
+    "a moment without a zone": lambda effect_id: response(effect_id, at=NOON.replace(tzinfo=None)),
+    "half a character": lambda effect_id: response(effect_id, content="\ud800"),
+    "half a character in a call": lambda effect_id: response(
+        effect_id, tool_calls=(ToolCall.model_construct(call_id="a", name="\udfff"),)
+    ),
+    "calls with one id": lambda effect_id: response(effect_id, tool_calls=(ToolCall(call_id="a", name="b"),) * 2),
+    "no number in a block": lambda effect_id: response(effect_id, opaque=({"a": [float("nan")]},)),
+    "an infinite number in a block": lambda effect_id: response(effect_id, opaque=({"a": {"b": float("inf")}},)),
+    "an object in a block": lambda effect_id: response(effect_id, opaque=({"a": object()},)),
+    "half a character in a result": lambda effect_id: result(effect_id, text="\ud800"),
+    "no text in a result": lambda effect_id: result(effect_id, text=None),
+    "too many images": lambda effect_id: result(effect_id, images=(Image(url=PICTURE),) * (MAX_IMAGES + 1)),
+    "a header that is too long": lambda effect_id: question(effect_id, header="x" * (MAX_HEADER + 1)),
+    "an unknown kind of failure": lambda effect_id: EffectFailed.model_construct(
+        type="effect_failed", effect_id=effect_id, at=NOON, kind="odd", sentence="No."
+    ),
+    "a class of the application": lambda effect_id: Shouted(effect_id=effect_id, at=NOON, content="HELLO"),
+}
+"""What answers may hold that were made past their validation, by the effect that they answer."""
+
+
+class NothingRuns:
+    """A dispatcher of an application that carries out nothing by itself: the test answers."""
+
+    def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
+        """Start nothing."""
+
+    def abort(self, conversation_id: str, effect_id: int) -> None:
+        """Nothing runs here."""
+
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
+        """Nothing is sent here."""
+
+    async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
+        """Nothing runs here."""
+
+    async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
+        """Nothing is sent here."""
+
+
+async def assert_can_be_read(path: Path, conversation: Conversation, *texts: str) -> None:
+    """A fresh engine finds these messages in the file, and the log replays."""
+    async with Engine.open(path, model=ScriptedLlm([])) as fresh:
+        read = await fresh.get(conversation.id)
+
+        assert [message.text for message in await read.transcript()] == list(texts)
+        assert (await read.replay()).divergence is None
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DAMAGED)
+async def test_a_dispatcher_gets_a_sentence_and_the_conversation_still_waits(database: Path, kind: str) -> None:
+    """P33: nothing is stored, a good answer to the same effect is taken afterwards, and the log can be read."""
+    async with Engine.open(database, model=ScriptedLlm([]), dispatcher=NothingRuns()) as engine:
+        conversation = await engine.create()
+        turn = asyncio.ensure_future(conversation.send("Hi."))
+        await until(lambda: bool(conversation.state.in_flight()))
+        (effect_id,) = conversation.state.in_flight()
+        before = await conversation.events()
+
+        with pytest.raises(InvalidInput) as refused:
+            engine.answer(conversation.id, DAMAGED[kind](effect_id))
+
+        assert refused.value.sentence == "The answer does not hold what it declares."
+        assert await conversation.events() == before
+        assert set(conversation.state.in_flight()) == {effect_id}
+        engine.answer(conversation.id, LlmResponse(effect_id=effect_id, at=NOON, content="Here."))
+        assert (await turn).reply == "Here."
+
+    await assert_can_be_read(database, conversation, "Hi.", "Here.")
+
+
+@pytest.mark.faults
+async def test_it_is_refused_before_its_conversation_is_looked_for() -> None:
+    """The dispatcher gets the sentence although the conversation is not in memory, and is loaded later."""
+    async with Engine.open("sqlite://", model=ScriptedLlm([]), dispatcher=NothingRuns()) as engine:
+        with pytest.raises(InvalidInput):
+            engine.answer("not in memory", response(1, content=5))
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DAMAGED)
+async def test_a_performer_that_returns_one_has_failed(
+    database: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P5: its turn fails instead of waiting for ever, the log of the application says why, and the next turn works."""
+    answers = [DAMAGED[kind], lambda effect_id: LlmResponse(effect_id=effect_id, at=NOON, content="Here.")]
+
+    async def ask(effect: RequestLlm, context: EffectContext) -> Answer:
+        answer: Answer = answers.pop(0)(effect.effect_id)
+        return answer
+
+    async with Engine.open(database, model=ScriptedLlm([]), performers={RequestLlm: ask}) as engine:
+        conversation = await engine.create()
+        async with asyncio.timeout(60):
+            failed = await conversation.send("Hi.")
+            better = await conversation.send("Hi again.")
+
+    assert (failed.status, better.reply) == ("failed", "Here.")
+    assert "A performer failed on request_llm." in caplog.text
+    await assert_can_be_read(database, conversation, "Hi.", "Hi again.", "Here.")
+
+
+@tool(crash="pure")
+async def find_table(party: int) -> str:
+    """Look for free tables."""
+    return "Kikunoi at 6:30 PM."
+
+
+@pytest.mark.faults
+async def test_each_answer_is_validated_once() -> None:
+    """`exact` is called once for each answer."""
+    validated = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal validated
+        validated += event == "call" and frame.f_code is exact.__code__
+
+    answers: list[Any] = [call("find_table", party=2), reply("There is one.")]
+    model = FunctionLlm(lambda request: answers.pop(0))
+    async with Engine.open("sqlite://", model=model, tools=[find_table]) as engine:
+        conversation = await engine.create()
+        sys.setprofile(count)
+        try:
+            turn = await conversation.send("For two")
+        finally:
+            sys.setprofile(None)
+
+    assert turn.reply == "There is one."
+    assert validated == 3  # of the model, of the tool, and of the model again

@@ -1,35 +1,45 @@
-"""The ports of an engine: a store, performers and a dispatcher of the application's own."""
+"""The ports of an engine: a store, performers and a dispatcher of the application's own, also broken ones."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from tests.support.effect_ids import unmarked
-from turnwise import ConfigurationError, Engine, ModelAnswer, Policy
+from turnwise import ConfigurationError, Engine, EngineClosed, EngineElsewhere, InvalidInput, ModelAnswer, Policy
+from turnwise.effects.clock import Clock
 from turnwise.effects.context import EffectContext
-from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.effects.dispatcher import InProcessDispatcher, Performer
+from turnwise.engine.ports import Dispatcher
+from turnwise.persistence.errors import Damaged, StorageFailed
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import LoadedConversation, Store
+from turnwise.persistence.records import StoredEntry
 from turnwise.states import (
+    Answer,
     Effect,
     Event,
     ExecuteTool,
     LlmResponse,
+    Refused,
     RequestLlm,
     Step,
     StoreError,
     ToolComplete,
     ToolResult,
+    UserMessage,
 )
+from turnwise.states.effects import AwaitedEffect
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.doubles import NOON
 
 from ..support.engine_scenarios import Gate, answers_after, until
 from ..support.planted.stores import WrappedLog, WrappedStore
+
+# --- The ports of an engine: a store, performers and a dispatcher of the application's own.
 
 
 @pytest.fixture
@@ -443,3 +453,356 @@ class TestALogThatNeedsATask:
         assert turn.reply == "Hello."
         assert len(tasks) == 2
         assert not {None, asyncio.current_task()} & set(tasks)
+
+
+# --- Dispatchers that hosts plug in: whatever they do, a conversation either goes on or says why it does not.
+
+
+Started = Callable[["HostDispatcher", AwaitedEffect, EffectContext], None]
+
+
+class HostDispatcher:
+    """A dispatcher that does with each awaited effect what a test wants, and nothing else."""
+
+    def __init__(self, answer: Callable[[str, Answer], None], started: Started, stop_error: Exception | None) -> None:
+        self.answer = answer
+        self.started = started
+        self.stop_error = stop_error
+
+    def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
+        """Hand each awaited effect to the test."""
+        for effect in effects:
+            if isinstance(effect, AwaitedEffect):
+                self.started(self, effect, context)
+
+    def abort(self, conversation_id: str, effect_id: int) -> None:
+        """Nothing runs here."""
+
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
+        """Nothing is sent here."""
+
+    async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
+        """Fail if the test wants it."""
+        if self.stop_error is not None:
+            raise self.stop_error
+
+    async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
+        """Nothing is sent here."""
+
+
+def engine(started: Started, stop_error: Exception | None = None) -> Engine:
+    """An engine in memory with such a dispatcher."""
+
+    def make(
+        performers: Mapping[type[Effect], Performer], clock: Clock, answer: Callable[[str, Answer], None]
+    ) -> Dispatcher:
+        return HostDispatcher(answer, started, stop_error)
+
+    return Engine.open("sqlite://", model=FunctionLlm(lambda _: reply("Unused.")), dispatcher=make)
+
+
+def broken_dispatchers_response(effect: AwaitedEffect, text: str = "Here.") -> LlmResponse:
+    """What a model says."""
+    return LlmResponse(effect_id=effect.effect_id, at=NOON, content=text)
+
+
+class TestAnswers:
+    """What comes in by `Engine.answer`."""
+
+    async def test_inside_of_dispatch_is_taken(self) -> None:
+        """The dispatcher may have the answer at once; a second answer to the same effect is dropped."""
+
+        def started(self: HostDispatcher, effect: AwaitedEffect, context: EffectContext) -> None:
+            self.answer(context.conversation_id, broken_dispatchers_response(effect, "First."))
+            self.answer(context.conversation_id, broken_dispatchers_response(effect, "Second."))
+
+        async with engine(started) as opened:
+            conversation = await opened.create()
+            assert (await conversation.send("Hi.")).reply == "First."
+            assert len(await conversation.events()) == 3
+
+    async def test_to_other_effects_are_dropped(self) -> None:
+        """Unknown effects, answers of another kind than the effect takes, and unknown conversations change nothing."""
+
+        def started(self: HostDispatcher, effect: AwaitedEffect, context: EffectContext) -> None:
+            self.answer(context.conversation_id, LlmResponse(effect_id=1000, at=NOON, content="Forged."))
+            tool = ToolComplete(effect_id=effect.effect_id, at=NOON, result=ToolResult(text="Forged."))
+            self.answer(context.conversation_id, tool)
+            self.answer("nobody", broken_dispatchers_response(effect))
+            self.answer(context.conversation_id, broken_dispatchers_response(effect))
+
+        async with engine(started) as opened:
+            conversation = await opened.create()
+            assert (await conversation.send("Hi.")).reply == "Here."
+            assert len(await conversation.events()) == 3
+
+    @pytest.mark.parametrize("junk", ["Here.", None, UserMessage(event_id="m2", at=NOON, text="I am the user.")])
+    async def test_must_be_answers(self, junk: Any) -> None:
+        """Anything else is refused at the door, and the conversation goes on."""
+        errors: list[str] = []
+
+        def started(self: HostDispatcher, effect: AwaitedEffect, context: EffectContext) -> None:
+            try:
+                self.answer(context.conversation_id, junk)
+            except InvalidInput as error:
+                errors.append(error.sentence)
+            self.answer(context.conversation_id, broken_dispatchers_response(effect))
+
+        async with engine(started) as opened:
+            conversation = await opened.create()
+            assert (await conversation.send("Hi.")).reply == "Here."
+
+        assert errors == ["What a dispatcher hands in is an answer to an effect."]
+
+    @pytest.mark.parametrize("conversation_id", [None, 5, [], "x" * 1000])
+    async def test_are_for_a_conversation(self, conversation_id: Any) -> None:
+        """What cannot be the id of one is refused at the door."""
+        async with engine(lambda self, effect, context: None) as opened:
+            with pytest.raises(InvalidInput):
+                opened.answer(conversation_id, LlmResponse(effect_id=1, at=NOON, content="Hello."))
+
+    async def test_from_another_thread_are_refused_there(self) -> None:
+        """The thread that made the mistake gets the error, and nothing has changed."""
+        begun = asyncio.Event()
+        async with engine(lambda self, effect, context: begun.set()) as opened:
+            conversation = await opened.create()
+            going = asyncio.ensure_future(conversation.send("Hi."))
+            await begun.wait()
+            (effect_id,) = conversation.state.in_flight()
+            answer = LlmResponse(effect_id=effect_id, at=NOON, content="Here.")
+
+            with pytest.raises(EngineElsewhere):
+                await asyncio.to_thread(opened.answer, conversation.id, answer)
+            loop = asyncio.get_running_loop()
+            await asyncio.to_thread(loop.call_soon_threadsafe, opened.answer, conversation.id, answer)
+
+            assert (await going).reply == "Here."
+
+
+class TestFailures:
+    """Dispatchers that raise."""
+
+    @pytest.mark.parametrize("failure", [OSError("no broker"), asyncio.CancelledError()])
+    async def test_the_conversation_is_taken_over_when_dispatch_raises(self, failure: BaseException) -> None:
+        """The step is stored. The caller gets an error instead of waiting for ever, and whoever asks next finds the
+        effect asked for again."""
+        failures = [failure]
+
+        def started(self: HostDispatcher, effect: AwaitedEffect, context: EffectContext) -> None:
+            if failures:
+                raise failures.pop()
+            self.answer(context.conversation_id, broken_dispatchers_response(effect))
+
+        async with engine(started) as opened:
+            conversation = await opened.create()
+            with pytest.raises(StoreError, match="Something broke"):
+                await conversation.send("Hi.", message_id="m1")
+            again = await opened.get(conversation.id)
+
+            assert (await again.send("Hi.", message_id="m1")).reply == "Here."
+            assert [entry.event.type for entry in await again.events()][1:] == [
+                "user_message",
+                "resumed",
+                "llm_response",
+            ]
+
+    async def test_callers_are_told_when_stop_raises(self) -> None:
+        """The engine closes, and whoever waits learns so."""
+        begun = asyncio.Event()
+        opened = await engine(lambda self, effect, context: begun.set(), OSError("no broker"))
+        going = asyncio.ensure_future((await opened.create()).send("Hi."))
+        await begun.wait()
+
+        await opened.close()
+
+        with pytest.raises(EngineClosed):
+            await going
+
+
+# --- Stores that hosts plug in and that break their port: a caller gets an error, and nothing runs twice.
+
+
+MODEL = FunctionLlm(lambda _: reply("Here."))
+
+
+@pytest.fixture
+async def sound() -> AsyncIterator[Store]:
+    """A store in memory."""
+    store = await open_store("sqlite://")
+    yield store
+    await store.close()
+
+
+class Held:
+    """A model that does not answer."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def complete(self, request: Any, show: Any) -> Any:
+        """Wait."""
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+async def left_in_the_middle(store: Store) -> str:
+    """A conversation whose engine was closed while the model was asked."""
+    held = Held()
+    async with Engine.open(store=store, model=held) as engine:
+        conversation = await engine.create()
+        await conversation.send("Hi.", wait=False)
+        await held.asked.wait()
+    return conversation.id
+
+
+class StoresAndFails(WrappedLog):
+    """It stores the first message, and reports that it could not."""
+
+    has_failed = False
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        await super().append(event, step, targets)
+        if isinstance(event, UserMessage) and not self.has_failed:
+            self.has_failed = True
+            raise StorageFailed("The disk is full.")
+
+
+class CancelsAppends(WrappedLog):
+    """It cancels its own work once for each of these types of events, as a driver does that loses its connection."""
+
+    def __init__(self, log: Any) -> None:
+        super().__init__(log)
+        self.cancelled: list[type[Event]] = [UserMessage, LlmResponse]
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        if type(event) in self.cancelled:
+            self.cancelled.remove(type(event))
+            raise asyncio.CancelledError
+        await super().append(event, step, targets)
+
+
+class MissesSteps(WrappedStore):
+    """It returns the entries of a log without those that `is_kept` does not keep."""
+
+    is_kept: Callable[[StoredEntry], bool] = staticmethod(lambda entry: True)
+
+    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
+        """The entries that are kept."""
+        return tuple(filter(self.is_kept, await self.store.entries(conversation_id, after, up_to)))
+
+
+class HandsOutTwice(WrappedStore):
+    """It returns the same conversation at each claim, and twice in each."""
+
+    async def claim(self, limit: int) -> tuple[str, ...]:
+        """The same ids as ever."""
+        return (await self.store.ids()) * 2
+
+
+class LoadsForEver(WrappedStore):
+    """It never finishes loading one conversation."""
+
+    stuck = ""
+
+    async def load(self, conversation_id: str) -> LoadedConversation:
+        """The conversation, or nothing for ever."""
+        if conversation_id == self.stuck:
+            await asyncio.Event().wait()
+        return await super().load(conversation_id)
+
+
+class TestLogs:
+    """What `append` and `catch_up` may break."""
+
+    async def test_a_step_that_was_stored_and_reported_as_failed_is_found(self, sound: Store) -> None:
+        """The log is ahead of what is in memory: whoever asks gets an error, then the conversation as stored."""
+        async with Engine.open(store=WrappedStore(sound, StoresAndFails), model=MODEL) as engine:
+            conversation = await engine.create()
+            for error in (Refused, StoreError):
+                with pytest.raises(error):
+                    await conversation.send("Hi.", message_id="m1")
+            again = await engine.get(conversation.id)
+
+            assert (await again.send("Hi.", message_id="m1")).reply == "Here."
+            assert [message.text for message in await again.transcript()] == ["Hi.", "Here."]
+
+    async def test_that_is_cancelled_by_the_store_itself_has_failed(self, sound: Store) -> None:
+        """A request is refused, and may be sent again; an answer is kept until it is stored."""
+        async with asyncio.timeout(20), Engine.open(store=WrappedStore(sound, CancelsAppends), model=MODEL) as engine:
+            conversation = await engine.create()
+            with pytest.raises(Refused) as refused:
+                await conversation.send("Hi.")
+
+            assert refused.value.code == "storage"
+            assert (await conversation.send("Hi.")).reply == "Here."
+
+
+class TestEntries:
+    """A log with steps missing."""
+
+    async def test_nobody_is_shown_a_part_of_it(self, sound: Store) -> None:
+        """Turns, updates and new messages report the missing step, and no model is asked without it."""
+        store = MissesSteps(sound)
+        async with Engine.open(store=store, model=MODEL) as engine:
+            conversation_id = (await engine.create()).id
+            await (await engine.get(conversation_id)).send("Hi.")
+        store.is_kept = lambda entry: entry.seq != 2
+        async with Engine.open(store=store, model=MODEL) as engine:
+            conversation = await engine.get(conversation_id)
+
+            for asked in (conversation.turns(), anext(conversation.updates()), conversation.send("Hello?")):
+                with pytest.raises(Damaged, match="Step 2 is missing"):
+                    await asked
+
+
+class TestClaims:
+    """Taking over."""
+
+    async def test_what_is_handed_out_twice_is_taken_over_once(self, sound: Store) -> None:
+        """The machine hears once that a process has died, and opening ends."""
+        conversation_id = await left_in_the_middle(sound)
+
+        async with Engine.open(store=HandsOutTwice(sound), model=Held()):
+            stored = [entry.event.type for entry in await sound.entries(conversation_id)]
+
+        assert stored == ["opened", "user_message", "resumed"]
+
+    async def test_what_a_closed_engine_claimed_is_for_the_next(self, sound: Store) -> None:
+        """Three engines, one after the other over one open store: each goes on where the one before was closed."""
+        conversation_id = await left_in_the_middle(sound)
+
+        for _ in range(2):
+            async with Engine.open(store=sound, model=Held()):
+                pass
+
+        stored = [entry.event.type for entry in await sound.entries(conversation_id)]
+        assert stored == ["opened", "user_message", "resumed", "resumed"]
+
+
+class TestLoads:
+    """A conversation that does not load."""
+
+    async def test_holds_up_no_other_and_no_closing(self, sound: Store) -> None:
+        """Others go on, and whoever waits for it learns that the engine is closed."""
+        store = LoadsForEver(sound)
+        async with Engine.open(store=sound, model=MODEL) as engine:
+            stuck, other = (await engine.create()).id, (await engine.create()).id
+        store.stuck = stuck
+        async with Engine.open(store=store, model=MODEL) as engine:
+            getting = asyncio.ensure_future(engine.get(stuck))
+            await asyncio.sleep(0)
+            assert (await (await engine.get(other)).send("Hi.")).reply == "Here."
+
+        with pytest.raises(EngineClosed):
+            await getting
+
+    async def test_an_opening_that_waits_for_it_can_be_given_up(self, sound: Store) -> None:
+        """A caller that is cancelled gets away."""
+        store = LoadsForEver(sound)
+        store.stuck = await left_in_the_middle(sound)
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), Engine.open(store=store, model=MODEL):
+                pass

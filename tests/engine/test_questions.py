@@ -1,30 +1,40 @@
-"""Questions that pause the machine, over the whole engine."""
+"""Questions that pause the machine, and calls that ask their user in the middle, over the whole engine."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from tests.support.effect_ids import unmarked
 from turnwise import (
     Conversation,
     Engine,
     Policy,
     Question,
+    QuestionOption,
     Questions,
     Refused,
+    Tool,
+    ToolContext,
+    ToolError,
     Turn,
     UserQuestion,
     WaitsForAnswer,
     tool,
 )
-from turnwise.states import pending
+from turnwise.states import AskUserQuestionPending, ExecuteTool, ResumeTool, Texts, ToolInterrupted, pending
+from turnwise.testing import ManualClock
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
+
+# --- Questions that pause the machine, over the whole engine.
 
 
 class TestQuestions:
@@ -246,3 +256,486 @@ async def test_declining_stops_nothing_else(database: Path, call_id: str | None)
 
         assert refused.value.code == "wrong_state"
         assert [entry.event.type for entry in await conversation.events()][-1] == "history_compacted"
+
+
+# --- A call asks its user in the middle and then goes on, whatever happens meanwhile.
+
+
+SURE = UserQuestion(question="Delete all?", options=(QuestionOption(label="Yes"), QuestionOption(label="No")))
+WHY = UserQuestion(question="Why?")
+TEXTS = Texts()
+
+
+class Deletion:
+    """A tool that asks before it deletes. It remembers what it did, and under which keys it ran."""
+
+    def __init__(self, *questions: UserQuestion, **declared: Any) -> None:
+        self.keys: list[str] = []
+        self.learned: list[str] = []
+        self.ended: list[str] = []
+        asked = questions or (SURE,)
+
+        @tool(**{"exclusive": True, **declared})
+        async def delete(context: ToolContext) -> str:
+            """Delete everything."""
+            self.keys.append(context.key)
+            try:
+                for question in asked:
+                    context.progress(f"asks {question.question}")
+                    answers = await context.ask([question])
+                    self.learned.append(str(answers.answers.get(question.question, answers.action)))
+            except asyncio.CancelledError:
+                self.ended.append("cancelled")
+                raise
+            self.ended.append("returned")
+            return f"Learned {', '.join(self.learned)}."
+
+        self.tool = delete
+
+
+def opened(database: Path, deletion: Deletion | Tool[..., Any], *more: Any, **options: Any) -> Any:
+    """An engine whose model calls the tool, and then says what it has."""
+    tool_ = deletion.tool if isinstance(deletion, Deletion) else deletion
+    return Engine.open(database, model=ScriptedLlm([call(tool_.name), reply("Done."), *more]), tools=[tool_], **options)
+
+
+class TestAnswers:
+    """What a person does reaches the call, and the call goes on."""
+
+    async def test_the_call_goes_on_with_the_answer(self, database: Path) -> None:
+        """The turn rests for the person; the answer is what `ask` returns, and the result is the tool's own."""
+        deletion = Deletion()
+        async with opened(database, deletion) as engine:
+            conversation = await engine.create()
+
+            asked = await conversation.send("Delete it.")
+            turn = await conversation.answer({"Delete all?": "Yes"})
+
+            assert (asked.status, asked.questions) == ("awaiting_user", (SURE,))
+            assert (turn.status, turn.reply) == ("completed", "Done.")
+            assert results(await conversation.transcript()) == ["Learned Yes."]
+            assert (await conversation.replay()).divergence is None
+        assert deletion.ended == ["returned"]
+
+    async def test_a_call_may_ask_several_times(self, database: Path) -> None:
+        """Each question rests the conversation anew; the second is asked only after the first was answered."""
+        deletion = Deletion(SURE, WHY, SURE)
+        async with opened(database, deletion) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            second = await conversation.answer({"Delete all?": "Yes"})
+            third = await conversation.answer({"Why?": "日本語 {x}"})
+            turn = await conversation.answer({"Delete all?": "No"})
+
+            assert [second.questions, third.questions] == [(WHY,), (SURE,)]
+            assert turn.status == "completed"
+        assert deletion.learned == ["Yes", "日本語 {x}", "No"]
+        assert len(deletion.keys) == 1
+
+    async def test_questions_asked_at_once_are_asked_one_after_the_other(self, database: Path) -> None:
+        """A call that asks twice at once gets each answer where it belongs."""
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> str:
+            """Delete everything."""
+            both = await asyncio.gather(context.ask([SURE]), context.ask([WHY]))
+            return " ".join(str(one.answers) for one in both)
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            await conversation.answer({"Delete all?": "Yes"})
+            await conversation.answer({"Why?": "Old."})
+
+            assert results(await conversation.transcript()) == ["{'Delete all?': 'Yes'} {'Why?': 'Old.'}"]
+
+    async def test_a_plain_function_may_ask_from_its_thread(self, database: Path) -> None:
+        """`ask_blocking` blocks the thread of the function, and nothing else."""
+
+        @tool(exclusive=True)
+        def delete(context: ToolContext) -> str:
+            """Delete everything."""
+            return str(context.ask_blocking([{"question": "Why?"}]).answers["Why?"])
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            await conversation.answer({"Why?": "Old."})
+
+            assert results(await conversation.transcript()) == ["Old."]
+
+    async def test_several_choices_and_notes_reach_the_call(self, database: Path) -> None:
+        """An answer with several choices is a list, and what the person noted is beside it."""
+        seen: list[Any] = []
+        which = UserQuestion(question="Which?", options=SURE.options, multi_select=True)
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            seen.append(await context.ask([which]))
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+            with pytest.raises(Refused, match="Which"):
+                await conversation.answer({})
+
+            await conversation.answer({"Which?": ["Yes", "No"]}, {"Which?": {"notes": "both"}})
+
+        assert seen[0].answers == {"Which?": ["Yes", "No"]}
+        assert seen[0].annotations["Which?"].notes == "both"
+
+    async def test_a_question_with_a_secret_is_answered_under_its_own_text(self, database: Path) -> None:
+        """J1: the person and the log see the question without the secret; the call gets the answer by its own text, and
+        what the person answered without its secrets."""
+        pytest.importorskip("phonenumbers")
+        asked: list[Any] = []
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            asked.append(await context.ask([{"question": "Mail it to ada@example.com?"}]))
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create(policy=Policy(redact=True))
+            turn = await conversation.send("Delete it.")
+            assert isinstance(turn, WaitsForAnswer)
+            (shown,) = turn.questions
+
+            await conversation.answer({shown.question: "No, to bob@example.com"})
+
+        assert "ada@" not in shown.question
+        assert list(asked[0].answers) == ["Mail it to ada@example.com?"]
+        assert "bob@" not in str(asked[0].answers)
+
+
+class TestWithoutAnAnswer:
+    """A person declines, cancels, closes, or does nothing."""
+
+    async def test_a_declined_question_is_passed_on(self, database: Path) -> None:
+        """With `cancel="resume"` the call learns that the person declined, and decides itself."""
+        deletion = Deletion()
+        async with opened(database, deletion) as engine:
+            conversation = await engine.create(policy=Policy(questions=Questions(cancel="resume")))
+            await conversation.send("Delete it.")
+
+            turn = await conversation.decline()
+
+            assert turn is not None and turn.status == "completed"
+        assert deletion.learned == ["declined"]
+
+    async def test_a_cancelled_question_stops_the_call_and_the_turn(self, database: Path) -> None:
+        """By default the call is cancelled; its result says so, and the conversation goes on."""
+        deletion = Deletion()
+        async with opened(database, deletion, reply("Well.")) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            await conversation.cancel()
+            turn = await conversation.wait()
+
+            assert turn is not None and turn.status == "cancelled"
+            assert results(await conversation.transcript()) == [TEXTS.cancelled]
+        assert deletion.ended == ["cancelled"]
+
+    async def test_a_deadline_that_passes_is_passed_on(self, database: Path) -> None:
+        """The policy's deadline ends the question, and the call learns that nobody answered. The time of the wait does
+        not count for the tool."""
+        clock = ManualClock()
+        deletion = Deletion(timeout=5.0)
+        async with opened(database, deletion, clock=clock) as engine:
+            conversation = await engine.create(policy=Policy(questions=Questions(deadline=3_600.0)))
+            await conversation.send("Delete it.")
+
+            await clock.advance(3_600)
+            await until(lambda: conversation.state.type == "idle")
+        assert deletion.learned == ["unanswered"]
+
+    @pytest.mark.parametrize(
+        "end",
+        [
+            lambda engine, conversation: conversation.close(),
+            lambda engine, conversation: engine.delete(conversation.id),
+            lambda engine, conversation: engine.close(),
+        ],
+        ids=["closed", "deleted", "engine closed"],
+    )
+    async def test_nothing_runs_on_when_the_conversation_ends(
+        self, database: Path, end: Callable[[Engine, Conversation], Coroutine[Any, Any, None]]
+    ) -> None:
+        """A conversation that is closed or deleted, and an engine that closes, stop the call that waits."""
+        deletion = Deletion()
+        async with opened(database, deletion) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            await end(engine, conversation)
+            await until(lambda: bool(deletion.ended))
+
+        assert deletion.ended == ["cancelled"]
+
+    async def test_a_thread_that_waits_is_released(self, database: Path) -> None:
+        """The thread of a plain function ends when its turn is cancelled."""
+        ended = threading.Event()
+
+        @tool(exclusive=True)
+        def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            try:
+                context.ask_blocking([SURE])
+            finally:
+                ended.set()
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            await conversation.cancel()
+            await until(ended.is_set)
+
+
+class TestTime:
+    """The timeout of the tool."""
+
+    async def test_it_does_not_run_while_a_person_is_asked(self, database: Path) -> None:
+        """A tool whose time is short waits for a person for longer than that."""
+        deletion = Deletion(timeout=0.2)
+        async with opened(database, deletion) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+            await asyncio.sleep(0.25)
+
+            await conversation.answer({"Delete all?": "Yes"})
+
+            assert results(await conversation.transcript()) == ["Learned Yes."]
+
+    async def test_it_runs_again_after_the_answer(self, database: Path) -> None:
+        """A call that hangs after its answer fails as any call does."""
+
+        @tool(exclusive=True, timeout=0.05)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            await context.ask([SURE])
+            await asyncio.Event().wait()
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            await conversation.answer({"Delete all?": "Yes"})
+
+            assert results(await conversation.transcript()) == ["delete did not finish within 0.05 s."]
+
+    async def test_a_call_that_ends_by_itself_keeps_its_result(self, database: Path) -> None:
+        """The question stays open; once it is settled, the result comes."""
+        ended = asyncio.Event()
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> str:
+            """Delete everything."""
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await context.ask([SURE])
+            ended.set()
+            return "Nobody was quick enough."
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+            await ended.wait()
+
+            turn = await conversation.answer({"Delete all?": "Yes"})
+
+            assert turn.status == "completed"
+            assert results(await conversation.transcript()) == ["Nobody was quick enough."]
+
+
+class TestWhoMayAsk:
+    """Only an exclusive tool may ask while it runs."""
+
+    async def test_another_tool_reads_why_it_may_not(self, database: Path) -> None:
+        """A tool that is not exclusive gets an error, which the model reads."""
+        deletion = Deletion(exclusive=False)
+        async with opened(database, deletion) as engine:
+            conversation = await engine.create()
+
+            await conversation.send("Delete it.")
+
+            (result,) = results(await conversation.transcript())
+            assert result == "delete may not ask the user while it runs: it must be declared with exclusive=True."
+
+    async def test_questions_that_break_the_rules_are_an_error_of_the_tool(self, database: Path) -> None:
+        """The model reads what is wrong with the question, and nobody is asked."""
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            await context.ask([])
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+
+            turn = await conversation.send("Delete it.")
+
+            assert turn.status == "completed"
+            (result,) = results(await conversation.transcript())
+            assert result.startswith("delete failed: ")
+
+    async def test_a_text_is_no_list_of_questions(self, database: Path) -> None:
+        """It is refused as one fault, not as one for each of its characters."""
+        refused: list[ValidationError] = []
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            with pytest.raises(ValidationError) as error:
+                await context.ask("x" * 20_000)  # type: ignore[arg-type]
+            refused.append(error.value)
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+
+            turn = await conversation.send("Delete it.")
+
+        assert turn.status == "completed"
+        assert [error.error_count() for error in refused] == [1]
+
+    async def test_nobody_asks_for_a_call_that_is_over(self, database: Path) -> None:
+        """Whoever kept the context reads why, and is not cancelled."""
+        kept: list[ToolContext] = []
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            kept.append(context)
+
+        async with opened(database, delete) as engine:
+            await (await engine.create()).send("Delete it.")
+
+            with pytest.raises(ToolError, match="The call is over, so it cannot ask any more"):
+                await kept[0].ask([SURE])
+
+    async def test_a_coroutine_may_not_block_the_event_loop(self, database: Path) -> None:
+        """`ask_blocking` in a coroutine would stop everything, so it fails at once."""
+
+        @tool(exclusive=True, errors="message")
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            context.ask_blocking([SURE])
+
+        async with opened(database, delete) as engine:
+            conversation = await engine.create()
+
+            await conversation.send("Delete it.")
+
+            (result,) = results(await conversation.transcript())
+            assert "await ask instead" in result
+
+
+async def asks(conversation: Conversation) -> None:
+    """Wait until the conversation waits for an answer."""
+    await until(lambda: conversation.state.type == "awaiting_user_response")
+
+
+async def dies_while_waiting(database: Path, deletion: Deletion, **rules: Any) -> str:
+    """The id of a conversation whose process ended while the call waited for the person."""
+    async with opened(database, deletion) as engine:
+        conversation = await engine.create(policy=Policy(**rules))
+        await conversation.send("Delete it.")
+        return str(conversation.id)
+
+
+class TestCrashes:
+    """The process dies while the call waits: the crash contract decides."""
+
+    @pytest.mark.parametrize("contract", ["pure", "idempotent"])
+    async def test_a_call_that_may_run_twice_asks_again(self, database: Path, contract: str) -> None:
+        """It runs again under the same idempotency key, and its user is asked again."""
+        deletion = Deletion(crash=contract)
+        conversation_id = await dies_while_waiting(database, deletion)
+
+        async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
+            conversation = await engine.get(conversation_id)
+            await asks(conversation)
+            turn = await conversation.answer({"Delete all?": "Yes"})
+
+            assert turn.status == "completed"
+            assert (await conversation.replay()).divergence is None
+            assert conversation.state.book.turn == 1
+        assert [*map(unmarked, deletion.keys)] == [f"{conversation_id}/2"] * 2
+        assert len({*deletion.keys}) == 1
+        assert deletion.ended == ["cancelled", "returned"]
+
+    async def test_a_call_that_must_not_run_twice_is_in_doubt(self, database: Path) -> None:
+        """A person decides; a call that is to run again has a key of its own."""
+        deletion = Deletion()
+        conversation_id = await dies_while_waiting(database, deletion)
+
+        async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
+            conversation = await engine.get(conversation_id)
+            await until(lambda: conversation.state.type == "in_doubt")
+            (call_id,) = conversation.state.round.doubtful  # type: ignore[union-attr]
+            await conversation.resolve(call_id, "again")
+            await asks(conversation)
+            turn = await conversation.answer({"Delete all?": "No"})
+
+            assert turn.status == "completed"
+        assert len(set(deletion.keys)) == 2
+
+    async def test_waits_are_never_counted_as_resumes(self, database: Path) -> None:
+        """However often the process dies while a person is asked, the turn does not fail."""
+        deletion = Deletion(crash="pure")
+        conversation_id = await dies_while_waiting(database, deletion)
+        for _ in range(3):
+            async with Engine.open(database, model=ScriptedLlm([]), tools=[deletion.tool]) as engine:
+                conversation = await engine.get(conversation_id)
+                await asks(conversation)
+
+        async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
+            conversation = await engine.get(conversation_id)
+            await asks(conversation)
+            turn = await conversation.answer({"Delete all?": "Yes"})
+
+        assert turn.status == "completed"
+        assert {*map(unmarked, deletion.keys)} == {f"{conversation_id}/2"}
+        assert len({*deletion.keys}) == 1
+
+    async def test_the_deadline_ends_with_the_question(self, database: Path) -> None:
+        """The interrupted question's timer is gone; the one of the repeated question counts."""
+        deletion = Deletion(crash="pure")
+        conversation_id = await dies_while_waiting(database, deletion, questions=Questions(deadline=3_600.0))
+
+        async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
+            conversation = await engine.get(conversation_id)
+            await asks(conversation)
+            events = [entry.event for entry in [*(await conversation.events())]]
+
+            assert sum(isinstance(event, ToolInterrupted) for event in events) == 1
+            assert sum(isinstance(event, AskUserQuestionPending) for event in events) == 2
+            assert (await conversation.answer({"Delete all?": "Yes"})).status == "completed"
+
+
+class TestOtherPerformers:
+    """An application's own performers."""
+
+    async def test_a_call_that_does_not_wait_here_is_left_to_its_contract(self, database: Path) -> None:
+        """A performer of the application asked and nobody holds the call: it must not run twice, so it is in doubt."""
+        deletion = Deletion()
+
+        async def asks(effect: Any, context: Any) -> AskUserQuestionPending:
+            return AskUserQuestionPending(
+                effect_id=effect.effect_id, at=ManualClock().now(), questions=(SURE,), suspends=True
+            )
+
+        async with opened(database, deletion, performers={ExecuteTool: asks}) as engine:
+            conversation = await engine.create()
+            await conversation.send("Delete it.")
+
+            turn: Turn = await conversation.answer({"Delete all?": "Yes"})
+
+            assert turn.status == "in_doubt"
+            effects = [effect for entry in await conversation.events() for effect in entry.effects]
+            assert [one.reply for one in effects if isinstance(one, ResumeTool)] == ["answered"]

@@ -1,27 +1,59 @@
-"""A turn from a message to its reply, and what may go wrong on the way."""
+"""A turn from a message to its reply: its kinds, what it cost, and what may go wrong on the way."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
 
 from tests.support.effect_ids import unmarked
 from turnwise import (
+    CancelledTurn,
+    CompletedTurn,
+    Delivery,
+    EndedTurn,
     Engine,
+    FailedTurn,
+    IncompleteTurn,
     InvalidInput,
     Limits,
+    ModelRequest,
     Policy,
+    QueuedTurn,
     Refused,
     Retry,
+    RunningTurn,
     ToolContext,
+    Turn,
+    TurnEndedUpdate,
+    Usage,
+    UserQuestion,
+    WaitsForAnswer,
+    WaitsForApproval,
+    WaitsForResolution,
     tool,
 )
+from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.engine.conversation import ITERATIONS_TO_SEND, Conversation
+from turnwise.engine.turns import BaseTurn, TurnStatus
+from turnwise.states import ToolCall
+from turnwise.testing import RecordingChannel
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
-from ..support.engine_scenarios import Gate, Watcher, answers_after, assert_paired, results
+from ..support.cases import holds_for
+from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, results
+from ..support.scenarios.examples import example
+
+# --- A turn from a message to its reply, and what may go wrong on the way.
 
 
 class TestATurn:
@@ -341,3 +373,282 @@ class TestTools:
 
         assert turn.status == "failed"
         assert "secret" not in (turn.failure or "")
+
+
+# --- A turn is one of a few classes, one for each status.
+
+
+@tool(approval=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    return "Paid."
+
+
+class TestTheKinds:
+    """What a program may rely on for every kind."""
+
+    def test_each_status_has_its_class(self) -> None:
+        """The classes of the union have the statuses, each one of them."""
+        statuses = [{one.name: one for one in dataclasses.fields(kind)}["status"].default for kind in get_args(Turn)]
+
+        assert statuses == list(get_args(TurnStatus))
+
+    @holds_for("kind", get_args(Turn))
+    def test_each_has_every_attribute(self, kind: type[BaseTurn]) -> None:
+        """A program that asks only for the status finds the attributes of all turns, in the same order."""
+        assert [one.name for one in dataclasses.fields(kind)] == [one.name for one in dataclasses.fields(BaseTurn)]
+
+    def test_what_waits_is_made_with_what_it_waits_for(self) -> None:
+        """A turn without the call that it waits for cannot be made."""
+        with pytest.raises(TypeError):
+            WaitsForAnswer(number=1)  # type: ignore[call-arg]
+
+
+class TestWhatTheEngineReturns:
+    """The class of the turn that a request returns."""
+
+    async def test_turns_that_have_ended(self, database: Path) -> None:
+        """Completed, incomplete, failed."""
+        llm = ScriptedLlm([reply("Hello."), call("unknown"), failure("authentication")])
+        one_request = Policy(limits=Limits(requests=1, last="plain"))
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create()
+            completed = await conversation.send("One")
+            await conversation.set_policy(one_request)
+            incomplete = await conversation.send("Two")
+            failed = await conversation.send("Three")
+
+        assert type(completed) is CompletedTurn
+        assert type(incomplete) is IncompleteTurn
+        assert type(failed) is FailedTurn
+        assert failed.failure
+        assert (completed.questions, completed.call_id, completed.call) == ((), None, None)
+
+    async def test_turns_that_wait(self, database: Path) -> None:
+        """A question, an approval, and the end of a turn that was cancelled."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), call("pay", amount=5)])
+        async with Engine.open(database, model=llm, tools=["ask_user_question", pay]) as engine:
+            conversation = await engine.create()
+            asked = await conversation.send("Book")
+            assert isinstance(asked, WaitsForAnswer)
+            held = await conversation.answer({asked.questions[0].question: "6:30 PM"})
+            assert isinstance(held, WaitsForApproval)
+            await conversation.cancel()
+            (cancelled,) = await conversation.turns()
+
+        assert (held.call.name, held.call.call_id) == ("pay", held.call_id)
+        assert type(cancelled) is CancelledTurn
+
+    async def test_turns_that_nobody_waited_for(self, database: Path) -> None:
+        """Running, and queued with the number 0; each is a `Turn`."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+            conversation = await engine.create(policy=Policy(when_busy="queue"))
+            running = await conversation.send("One", wait=False)
+            queued = await conversation.send("Two", wait=False)
+            gate.opened.set()
+
+        assert (running, queued) == (RunningTurn(number=1), QueuedTurn())
+        assert isinstance(running, Turn)
+        assert queued.number == 0
+
+
+class TestAsJson:
+    """A turn as a server sends it."""
+
+    def turns(self) -> list[Turn]:
+        """Return one turn of each kind, with everything set that it can have."""
+        usage = Usage(input_tokens=5, output_tokens=7, cost=0.25)
+        said: dict[str, Any] = {"reply": "Hi.", "deliveries": ("Hi.",), "usage": usage, "profile": "cook"}
+        question = UserQuestion(question="When?")
+        made = ToolCall(call_id="c", name="pay", raw_arguments='{"amount": 5}')
+        broken = ToolCall(call_id="c", name="pay", raw_arguments="[5")
+        return [
+            CompletedTurn(number=1, final_content="Hi.", user_response="Hi.", **said),
+            IncompleteTurn(number=2, truncated=True, limit="requests", failure="Not verified.", **said),
+            FailedTurn(number=3, failure="No key.", **said),
+            CancelledTurn(number=4, silent=True),
+            WaitsForAnswer(number=5, questions=(question,), call_id="c", **said),
+            WaitsForApproval(number=6, call_id="c", call=made),
+            WaitsForResolution(number=7, call_id="c", call=broken),
+            RunningTurn(number=8),
+            QueuedTurn(),
+        ]
+
+    def test_each_kind_fits_the_schema(self) -> None:
+        """What is sent is valid, and the schema names everything that is sent."""
+        schema = TypeAdapter(BaseTurn).json_schema(mode="serialization")
+        for turn in self.turns():
+            sent = json.loads(json.dumps(turn.data, allow_nan=False))
+
+            assert sent == turn.data
+            assert sent.keys() <= schema["properties"].keys()
+            Draft202012Validator(schema).validate(sent)
+        assert [type(turn) for turn in self.turns()] == list(get_args(Turn))
+
+    def test_it_is_the_data_of_its_end(self) -> None:
+        """A client reads the answer to a request as it reads the update `turn_ended`."""
+        for turn in self.turns():
+            if isinstance(turn, EndedTurn):
+                assert turn.data == TurnEndedUpdate.of((1, 1), turn).data
+
+    def test_what_it_waits_for(self) -> None:
+        """The questions, or the call with its arguments as an object; a text that is no JSON object as it is."""
+        asks, approves, doubts, runs = (turn.data for turn in self.turns()[4:8])
+
+        assert (asks["questions"], asks["call_id"]) == ([{"question": "When?", "options": []}], "c")
+        assert (approves["call"]["arguments"], approves["call_id"]) == ({"amount": 5}, "c")
+        assert (doubts["call"]["arguments"], doubts["call"]["raw_arguments"]) == ({}, "[5")
+        assert not {"questions", "call_id", "call"} & runs.keys()
+
+
+# --- What was said in a turn has reached quick channels when the turn is returned.
+
+
+MemoryStore = example("memory_store").MemoryStore
+
+
+def engine(channel: RecordingChannel, **options: Any) -> Engine:
+    """An engine whose commits do not wait, with a model that answers at once."""
+    return Engine.open(store=MemoryStore(), model=FunctionLlm(lambda _: "Hello."), channels=[channel], **options)
+
+
+def takes(iterations: int) -> Callable[[Delivery], Awaitable[None]]:
+    """What a channel does that takes so many iterations of the event loop for a delivery."""
+
+    async def deliver(_: Delivery) -> None:
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+
+    return deliver
+
+
+async def send(conversation: Conversation) -> None:
+    """Send a message, and wait for the turn."""
+    await conversation.send("Hi")
+
+
+async def send_and_wait(conversation: Conversation) -> None:
+    """Send a message, and wait for the turn under way by another call."""
+    await conversation.send("Hi", wait=False)
+    await conversation.wait()
+
+
+@pytest.mark.parametrize("speak", [send, send_and_wait])
+async def test_a_quick_channel_has_the_reply(speak: Callable[[Conversation], Awaitable[None]]) -> None:
+    """A caller that looks at its channel finds what the turn says, although deliveries do not hold up a turn."""
+    channel = RecordingChannel(takes(ITERATIONS_TO_SEND // 4))
+
+    async with engine(channel) as opened:
+        await speak(await opened.create())
+
+        assert channel.texts == ["Hello."]
+
+
+async def test_a_slow_channel_is_not_waited_for() -> None:
+    """The turn is returned, and the delivery goes on."""
+    may_go_on = asyncio.Event()
+
+    async def slowly(_: Delivery) -> None:
+        await may_go_on.wait()
+
+    channel = RecordingChannel(slowly)
+    async with engine(channel) as opened:
+        turn = await (await opened.create()).send("Hi")
+        before = list(channel.texts)
+        may_go_on.set()
+
+    assert (turn.reply, before, channel.texts) == ("Hello.", [], ["Hello."])
+
+
+class FailingDispatcher:
+    """A dispatcher that cannot tell what was tried, and does everything else as the one that it wraps."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
+        """Fail."""
+        raise LookupError("no such conversation")
+
+
+async def test_an_error_of_the_dispatcher_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The turn is stored, so its caller gets it."""
+
+    def failing(*arguments: Any) -> Any:
+        return FailingDispatcher(InProcessDispatcher(*arguments))
+
+    with caplog.at_level(logging.ERROR, logger="turnwise.loop"):
+        async with engine(RecordingChannel(), dispatcher=failing) as opened:
+            turn = await (await opened.create()).send("Hi")
+            messages = caplog.messages.copy()
+
+    assert turn.reply == "Hello."
+    assert "The dispatcher failed." in messages
+
+
+# --- What a conversation has cost so far.
+
+
+ONE = Usage(input_tokens=10, output_tokens=2, cost=0.25, cached_tokens=4, reasoning_tokens=1)
+"""What each answer of the model costs."""
+
+
+def costs(request: ModelRequest) -> Any:
+    """Ask, fail or answer, as the last message says."""
+    last = str(request.messages[-1]["content"])
+    if last.endswith("Fail"):
+        return failure("authentication", "No key.")
+    answer = call("ask_user_question", questions=[QUESTION]) if last.endswith("Ask") else reply("Done.")
+    return replace(answer, usage=ONE)
+
+
+class TestUsage:
+    """`usage` sums up the whole conversation."""
+
+    async def test_every_turn_counts(self, database: Path) -> None:
+        """Those that have ended, those that failed, the one that waits for a person, and a compaction; also after a
+        restart."""
+        options: dict[str, Any] = {"tools": ["ask_user_question"], "policy": Policy(retry=Retry(attempts=1))}
+        async with Engine.open(database, model=FunctionLlm(costs), **options) as engine:
+            conversation = await engine.create()
+            nothing = await conversation.usage()
+            await conversation.send("Hello")
+            one = await conversation.usage()
+            await conversation.send("Fail")
+            await conversation.send("Hello")
+            await conversation.compact()
+            three = await conversation.usage()
+            await conversation.send("Ask")
+            four = await conversation.usage()
+            turns = await conversation.turns()
+        async with Engine.open(database, model=FunctionLlm(costs), **options) as engine:
+            again = await (await engine.get(conversation.id)).usage()
+
+        assert (nothing, one, three) == (Usage(), ONE, ONE + ONE + ONE)
+        assert four == again == three + ONE
+        assert sum((turn.usage for turn in turns), Usage()) == ONE + ONE
+
+    async def test_a_turn_under_way_counts_as_far_as_it_has_come(self, database: Path) -> None:
+        """Each answer of the model counts as soon as it is stored."""
+        gate = Gate()
+
+        async def slowly(request: ModelRequest) -> Any:
+            if request.messages[-1]["role"] == "tool":
+                await gate()
+            return costs(request)
+
+        async with Engine.open(database, model=FunctionLlm(slowly), tools=["ask_user_question"]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Ask")
+            answering = asyncio.ensure_future(conversation.answer({"When?": "6:30 PM"}))
+            await gate.arrived.wait()
+            before = await conversation.usage()
+            gate.opened.set()
+            turn = await answering
+
+            assert before == ONE
+            assert turn.usage == await conversation.usage() == ONE + ONE

@@ -1,6 +1,4 @@
-"""A watcher gets every update once, whatever happens while it reads the log: of one turn, which updates belong to it
-and where it stops, and of all conversations (`Engine.updates`), for those who show a tree of agents.
-"""
+"""Watchers of a conversation: each gets every update once, and sees what is durable."""
 
 from __future__ import annotations
 
@@ -48,6 +46,10 @@ from turnwise.states import (
 )
 from turnwise.testing import FunctionLlm
 from turnwise.testing.doubles import NOON, ScriptedLlm, reply
+
+# --- A watcher gets every update once, whatever happens while it reads the log: of one turn, which updates belong to it
+# and where it stops, and of all conversations (`Engine.updates`), for those who show a tree of agents.
+
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -1,7 +1,4 @@
-"""Sub-agents through an engine over a file: they work side by side, and each outcome reaches the model once.
-
-P24 and P25. What ends sub-agents before they have finished is in test_ending_sub_agents.py.
-"""
+"""Sub-agents through an engine over a file: they work side by side, ask, and each outcome reaches its parent."""
 
 from __future__ import annotations
 
@@ -20,6 +17,11 @@ from turnwise.testing import call, calls, failure, reply
 
 from ...support.engine_scenarios import Gate
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
+
+# --- Sub-agents through an engine over a file: they work side by side, and each outcome reaches the model once.
+#
+# P24 and P25. What ends sub-agents before they have finished is in test_ending_sub_agents.py.
+
 
 TOOLS = ["spawn_agents"]
 

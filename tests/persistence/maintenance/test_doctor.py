@@ -1,9 +1,13 @@
-"""The doctor finds what is wrong with a database, says it in a sentence, and mends what follows from the rest."""
+"""The doctor finds what is wrong with a database, and damage stays where it is."""
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 import sqlite3
+import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -11,18 +15,54 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from turnwise import Engine
-from turnwise.persistence.maintenance.doctor import LOST_DELIVERY, OTHER_ORIGIN, Examination, Finding, examine, repair
+from turnwise.persistence.maintenance.doctor import (
+    LOST_DELIVERY,
+    OTHER_ORIGIN,
+    Examination,
+    Fault,
+    Finding,
+    audit,
+    examine,
+    repair,
+)
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.summaries import ConversationFilter
-from turnwise.states import Abort, CloseRequested, DeliverToUser, DetailsChanged, LlmResponse, StoreError, TurnwiseError
+from turnwise.states import (
+    Abort,
+    CloseRequested,
+    DeliverToUser,
+    DetailsChanged,
+    DoubtResolved,
+    ExecuteTool,
+    Idle,
+    LlmResponse,
+    LogEntry,
+    PersistToolResults,
+    RequestLlm,
+    StoreError,
+    ToolComplete,
+    ToolInterrupted,
+    TurnwiseError,
+    UserCancel,
+    begin,
+    transition,
+)
+from turnwise.testing import strategies
 from turnwise.testing.doubles import FunctionLlm, call, reply
+from turnwise.testing.history import Trace
 
+from ...support.cases import holds_for
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
+from ...support.terminal import run
 from ...support.walks import NOON, Walk
+from ...walking import RecordedChoices, opening_of, read_walks, walk
+
+# --- The doctor finds what is wrong with a database, says it in a sentence, and mends what follows from the rest.
 
 
 def change(path: Path, sql: str) -> None:
@@ -297,8 +337,8 @@ class TestWhatIsFound:
     async def test_any_flipped_bit_is_a_sentence_or_changes_nothing(self, store: SqliteStore, database: Path) -> None:
         """Whatever byte is hit: a finding, a typed error, or the same conversations as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]
-        for walk in walks:
-            await walk.into(store)
+        for each in walks:
+            await each.into(store)
         await store.close()
         whole, sound = database.read_bytes(), everything(database)
         used = [place for place, byte in enumerate(whole) if byte]
@@ -474,3 +514,348 @@ class TestMending:
     async def test_of_nothing_is_nothing(self, store: SqliteStore) -> None:
         """There may be nothing to mend."""
         assert await repair(store, [Finding("All is lost.")]) == ()
+
+
+# --- Damage stays where it is: whatever goes through all conversations goes on, and names what it cannot read.
+
+
+NAMES = [f"conversation-{number:02}" for number in range(40)]
+PAGE = 4096
+
+
+@pytest.fixture
+async def damaged_databases_database(tmp_path: Path) -> Path:
+    """A database of forty conversations that nobody has open."""
+    path = tmp_path / "turnwise.db"
+    store = await SqliteStore.open(path)
+    for name in NAMES:
+        walk = Walk(name)
+        for number in range(2):
+            walk.turn(f"{number} " * 500)
+        await walk.into(store)
+    await store.close()
+    return path
+
+
+def pages_of(database: Path, table: str) -> list[int]:
+    """The pages of a table or an index, the root first; as SQLite's own file format says it."""
+    data = database.read_bytes()
+    with closing(sqlite3.connect(database)) as look:
+        (root,) = look.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    pages, left = [], [root]
+    while left:
+        page = left.pop()
+        pages.append(page)
+        start = (page - 1) * PAGE
+        if data[start] in (2, 5):  # an interior page: its children
+            count = int.from_bytes(data[start + 3 : start + 5], "big")
+            cells = [int.from_bytes(data[start + 12 + 2 * n : start + 14 + 2 * n], "big") for n in range(count)]
+            left += [int.from_bytes(data[start + cell : start + cell + 4], "big") for cell in cells]
+            left.append(int.from_bytes(data[start + 8 : start + 12], "big"))
+    return pages
+
+
+def write(database: Path, at: int, data: bytes) -> None:
+    """Write bytes into the file, as a failing disk does."""
+    with database.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def flip_in_table(database: Path, bit: int) -> None:
+    """Flip a bit in the id of a conversation, where its row is."""
+    data = database.read_bytes()
+    for page in pages_of(database, "conversations"):
+        start = data.find(b"conversation-07", (page - 1) * PAGE, page * PAGE)
+        if start >= 0:
+            return write(database, start + 13, bytes([data[start + 13] ^ bit]))
+    raise AssertionError("the id is not in the table")
+
+
+def flip_in_index(database: Path, bit: int) -> None:
+    """Flip a bit in the id of a conversation, where it is looked up."""
+    data = database.read_bytes()
+    for page in pages_of(database, "sqlite_autoindex_conversations_1"):
+        start = data.find(b"conversation-07", (page - 1) * PAGE, page * PAGE)
+        if start >= 0:
+            return write(database, start + 13, bytes([data[start + 13] ^ bit]))
+    raise AssertionError("the id is not in the index")
+
+
+def noise(database: Path, table: str, which: int) -> None:
+    """Fill a page of a table with noise."""
+    write(database, (pages_of(database, table)[which] - 1) * PAGE, bytes(range(256)) * (PAGE // 256))
+
+
+DAMAGES = {
+    "a bit of an id": lambda database: flip_in_table(database, 1),
+    "an id that is no text": lambda database: flip_in_table(database, 128),
+    "a bit of an id in the index": lambda database: flip_in_index(database, 1),
+    "an id in the index that is no text": lambda database: flip_in_index(database, 128),
+    "a page of steps": lambda database: noise(database, "events", 3),
+    "a page of conversations": lambda database: noise(database, "conversations", 1),
+    "a page of the index": lambda database: noise(database, "sqlite_autoindex_conversations_1", -1),
+}
+
+
+@pytest.mark.slow
+class TestGoingOn:
+    """One conversation is damaged, or a page of a table."""
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    @pytest.mark.parametrize("command", [["doctor"], ["replay", "--all"], ["export", "--all"], ["list"]])
+    def test_the_others_are_reached(self, damaged_databases_database: Path, damage: str, command: list[str]) -> None:
+        """Most of forty conversations are whole: each command says so of them, names what it cannot read, and exits
+        with 1. A list that can be shown in full exits with 0."""
+        DAMAGES[damage](damaged_databases_database)
+
+        done = run(*command, cwd=damaged_databases_database.parent)
+
+        assert "Traceback" not in done.stderr
+        if command == ["doctor"]:
+            assert "All is well" not in done.stdout
+            assert done.returncode == 1
+            assert "damage" in done.stdout + done.stderr or "malformed" in done.stdout
+            return
+        if command == ["list"]:
+            assert sum(name in done.stdout for name in NAMES) >= 10
+            assert done.returncode == (1 if sum(name in done.stdout for name in NAMES) < 19 else done.returncode)
+            return
+        if command[0] == "export":
+            reached = sum(json.loads(line).get("conversation") in NAMES for line in done.stdout.splitlines())
+        else:
+            reached = sum(line.split("  ")[0] in NAMES and "no divergence" in line for line in done.stdout.splitlines())
+        assert reached >= 10, done.stdout[-2000:] + done.stderr
+        assert done.returncode == 1
+
+
+def recovered(database: Path, *, revision: bool) -> Path:
+    """The database as another program has put it together again: its tables and their rows, and not its marks."""
+    path = database.with_name("recovered.db")
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(path)) as target:
+        target.executescript("\n".join(source.iterdump()))
+        if not revision:
+            target.execute("DROP TABLE alembic_version")
+        target.commit()
+    return path
+
+
+@pytest.mark.slow
+class TestRecovered:
+    """A file that another program has put together again from what it found."""
+
+    @pytest.mark.parametrize("revision", [True, False])
+    def test_the_doctor_says_what_is_missing_and_sets_it(
+        self, damaged_databases_database: Path, revision: bool
+    ) -> None:
+        """Other commands refuse the file in one sentence that names the doctor. Afterwards all is well."""
+        path = recovered(damaged_databases_database, revision=revision)
+
+        refused = run("list", "--db", path.name, cwd=path.parent)
+        said = run("doctor", "--db", path.name, cwd=path.parent)
+        fixed = run("doctor", "--fix", "--db", path.name, cwd=path.parent)
+        after = run("doctor", "--db", path.name, cwd=path.parent)
+
+        assert refused.returncode == 2
+        assert "turnwise doctor --fix" in refused.stderr
+        assert said.returncode == 1
+        assert "The application id is missing" in said.stdout
+        assert ("The revision of the tables is missing" in said.stdout) == (not revision)
+        assert (fixed.returncode, after.returncode) == (0, 0)
+        assert "All is well: 40 conversations" in after.stdout
+
+    @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the program sqlite3")
+    def test_of_a_file_with_a_page_of_noise(self, damaged_databases_database: Path) -> None:
+        """The section on saving what can be saved, as it says: put the rows together, let the doctor set the marks,
+        and export the rest. Where the program can do `.recover`, its output has the same shape."""
+        noise(damaged_databases_database, "events", 3)
+        folder = damaged_databases_database.parent
+        dump = subprocess.run(
+            ["sqlite3", damaged_databases_database.name, ".dump"], cwd=folder, capture_output=True, check=False
+        )
+        lines = [b"COMMIT;" if line.startswith(b"ROLLBACK;") else line for line in dump.stdout.splitlines()]
+        subprocess.run(
+            ["sqlite3", "recovered.db"], input=b"\n".join(lines), cwd=folder, capture_output=True, check=False
+        )
+
+        fixed = run("doctor", "--fix", "--db", "recovered.db", cwd=folder)
+        exported = run("export", "--all", "--db", "recovered.db", cwd=folder)
+        (folder / "rest.jsonl").write_text(exported.stdout)
+        imported = run("import", "rest.jsonl", "--db", "new.db", cwd=folder)
+        after = run("doctor", "--db", "new.db", cwd=folder)
+
+        assert "The application id is missing" in fixed.stdout
+        assert exported.returncode == 1
+        assert imported.returncode == 0
+        assert after.returncode == 0
+        assert len(imported.stdout.splitlines()) >= 10
+
+    def test_a_file_of_another_program_stays_one(self, tmp_path: Path) -> None:
+        """Although it has a table of the same name."""
+        with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+            other.execute("CREATE TABLE conversations (id)")
+            other.commit()
+
+        said = run("doctor", "--fix", "--db", "other.db", cwd=tmp_path)
+
+        assert said.returncode == 2
+        assert "is the database of another program" in said.stderr
+
+
+# --- A log that was kept as it should be is found sound; whatever no machine may ever have done is found and told.
+
+
+WALKS = Path(__file__).parent.parent.parent / "fixtures" / "walks.txt"
+
+Log = list[LogEntry]
+
+
+def log_of(walk: Walk) -> Log:
+    """The log of a walk."""
+    return [LogEntry.of(event, step) for event, step in walk.steps]
+
+
+def sentences(log: Log, walk: Walk) -> list[str]:
+    """What is wrong with the log, if it rests where the walk does."""
+    return [fault.sentence for fault in audit(log, walk.state)]
+
+
+class TestASoundLog:
+    """Whatever the machine does is sound."""
+
+    @given(trace=strategies.traces())
+    def test_has_no_fault(self, trace: Trace) -> None:
+        """Each conversation that the machine can have, under any rules, wherever it stops."""
+        log = [LogEntry.of(seen.event, seen.step) for seen in trace if seen.step is not None]
+
+        assert list(audit(log, trace[-1].after)) == []
+
+    @pytest.mark.slow
+    def test_has_no_fault_along_the_kept_walks(self) -> None:
+        """In which every row of the table is taken behind every other one that can be: a tenth of them."""
+        for seed, choices in read_walks(WALKS)[::10]:
+            opened = opening_of(seed)
+            log, state = [LogEntry.of(opened, begin(opened))], begin(opened).state
+            for taken in walk(seed, RecordedChoices(choices)):
+                step = transition(taken.state, taken.event, taken.context)
+                log += [] if step.ignored else [LogEntry.of(taken.event, step)]
+                state = step.state
+
+            assert list(audit(log, state)) == []
+
+    def test_may_be_in_the_middle_of_something(self) -> None:
+        """What was wanted and has no answer yet is what the state waits for."""
+        walk = Walk().turn("tonight").say("And tomorrow?")
+
+        assert sentences(log_of(walk), walk) == []
+
+    def test_may_have_been_cancelled(self) -> None:
+        """P6: what was stopped is no longer waited for."""
+        walk = Walk().say("hello").request(UserCancel)
+
+        assert sentences(log_of(walk), walk) == []
+
+
+def answered_twice(log: Log) -> None:
+    """The tool's result comes a second time, in place of the model's last answer."""
+    log[4] = replace(log[4], event=log[3].event)
+
+
+def never_wanted(log: Log) -> None:
+    """A result names an effect that there never was."""
+    log[3] = replace(log[3], event=ToolComplete.model_validate({**dict(log[3].event), "effect_id": 99}))
+
+
+def taken_twice(log: Log) -> None:
+    """The message has the id of the opening."""
+    log[1] = replace(log[1], event=log[1].event.model_copy(update={"event_id": "walk-1"}))
+
+
+def wanted_again(log: Log) -> None:
+    """The model is asked again under the id of the request that it answered."""
+    request = next(effect for effect in log[1].effects if isinstance(effect, RequestLlm))
+    log[3] = replace(log[3], effects=(*log[3].effects, request))
+
+
+def one_id_for_two(log: Log) -> None:
+    """What is said to the user has the id of the request before it."""
+    effects = (e.replace(effect_id=1) if isinstance(e, DeliverToUser) else e for e in log[4].effects)
+    log[4] = replace(log[4], effects=tuple(effects))
+
+
+def stopped_before(log: Log) -> None:
+    """The model's last request was stopped, and its answer was taken all the same."""
+    log[3] = replace(log[3], effects=(*log[3].effects, Abort(effect_id=3)))
+
+
+def without_result(log: Log) -> None:
+    """The result of the tool never enters the transcript."""
+    log[3] = replace(log[3], effects=tuple(e for e in log[3].effects if not isinstance(e, PersistToolResults)))
+
+
+def runs_twice(log: Log) -> None:
+    """The tool is started once more, and nobody said that it might."""
+    call = next(effect for effect in log[2].effects if isinstance(effect, ExecuteTool))
+    log[3] = replace(log[3], effects=(*log[3].effects, call.replace(effect_id=77)))
+
+
+class TestWhatMayNotBe:
+    """Each thing is told with the step and in a sentence."""
+
+    @holds_for(
+        ("spoil", "seq", "sentence"),
+        [
+            (answered_twice, 5, "The effect 2 is answered a second time."),
+            (never_wanted, 4, "The effect 99 is answered, and no step asked for it."),
+            (taken_twice, 2, "The request was taken before."),
+            (wanted_again, 4, "The effect 1 is asked for again, and was answered before."),
+            (one_id_for_two, 5, "Two effects have the id 1."),
+            (stopped_before, 5, "The effect 3 is answered, and was no longer awaited."),
+            (without_result, 5, "The call walk-call-2 has no result."),
+            (runs_twice, 4, "The call walk-call-2 runs again, and must not run twice."),
+        ],
+    )
+    def test_is_told(self, spoil: Callable[[Log], None], seq: int, sentence: str) -> None:
+        """One answer for each effect, one result for each call, one run of what may run once."""
+        walk = Walk().turn("tonight")
+        log = log_of(walk)
+        spoil(log)
+
+        assert Fault(seq, sentence) in audit(log, walk.state)
+
+    def test_a_turn_may_not_end_with_something_open(self) -> None:
+        """Nothing is in flight at rest."""
+        walk = Walk().turn("tonight")
+        log = log_of(walk)
+        log[3] = replace(log[3], event=walk.steps[0][0])
+
+        assert "The turn 1 ended while the effect 2 was open." in sentences(log, walk)
+
+    def test_a_state_may_not_wait_for_what_nobody_wanted(self) -> None:
+        """Nor may it rest while something was wanted and has no answer."""
+        walk = Walk().say("hello")
+        log = log_of(walk)
+
+        rests = audit(log, Idle(book=walk.state.book))
+        waits = audit(log[:1], walk.state)
+
+        assert list(rests) == [
+            Fault(2, "The conversation waits for nothing, and what was not answered is the effect 1.")
+        ]
+        assert list(waits) == [
+            Fault(2, "The conversation waits for the effect 1, and what was not answered is nothing.")
+        ]
+
+    def test_what_a_person_allowed_may_run_again(self) -> None:
+        """P27: a call that was in doubt, and that somebody wants to run once more."""
+        walk = Walk().turn("tonight")
+        log = log_of(walk)[:3]
+        call = next(effect for effect in log[2].effects if isinstance(effect, ExecuteTool))
+        log.append(LogEntry(4, ToolInterrupted(at=NOON, call_id=call.call.call_id)))
+        again = DoubtResolved(event_id="again", at=NOON, call_id=call.call.call_id, verdict="again")
+        log.append(LogEntry(5, again, (call.replace(effect_id=3),)))
+
+        state = walk.steps[2][1].state
+        told = [fault.sentence for fault in audit(log, state)]
+
+        assert not any("must not run twice" in sentence for sentence in told)

@@ -1,4 +1,4 @@
-"""The file under the store: how it is opened, refused, locked, set up and made."""
+"""The file under the store: how it is opened, refused, locked, set up, and what happens when it goes away."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -22,12 +23,12 @@ from sqlalchemy import Connection, StaticPool, create_engine
 from sqlalchemy.exc import ProgrammingError
 
 from turnwise import Engine
-from turnwise.persistence.errors import StorageFailed
+from turnwise.persistence.errors import FileGone, StorageFailed
 from turnwise.persistence.opening import is_in_use
 from turnwise.persistence.sqlite import database as database_module
 from turnwise.persistence.sqlite import file, schema
 from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.file import APPLICATION_ID, REVISIONS, Address, configured, connect
+from turnwise.persistence.sqlite.file import APPLICATION_ID, INTERVAL, REVISIONS, Address, configured, connect
 from turnwise.persistence.sqlite.schema import SCRIPTS, run_migrations
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.summaries import ConversationFilter
@@ -35,6 +36,8 @@ from turnwise.states import StoreError
 from turnwise.testing import FunctionLlm
 
 from ...support.walks import Walk
+
+# --- The file under the store: how it is opened, refused, locked, set up and made.
 
 
 @pytest.fixture
@@ -722,3 +725,124 @@ class TestMigrations:
 
         assert "sqlalchemy" in loaded.split()
         assert "alembic" not in loaded.split()
+
+
+# --- A database whose files are deleted, renamed or replaced while an engine has them open: it stops, and acknowledges
+# nothing that would be lost.
+
+
+def delete(database: Path) -> None:
+    """Somebody tidies up."""
+    database.unlink()
+
+
+def rename(database: Path) -> None:
+    """Somebody puts it elsewhere."""
+    database.rename(database.with_name("elsewhere.db"))
+
+
+def replace(database: Path) -> None:
+    """Somebody puts a copy in its place, as tools that restore or synchronise do."""
+    copy = database.with_name("copy.db")
+    shutil.copy(database, copy)
+    copy.replace(database)
+
+
+def delete_log(database: Path) -> None:
+    """Somebody takes the write-ahead log for a leftover."""
+    database.with_name(f"{database.name}-wal").unlink()
+
+
+def delete_index(database: Path) -> None:
+    """Or its index."""
+    database.with_name(f"{database.name}-shm").unlink()
+
+
+def delete_folder(database: Path) -> None:
+    """Or all of it."""
+    shutil.rmtree(database.parent)
+
+
+WAYS = [delete, rename, replace, delete_log, delete_index, delete_folder]
+
+
+@pytest.fixture
+def open_files_database(tmp_path: Path) -> Path:
+    """A database in a folder of its own."""
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data" / "conversations.db"
+
+
+@pytest.mark.parametrize("happens", WAYS)
+async def test_an_engine_stops(open_files_database: Path, happens: Callable[[Path], None]) -> None:
+    """The message after a pause is refused with a typed error of one sentence, and so is every later one, also of other
+    conversations. Closing the engine raises nothing more."""
+    async with Engine.open(open_files_database, model=FunctionLlm(lambda _: "Hello.")) as engine:
+        conversation = await engine.create()
+        other = await engine.create()
+        await conversation.send("Before")
+        happens(open_files_database)
+        time.sleep(INTERVAL)
+
+        with pytest.raises(FileGone) as gone:
+            await conversation.send("After")
+        for later in (conversation, other):
+            with pytest.raises(StoreError):
+                await later.send("Later")
+        with pytest.raises(StoreError):
+            await engine.create()
+
+    assert str(gone.value).startswith(f"{open_files_database}, or a file beside it, was moved, deleted or replaced")
+
+
+async def test_little_is_lost_while_messages_keep_coming(open_files_database: Path) -> None:
+    """Without any pause: of what was acknowledged after the file went, at most that of a tenth of a second and one step
+    is missing."""
+    store = await SqliteStore.open(open_files_database)
+    walk = Walk()
+    log = await walk.into(store)
+    open_files_database.unlink()
+    went, last = time.monotonic(), 0.0
+    with pytest.raises(FileGone):
+        while True:
+            walk.turn("tonight")
+            for event, step in walk.steps[-4:]:
+                begun = time.monotonic()
+                await log.append(event, step)
+                last = begun - went
+    await store.close()
+
+    assert last <= INTERVAL
+
+
+@pytest.mark.parametrize("happens", WAYS)
+async def test_a_store_says_so_when_it_closes(open_files_database: Path, happens: Callable[[Path], None]) -> None:
+    """Nothing was stored since, so nobody was told before; what was stored before may be lost."""
+    store = await SqliteStore.open(open_files_database)
+    await Walk().into(store)
+    happens(open_files_database)
+
+    with pytest.raises(FileGone):
+        await store.close()
+    await store.close()
+
+
+async def test_what_other_programs_may_do_is_no_fault(open_files_database: Path) -> None:
+    """They read the file, make checkpoints and copies; and the engine itself deletes, which rewrites the file."""
+    store = await SqliteStore.open(open_files_database)
+    log = await Walk("first").into(store)
+    reader = await SqliteStore.open(open_files_database, read_only=True)
+    assert await reader.ids() == ("first",)
+    await reader.close()
+    shutil.copy(open_files_database, open_files_database.with_name("copy.db"))
+    await Walk("second").into(store)
+    await store.delete("second")
+    time.sleep(INTERVAL)
+    walk = Walk("first").say("Hello")
+
+    await log.append(*walk.steps[-1])
+    await store.close()
+
+    again = await SqliteStore.open(open_files_database)
+    assert len(await again.entries("first")) == 2
+    await again.close()

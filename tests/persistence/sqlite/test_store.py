@@ -1,4 +1,4 @@
-"""What is stored is there, once, and comes back as it was; what could not be stored never happened."""
+"""What is stored is there, once, and comes back as it was; what could not be stored is not there."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from turnwise.persistence.codec import GENESIS, decode, digest, encode
+from turnwise.persistence import Store, examine, fork
+from turnwise.persistence.codec import GENESIS, content, decode, digest, encode, link
 from turnwise.persistence.errors import Damaged, StorageFailed, StoreConflict, TracesLeft
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.records import StoredEntry
+from turnwise.persistence.records import ConversationRecord, StoredEntry
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.summaries import Summary
 from turnwise.states import (
     CloseRequested,
+    DetailsChanged,
     Event,
+    HistoryMessage,
     LlmFailed,
     LlmResponse,
     LogEntry,
@@ -35,15 +39,20 @@ from turnwise.states import (
     Policy,
     Questions,
     Step,
+    ToolsChanged,
     UnknownConversation,
     UserMessage,
     begin,
 )
+from turnwise.states.values.acts import MemoryQuery, MemoryScope
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
+from turnwise.testing.store_contract import StoreContract
 
 from ...support.store_internals import query, statements_of
 from ...support.walks import NOON, Walk
+
+# --- What is stored is there, once, and comes back as it was; what could not be stored never happened.
 
 
 async def tables(store: SqliteStore) -> list[object]:
@@ -685,3 +694,216 @@ class TestAKilledProcess:
         assert [entry.seq for entry in await store.entries("walk")] == list(range(1, loaded.log.seq + 1))
         assert (await replay_conversation(store, "walk")).divergence is None
         await store.close()
+
+
+# --- Two owners never see each other's messages, whatever happened to their conversations.
+
+
+OWNERS = ("anna", "Anna", "", "anna\0", None)
+OWNER = st.sampled_from(OWNERS)
+NAME = st.sampled_from("abcd")
+
+MOVES = st.one_of(
+    st.tuples(st.just("create"), NAME, OWNER),
+    st.tuples(st.just("say"), NAME),
+    st.tuples(st.just("delete"), NAME),
+    st.tuples(st.just("fork"), NAME, NAME),
+    st.tuples(st.just("take_in"), NAME, NAME),
+    st.tuples(st.just("search"), NAME, OWNER),
+)
+
+
+class History:
+    """A store, and what each conversation in it holds. Every message is a word of its own."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.owners: dict[str, str | None] = {}
+        self.said: dict[str, list[str]] = {}
+        self._walks: dict[str, Walk] = {}
+        self._count = 0
+
+    async def move(self, kind: str, name: str, *more: Any) -> None:
+        """Do one thing to a conversation, if it can be done."""
+        await getattr(self, kind)(name, *more)
+
+    async def create(self, name: str, owner: str | None) -> None:
+        """Begin a conversation."""
+        if name not in self.owners:
+            self._walks[name] = Walk(name, owner=owner)
+            await self._walks[name].into(self.store)
+            self.owners[name], self.said[name] = owner, []
+
+    async def say(self, name: str) -> None:
+        """Have a turn."""
+        if name in self._walks:
+            self._count += 1
+            word, walk = f"word{self._count}", self._walks[name]
+            log, before = (await self.store.load(name)).log, len(walk.steps)
+            for event, step in walk.turn(f"{word} sushi").steps[before:]:
+                await log.append(event, step)
+            self.said[name].append(word)
+
+    async def delete(self, name: str) -> None:
+        """Delete a conversation."""
+        if name in self.owners:
+            await self.store.delete(name)
+            for known in (self.owners, self.said, self._walks):
+                known.pop(name, None)
+
+    async def fork(self, name: str, copy: str) -> None:
+        """Copy a conversation, for the same owner."""
+        if name in self.owners and copy not in self.owners:
+            await fork(self.store, name, copy, None, NOON)
+            self.owners[copy], self.said[copy] = self.owners[name], [*self.said[name]]
+
+    async def take_in(self, name: str, copy: str) -> None:
+        """Import a conversation under another id, and for another owner."""
+        if name in self.owners and copy not in self.owners:
+            owner = "bert" if self.owners[name] is None else None
+            record = await self.store.read_record(name)
+            await self.store.write_records([record._replace(id=copy, owner=owner, outbox=())])
+            self.owners[copy], self.said[copy] = owner, [*self.said[name]]
+
+    async def search(self, name: str, owner: str | None) -> None:
+        """Search as an engine does in a conversation, and compare with what may be found."""
+        scope = MemoryScope(name, owner, 10**6)
+        allowed = {
+            word
+            for each, words in self.said.items()
+            if (each == name if owner is None else self.owners[each] == owner)
+            for word in words
+        }
+        query = MemoryQuery(scope, ("sushi",), None, None, 1000)
+        without = [text for _, text in await self.store.without_vectors(scope, "space", 1000)]
+        for texts in (await self.store.search(query), await self.store.recent(scope, NOON), without):
+            found = {text if isinstance(text, str) else text.text for text in texts}
+            assert {text.split()[0] for text in found if text.startswith("word")} == allowed
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=15)
+@given(st.lists(MOVES, max_size=25))
+def test_owners_never_see_each_other(moves: list[tuple[Any, ...]]) -> None:
+    """Every search finds all messages of its scope and no other message."""
+
+    async def play() -> None:
+        store = await SqliteStore.open(":memory:")
+        history = History(store)
+        for kind, *arguments in moves:
+            await history.move(kind, *arguments)
+        for name in "ab":
+            for owner in (*OWNERS, "bert"):
+                await history.search(name, owner)
+        indexed = [one for one in (await examine(store)).findings if "what was said" in one.sentence]
+        assert indexed == []
+        await store.close()
+
+    asyncio.run(play())
+
+
+# --- A conversation is loaded by few short reads, whatever it began with and however often it was changed.
+
+
+HISTORY = (HistoryMessage.model_validate({"role": "user", "content": "hello"}),)
+
+
+class TestAGivenHistory:
+    """It is not decoded for the next step, which does not need it."""
+
+    async def test_is_left_out_when_the_conversation_is_loaded(self, store: SqliteStore) -> None:
+        """One that cannot be decoded, although its digest holds, is noticed by whoever reads it, and not before."""
+        event, step = Walk(messages=HISTORY, owner="anna", metadata={"tenant": "a"}).steps[0]
+        row, head = encode(event, step, GENESIS)
+        row = row._replace(payload=row.payload.replace('"role":"user"', '"role":"nobody"'))
+        row = row._replace(chain=link(GENESIS, content(row[:-1])))
+        await store.write_records([ConversationRecord("walk", row.at, head._replace(chain=row.chain), (row,), "anna")])
+
+        loaded = await store.load("walk")
+
+        assert (loaded.state, loaded.context.metadata) == (step.state, {"tenant": "a"})
+        with pytest.raises(Damaged, match="Step 1 cannot be read"):
+            await store.entries("walk")
+
+    async def test_that_was_damaged_is_noticed(self, store: SqliteStore) -> None:
+        """The digest of the first step covers it."""
+        await Walk(messages=HISTORY).into(store)
+        await query(store, "UPDATE events SET payload = replace(payload, 'hello', 'hullo') WHERE seq = 1")
+
+        with pytest.raises(Damaged, match="Step 1 is not what was stored"):
+            await store.load("walk")
+
+
+class TestChangesOfTheContext:
+    """What still matters of them is read, and verified."""
+
+    @pytest.mark.parametrize(
+        ("sql", "sentence"),
+        [
+            ("UPDATE events SET payload = 'not JSON' WHERE seq = 3", "Step 3 cannot be read"),
+            ('UPDATE events SET payload = \'{"title":"Lunch"}\' WHERE seq = 3', "Step 3 is not what was stored"),
+            ("UPDATE events SET payload = 'not JSON' WHERE seq = 5", "Step 5 cannot be read"),
+            ('UPDATE events SET payload = \'{"tools":["b"],"from_turn":1}\' WHERE seq = 5', "Step 5 is not what"),
+        ],
+    )
+    async def test_that_were_damaged_are_noticed(self, sql: str, sentence: str, store: SqliteStore) -> None:
+        """Nothing goes on from what is not what was stored."""
+        walk = Walk().say().request(DetailsChanged, title="Dinner").request(DetailsChanged, metadata={"tenant": "a"})
+        await walk.request(ToolsChanged, tools=("a",), from_turn=2).into(store)
+        await query(store, sql)
+
+        with pytest.raises(Damaged, match=sentence):
+            await store.load("walk")
+
+    async def test_that_later_ones_replaced_are_not_read(self, store: SqliteStore) -> None:
+        """Damage further back in the log is found by reading the log."""
+        walk = Walk().say()
+        for number in range(3):
+            walk.request(DetailsChanged, title=f"Dinner {number}", metadata={"number": number})
+            walk.request(ToolsChanged, tools=(f"tool {number}",), from_turn=2)
+        await walk.into(store)
+        await query(store, "UPDATE events SET payload = '{}' WHERE seq IN (3, 4, 5, 6)")
+
+        loaded = await store.load("walk")
+
+        assert loaded.context == walk.context
+        with pytest.raises(Damaged, match="Step 3 "):
+            await store.entries("walk")
+
+
+# --- The store that ships does what every store must do: in a file, and in memory.
+
+
+@asynccontextmanager
+async def opened(url: str | Path) -> AsyncIterator[SqliteStore]:
+    """Open a store, which waits for a lock only briefly."""
+    store = await SqliteStore.open(url, busy_timeout=0.05)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class TestAFile(StoreContract):
+    """SQLite in a file."""
+
+    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
+        """The file is `dinner.db`."""
+        return opened(place / "dinner.db")
+
+    @asynccontextmanager
+    async def in_trouble(self, store: Store, place: Path) -> AsyncIterator[None]:
+        """Another program holds the file locked."""
+        with closing(sqlite3.connect(place / "dinner.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
+
+
+class TestMemory(StoreContract):
+    """SQLite in memory, which is gone when it is closed."""
+
+    lasting = False
+
+    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
+        """There is no file."""
+        return opened(":memory:")

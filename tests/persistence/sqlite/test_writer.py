@@ -1,4 +1,4 @@
-"""Steps that come at the same time are stored together, and it makes no difference but for the time that it takes."""
+"""Steps that come at the same time are stored together, and it makes no difference to any of them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.replay import replay_conversation
+from turnwise.persistence.ports import Log
 from turnwise.persistence.sqlite import file
 from turnwise.persistence.sqlite.file import driver_of
 from turnwise.persistence.sqlite.store import SqliteLog, SqliteStore
-from turnwise.states import DetailsChanged, UnknownConversation, UserMessage
+from turnwise.persistence.sqlite.writer import Gathering
+from turnwise.persistence.summaries import ConversationFilter, details_of, details_row
+from turnwise.states import (
+    CloseRequested,
+    DetailsChanged,
+    LlmResponse,
+    ToolsChanged,
+    UnknownConversation,
+    UserMessage,
+    pending,
+)
 
 from ...support.store_internals import NAMES, query, statements_of, together, without_repeats
 from ...support.walks import NOON, Walk
+
+# --- Steps that come at the same time are stored together, and it makes no difference but for the time that it takes.
 
 
 async def logs_of(store: SqliteStore, *names: str) -> dict[str, SqliteLog]:
@@ -452,3 +467,146 @@ class TestAKilledProcess:
         assert all(logs[name].log.seq >= seq for name, seq in seqs.items())
         assert [report.divergence for report in reports] == [None] * len(logs)
         assert {(name, int(seq)) for name, seq, said in told if said == "1"} <= outbox
+
+
+# --- What an event loop does once in its next iteration, or another thread if the loop is closed before.
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    """What was called, in order."""
+    return []
+
+
+@pytest.fixture
+def gathering(calls: list[str]) -> Gathering:
+    """A gathering that notes its calls."""
+    return Gathering(lambda: calls.append("collect"), lambda: calls.append("abandon"))
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop that is not the one of the test."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def run_once(loop: asyncio.AbstractEventLoop, *callbacks: Callable[[], None]) -> None:
+    """Run one iteration of the loop with these callbacks."""
+    for callback in (*callbacks, loop.stop):
+        loop.call_soon(callback)
+    loop.run_forever()
+
+
+def test_it_is_collected_once_in_the_next_iteration(
+    loop: asyncio.AbstractEventLoop, gathering: Gathering, calls: list[str]
+) -> None:
+    """However often it was asked for in this one."""
+    run_once(loop, gathering.ask, gathering.ask)
+    assert calls == []
+
+    run_once(loop, gathering.ask)
+    assert calls == ["collect"]
+
+    run_once(loop)
+    assert calls == ["collect"] * 2
+
+
+def test_a_loop_that_is_closed_before_abandons_it(
+    loop: asyncio.AbstractEventLoop, gathering: Gathering, calls: list[str]
+) -> None:
+    """And the next loop that asks has its own call."""
+    run_once(loop, gathering.ask)
+    loop.close()
+    assert calls == ["abandon"]
+
+    other = asyncio.new_event_loop()
+    run_once(other, gathering.ask)
+    run_once(other)
+    other.close()
+    assert calls == ["abandon", "collect"]
+
+
+# --- The rows of titles and metadata always say what the log says.
+
+
+METADATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from([None, True, 1, 1.5, "1", "寿司\u0000", [], {}]))
+TITLES = st.sampled_from(["", " ", "Dinner", "Dinner\nfor two", "x" * 1000])
+
+OPENINGS = st.fixed_dictionaries({"metadata": METADATA, "title": st.none() | TITLES, "owner": st.none() | st.text()})
+
+EVENTS: st.SearchStrategy[tuple[Any, dict[str, Any]]] = st.one_of(
+    st.tuples(
+        st.just(UserMessage),
+        st.fixed_dictionaries({"text": st.sampled_from(["hello", " a\nb ", "x" * 100]), "when_busy": st.just("queue")}),
+    ),
+    st.tuples(
+        st.just(DetailsChanged),
+        st.fixed_dictionaries({}, optional={"title": TITLES, "metadata": METADATA}),
+    ),
+    st.tuples(st.just(ToolsChanged), st.fixed_dictionaries({"tools": st.sampled_from([None, ("a",), ("b",)])})),
+    st.tuples(st.just(LlmResponse), st.just({"content": "Hello."})),
+)
+
+
+class Writer:
+    """Writes a conversation through logs that were loaded at different times."""
+
+    def __init__(self, store: SqliteStore, walk: Walk) -> None:
+        self.store = store
+        self.walk = walk
+        self.logs: list[Log] = []
+
+    async def write(self, kind: Any, fields: dict[str, Any], through: int) -> None:
+        """Store an event through one of the logs, or through one that is loaded now; an answer only if the model was
+        asked."""
+        if kind is LlmResponse and not pending(self.walk.state):
+            return
+        if through >= len(self.logs):
+            self.logs.append((await self.store.load(self.walk.name)).log)
+        log = self.logs[min(through, len(self.logs) - 1)]
+        await log.catch_up()
+        if kind is LlmResponse:
+            self.walk.answer(kind, **fields)
+        else:
+            turn = {"from_turn": self.walk.state.book.turn + 1} if kind is ToolsChanged else {}
+            self.walk.request(kind, **fields, **turn)
+        await log.append(*self.walk.steps[-1])
+
+    async def check(self) -> None:
+        """Compare the rows and the list with the log, and the context with that of all events."""
+        details = details_of(await self.store.entries(self.walk.name))
+        (listed,) = await self.store.list()
+
+        assert (await self.store.read_record(self.walk.name)).details == details_row(details)
+        assert listed.header_fields == details.shown
+        assert (await self.store.load(self.walk.name)).context == self.walk.context
+        if details.metadata:
+            assert await self.store.list(ConversationFilter(metadata=details.metadata, owner=details.owner)) == (
+                listed,
+            )
+
+
+class TestTheRows:
+    """After any events, through any logs."""
+
+    @pytest.mark.slow
+    @given(opening=OPENINGS, events=st.lists(st.tuples(EVENTS, st.integers(0, 3)), max_size=8))
+    def test_follow_from_the_log(self, opening: dict[str, Any], events: list[Any]) -> None:
+        """Step by step; and a conversation that is written from its record has the same."""
+
+        async def write() -> None:
+            store = await SqliteStore.open(":memory:")
+            writer = Writer(store, Walk(**opening))
+            writer.logs.append(await writer.walk.into(store))
+            for (kind, fields), through in (*events, ((CloseRequested, {}), 9)):
+                await writer.write(kind, fields, through)
+                await writer.check()
+            record = await store.read_record("walk")
+            await store.delete("walk")
+            await store.write_records([record])
+            await writer.check()
+            await store.close()
+
+        asyncio.run(write())
