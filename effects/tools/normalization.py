@@ -500,7 +500,7 @@ def _listed(value: Any) -> list[Any]:
 
 _NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 
-_ACT_FAULTS = {QUESTION_FAULT, "text_blank", "text_broken", "summary_blank", "message_empty", *IMAGE_FAULTS}
+_ACT_FAULTS = {QUESTION_FAULT, "text_blank", "string_unicode", "summary_blank", "message_empty", *IMAGE_FAULTS}
 """The types of the errors of questions, acts and images."""
 
 

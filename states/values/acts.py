@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .value import Block, FilledText, Seconds, Tagged, Text, Value, check_encodable
+from .value import Block, FilledText, Seconds, Tagged, Text, Value
 
 ActKind = Literal["speech", "work_complete", "question", "mail", "children", "transfer"]
 """The kinds of act that a tool may declare."""
@@ -183,10 +183,10 @@ def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-Owner = Annotated[str, Field(max_length=MAX_OWNER), AfterValidator(check_encodable)]
+Owner = Annotated[str, Field(max_length=MAX_OWNER)]
 """Whom a conversation belongs to, as the application names its users."""
 
-Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(check_encodable)]
+Title = Annotated[str, Field(max_length=MAX_TITLE)]
 """What a conversation is called in lists."""
 
 Metadata = Annotated[Block, AfterValidator(_bounded)]
@@ -259,10 +259,10 @@ LONGEST_INTERVAL = 315_360_000.0
 """The longest interval, in seconds: ten years. Chosen so that the next moment is always within the calendar."""
 
 
-CronExpression = Annotated[str, Field(min_length=1, max_length=MAX_CRON), AfterValidator(check_encodable)]
+CronExpression = Annotated[str, Field(min_length=1, max_length=MAX_CRON)]
 """A cron expression, as people write it; where the next moment is computed, it is checked."""
 
-ZoneName = Annotated[str, Field(min_length=1, max_length=MAX_ZONE), AfterValidator(check_encodable)]
+ZoneName = Annotated[str, Field(min_length=1, max_length=MAX_ZONE)]
 """The name of a time zone, such as Europe/Berlin."""
 
 

@@ -26,6 +26,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     JsonValue,
     TypeAdapter,
 )
@@ -97,15 +98,6 @@ def members(union: Any, base: type[V]) -> tuple[type[V], ...]:
     return tuple(kind for kind in get_args(get_args(union)[0]) if issubclass(kind, base))
 
 
-def check_encodable(text: str) -> str:
-    """Return the text if it can be written as UTF-8: the validator of every text. `Pure.`"""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError("text_broken", "the text holds half a character (a lone surrogate)") from None
-    return text
-
-
 def check_not_blank(text: str) -> str:
     """Return the text if it is more than white space: the validator of texts that must say something. `Pure.`"""
     if not text.strip():
@@ -124,10 +116,28 @@ def _in_utc(at: datetime) -> datetime:
         raise PydanticCustomError("moment_out_of_range", "the moment is outside the calendar") from None
 
 
-Text = Annotated[str, AfterValidator(check_encodable)]
+class _Encodable:
+    """Marks a `str` that can be written as UTF-8, without a call of Python: pydantic reads a text that has a pattern as
+    UTF-8, and so refuses half a character (a lone surrogate). The empty pattern fits every text."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        inner: Any = schema
+        while inner["type"] != "str":  # validators stand around it
+            inner = inner["schema"]
+        inner["pattern"] = ""
+        return schema
+
+    @staticmethod
+    def __get_pydantic_json_schema__(schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(schema).items() if name != "pattern"}
+
+
+Text = Annotated[str, _Encodable]
 """Any text that can be written as UTF-8."""
 
-RequestText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(check_encodable)]
+RequestText = Annotated[str, Field(max_length=MAX_TEXT)]
 """A text from outside, at most `MAX_TEXT` characters long."""
 
 FilledText = Annotated[RequestText, AfterValidator(check_not_blank)]
