@@ -1,14 +1,25 @@
-"""Conversations over HTTP: what their endpoints read, change and return."""
+"""Conversations over HTTP: what their endpoints read, change and return, also when asked again."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from turnwise import Engine
 from turnwise.hosts.http.schemas import PRESETS
 from turnwise.states import presets
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
-from ...support.http.documented_client import serving_here
-from ...support.http.obedient_model import Conversations, obedient_engine
+from ...support.cases import holds_for
+from ...support.http.documented_client import DocumentedClient, api_document, operations_of, serving_here
+from ...support.http.obedient_model import CALL, Conversations, leave_in_doubt, naming_call, obedient_engine
+
+# --- Conversations over HTTP: what their endpoints read, change and return.
 
 
 class TestCreating:
@@ -197,3 +208,286 @@ class TestCopying:
         assert (made["landed_on"], made["conversation"]["seq"]) == (rest, rest)
         assert [message["text"] for message in copied["messages"]] == ["Hello", "Hello!"]
         assert conversation.state.type == "awaiting_user_response"
+
+
+# --- What is read of a conversation over HTTP: what was said, its turns, its steps, what a model was sent.
+
+
+class TestWhatWasSaid:
+    """/transcript, /messages, /turns and /usage."""
+
+    async def test_is_what_the_engine_says(self) -> None:
+        """The transcript is that of a snapshot; the messages, the turns and the usage are those of the handle."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await Conversations(engine).approving()
+            shown = [
+                await api.result(name, conversation_id=conversation.id)
+                for name in ("getTranscript", "getMessages", "listTurns", "getUsage")
+            ]
+            async with aclosing(conversation.updates()) as updates:
+                snapshot = await anext(updates)
+            turns = await conversation.turns()
+            expected = [
+                {"messages": snapshot.data["transcript"]},
+                {"messages": await conversation.messages()},
+                {"turns": [turn.data for turn in turns]},
+                (await conversation.usage()).model_dump(mode="json"),
+            ]
+
+        assert shown == expected
+
+    async def test_is_shown_however_deep_a_model_nests_arguments(self) -> None:
+        """Arguments that no client could read are shown as the text that the model wrote."""
+        deep: Any = None
+        for _ in range(300):
+            deep = [deep]
+        engine = Engine.open("sqlite://", model=ScriptedLlm([call("look", at=deep), "Done."]))
+        async with serving_here(engine) as api:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            shown = await api.result("getTranscript", conversation_id=conversation.id)
+
+        (called,) = (one for message in shown["messages"] for one in message.get("tool_calls", ()))
+        assert (called["arguments"], json.loads(called["raw_arguments"])) == ({}, {"at": deep})
+
+
+class TestTheLog:
+    """/log, /log/{seq}/request, /replay and /outbox."""
+
+    @pytest.mark.slow
+    async def test_pages_follow_each_other(self) -> None:
+        """`next` is the `after` of the next page; together the pages are all steps."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await Conversations(engine).asking()
+            pages = [await api.result("getLog", conversation_id=conversation.id, limit=2)]
+            while pages[-1]["next"] is not None:
+                following = pages[-1]["next"]
+                pages.append(await api.result("getLog", conversation_id=conversation.id, limit=2, after=following))
+            steps = [step for page in pages for step in page["steps"]]
+
+        assert [step["seq"] for step in steps] == [*range(1, conversation.state.book.seq + 1)]
+        assert steps[-1]["state"]["type"] == "awaiting_user_response"
+
+    async def test_the_outbox_names_the_channels(self) -> None:
+        """A client tells an outbox in which everything is delivered from one into which nothing comes."""
+        for channels in ([RecordingChannel(name="sms")], []):
+            engine = Engine.open("sqlite://", model=ScriptedLlm([]), channels=channels)
+            async with serving_here(engine) as api:
+                conversation = await engine.create()
+                outbox = await api.result("getOutbox", conversation_id=conversation.id)
+
+            assert outbox == {"deliveries": [], "channels": [one.name for one in channels]}
+
+    async def test_the_request_of_a_step_is_shown(self) -> None:
+        """The step that asked the model leads to the request that it was sent, exactly."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await Conversations(engine).idle()
+            log = await api.result("getLog", conversation_id=conversation.id)
+            asked = next(step for step in log["steps"] if step["requests"])
+            request = await api.result("getModelRequest", conversation_id=conversation.id, seq=asked["seq"])
+
+        assert [message["content"] for message in request["messages"]] == ["Hello"]
+        assert (request["is_exact"], [request["effect_id"]]) == (True, asked["requests"])
+
+    async def test_a_replay_finds_nothing_in_a_log_of_this_version(self) -> None:
+        """Every step comes out as it was stored."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await Conversations(engine).asking()
+            replayed = await api.result("replayConversation", conversation_id=conversation.id)
+
+        assert replayed == {"events": conversation.state.book.seq, "divergence": None}
+
+
+class TestSubAgents:
+    """Conversations that a turn has started: their ids hold slashes."""
+
+    async def test_are_listed_and_read_by_their_ids(self) -> None:
+        """A slash in an id is written as %2F; every endpoint of a sub-agent is found."""
+        model = ScriptedLlm([call("spawn_agents", tasks=["Look."]), reply("Seen."), reply("Done.")])
+        engine = Engine.open("sqlite://", model=model, tools=["spawn_agents"])
+        async with serving_here(engine) as api:
+            conversation = await engine.create(owner="ann")
+            await conversation.send("Go.")
+            (child,) = (await api.result("listChildren", conversation_id=conversation.id))["conversations"]
+            shown = await api.result("getConversation", conversation_id=child["id"])
+            said = await api.result("getTranscript", conversation_id=child["id"])
+            unknown = await api.problem("getTranscript", conversation_id=f"{conversation.id}/99")
+
+        assert child["id"].startswith(f"{conversation.id}/")
+        assert (shown["role"], shown["parent"], shown["owner"]) == ("sub_agent", conversation.id, "ann")
+        assert said["messages"][-1]["text"] == "Seen."
+        assert unknown == (404, "unknown_conversation")
+
+
+# --- Requests that are sent again under their id, as clients do that lost the answer: the same result, done once.
+
+
+REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "answerQuestions": ("asking", {"answers": {"When?": "6:30 PM"}, "call_id": CALL}),
+    "declineQuestions": ("asking", {}),
+    "cancelTurn": ("running", {}),
+    "approveCall": ("approving", {"call_id": CALL, "allowed": True}),
+    "retryTurn": ("failed", {}),
+    "withdrawMessage": ("running", {"message_id": "queued"}),
+    "compactConversation": ("idle", {}),
+    "closeConversation": ("running", {}),
+    "changeConversation": ("idle", {"title": "New", "metadata": {"a": 1}, "tools": ["pay"]}),
+}
+"""The state in which each request is taken, and its body."""
+
+
+def lasting(result: dict[str, Any]) -> Any:
+    """What an answer says of the request, without what goes on by itself meanwhile."""
+    if "turn" in result:
+        return result["turn"]["turn"]
+    return result.get("no_op", result.get("title"))
+
+
+def references(operation: dict[str, Any]) -> Iterator[str]:
+    """The schemas of the body of an operation, which may be left out."""
+    body = operation.get("requestBody", {"content": {}})["content"].get("application/json", {}).get("schema", {})
+    yield from (one["$ref"] for one in [body, *body.get("anyOf", [])] if "$ref" in one)
+
+
+class TestARequestThatIsSentAgain:
+    """The same id, the same body."""
+
+    @pytest.mark.slow
+    @holds_for("operation", REQUESTS)
+    async def test_is_carried_out_once(self, operation: str) -> None:
+        """Both answers are the same, and the log has one step for the request; another body is refused."""
+        state, body = REQUESTS[operation]
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await getattr(Conversations(engine), state)()
+            body = {**naming_call(body, conversation), "request_id": "r"}
+            first = await api.call(operation, body, conversation_id=conversation.id)
+            second = await api.call(operation, body, conversation_id=conversation.id)
+            log = await conversation.events()
+
+        assert first.status_code == second.status_code
+        assert lasting(first.json()) == lasting(second.json())
+        ids = [entry.event.event_id for entry in log if getattr(entry.event, "event_id", "").startswith("r")]
+        assert ids == (["r"] if operation != "changeConversation" else ["r/tools", "r/metadata", "r/title"])
+
+    def test_is_tested_for_every_operation_that_takes_an_id(self) -> None:
+        """A new operation with a `request_id` is not forgotten here."""
+        schemas = api_document()["components"]["schemas"]
+        repeatable = {
+            f"#/components/schemas/{name}" for name in schemas if "request_id" in schemas[name].get("properties", {})
+        }
+        operations = operations_of(api_document())
+        taking = {name for name, (_, _, one) in operations.items() if repeatable & {*references(one)}}
+
+        assert taking == REQUESTS.keys() | {"resolveCall", "forkConversation"}
+
+    async def test_a_verdict_is_taken_once(self, tmp_path: Path) -> None:
+        """A call in doubt is resolved once."""
+        doubtful = await leave_in_doubt(tmp_path / "doubt.db")
+        async with serving_here(obedient_engine(tmp_path / "doubt.db")) as api:
+            doubt = (await api.result("getConversation", conversation_id=doubtful))["state"]["data"]["call_id"]
+            body = {"call_id": doubt, "verdict": "did_not_run", "request_id": "r"}
+            first = await api.result("resolveCall", body, conversation_id=doubtful)
+            second = await api.result("resolveCall", body, conversation_id=doubtful)
+
+        assert first["turn"]["turn"] == second["turn"]["turn"] == 1
+
+    async def test_a_message_is_taken_once(self) -> None:
+        """A message that is sent again under its id is not said twice, and belongs to the same turn."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await engine.create()
+            body = {"text": "Hello", "message_id": "m"}
+            first = await api.result("sendMessage", body, conversation_id=conversation.id)
+            await conversation.wait()
+            second = await api.result("sendMessage", body, conversation_id=conversation.id)
+            other = await api.problem("sendMessage", {**body, "text": "Bye"}, conversation_id=conversation.id)
+            transcript = await conversation.transcript()
+
+        assert (first["message_id"], second["message_id"]) == ("m", "m")
+        assert (first["turn"]["turn"], second["turn"]["turn"]) == (1, 1)
+        assert second["turn"]["status"] == "completed"
+        assert other == (409, "event_id_reused")
+        assert [message.text for message in transcript] == ["Hello", "Hello!"]
+
+    async def test_the_server_chooses_an_id_for_a_message_without_one(self) -> None:
+        """Every message has an id, by which it can be withdrawn."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await Conversations(engine).running()
+            sent = await api.result("sendMessage", {"text": "Hello"}, conversation_id=conversation.id)
+            withdrawn = await api.result(
+                "withdrawMessage", {"message_id": sent["message_id"]}, conversation_id=conversation.id
+            )
+
+        assert sent["turn"]["status"] == "queued"
+        assert withdrawn["state"]["data"]["inbox"] == ["queued"]
+
+    async def test_a_refused_request_may_be_sent_again(self) -> None:
+        """A refusal is not remembered: the same request succeeds once the conversation takes it."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            conversation = await engine.create()
+            body = {"answers": {"When?": "6:30 PM"}, "request_id": "r"}
+            refused = await api.problem("answerQuestions", body, conversation_id=conversation.id)
+            await conversation.send("ask")
+            taken = await api.call("answerQuestions", body, conversation_id=conversation.id)
+
+        assert refused == (409, "wrong_state")
+        assert taken.status_code == 200
+
+
+class TestAConversationThatIsCreatedAgain:
+    """The same id, chosen by the client."""
+
+    async def created(self, api: DocumentedClient, **body: Any) -> tuple[int, Any]:
+        """The status of a creation, and the id or the code."""
+        response = await api.call("createConversation", {"id": "mine", **body})
+        return response.status_code, response.json().get("id", response.json().get("code"))
+
+    async def test_exists_once(self) -> None:
+        """The second answer is 200 with the same conversation as it is now; another one under this id is refused."""
+        async with serving_here(obedient_engine()) as api:
+            first = await self.created(api, title="Dinner")
+            await api.result("sendMessage", {"text": "Hello"}, conversation_id="mine")
+            second = await self.created(api, title="Dinner")
+            other = await self.created(api, title="Lunch")
+            listed = await api.result("listConversations")
+
+        assert first == (201, "mine")
+        assert second == (200, "mine")
+        assert other == (409, "event_id_reused")
+        assert [one["title"] for one in listed["conversations"]] == ["Dinner"]
+
+
+class TestACopy:
+    """A fork that is asked for again."""
+
+    async def test_is_made_once(self, tmp_path: Path) -> None:
+        """The same copy is returned under the same id, as it is by now, also after a restart, and is listed once;
+        another id makes another copy, and the id with another step is refused."""
+        async with serving_here(obedient_engine(tmp_path / "fork.db")) as api:
+            original = (await api.result("createConversation", {"id": "main"}))["id"]
+            asked = {"request_id": "r"}
+            first = await api.call("forkConversation", asked, conversation_id=original)
+            copied = first.json()["conversation"]["id"]
+            await api.result("changeConversation", {"title": "Copied"}, conversation_id=copied)
+        async with serving_here(obedient_engine(tmp_path / "fork.db")) as api:
+            await api.result("changeConversation", {"title": "Original"}, conversation_id=original)
+            again = await api.call("forkConversation", asked, conversation_id=original)
+            same = await api.call("forkConversation", {**asked, "at": 1}, conversation_id=original)
+            other = await api.result("forkConversation", {"request_id": "s"}, conversation_id=original)
+            elsewhere = await api.problem("forkConversation", {**asked, "at": 2}, conversation_id=original)
+            unfit = await api.problem("forkConversation", {"request_id": ""}, conversation_id=original)
+            listed = await api.result("listConversations")
+
+        assert [one.status_code for one in (first, again, same)] == [201, 201, 201]
+        assert {one.json()["conversation"]["id"] for one in (first, again, same)} == {copied}
+        assert [one.json()["landed_on"] for one in (first, again, same)] == [1, 1, 1]
+        assert again.json()["conversation"]["title"] == "Copied"
+        assert {one["id"] for one in listed["conversations"]} == {"main", copied, other["conversation"]["id"]}
+        assert (elsewhere, unfit) == ((409, "event_id_reused"), (422, "invalid_input"))

@@ -1,22 +1,44 @@
-"""Requests that no library would send, on a real socket: each is refused or cut off, and the server serves on."""
+"""The server on real sockets: requests that no library would send, slow readers, and how it stops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from turnwise import Engine
+from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.hosts.http.problems import install_problems
 from turnwise.hosts.http.security import HttpLimits, WrongTokens, middleware_of
 from turnwise.hosts.http.server import ServerLimits
+from turnwise.hosts.http.streams import PIECE
+from turnwise.testing import reply
 
 from ...support.cases import holds_for
 from ...support.doors.waiting import until
-from ...support.http.live_server import LiveServer, serving_app
+from ...support.http import waiting_server
+from ...support.http.event_stream import EventStreamParser, ServerSentEvent, events_of, read_until
+from ...support.http.live_server import PATIENCE, LiveServer, serving, serving_app
+from ...support.http.obedient_model import obedient_engine
 from ...support.http.raw_client import ask, connected
+from ...support.http.server_process import ServerProcess, started
+from ...support.programs.missing import missing
+
+# --- Requests that no library would send, on a real socket: each is refused or cut off, and the server serves on.
+
 
 HEAD = b"POST /texts HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -62,7 +84,7 @@ def impatient_server() -> Iterator[LiveServer]:
         yield server
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def serves_on(server: LiveServer) -> Iterator[None]:
     """After every test nothing was taken, and the server answers."""
     yield
@@ -70,6 +92,7 @@ def serves_on(server: LiveServer) -> Iterator[None]:
         assert client.get("/texts").json() == []
 
 
+@pytest.mark.usefixtures("serves_on")
 class TestBrokenRequests:
     """What h11 cannot read."""
 
@@ -149,6 +172,7 @@ class TestBrokenRequests:
                 assert (answer.status, answer.body) == (404, b"")
 
 
+@pytest.mark.usefixtures("serves_on")
 class TestHeads:
     """Heads that are too large. Those that are too slow are the proxy's: see tests/docs/test_http.py."""
 
@@ -167,6 +191,7 @@ class TestHeads:
         assert answer is None or answer.status == 400
 
 
+@pytest.mark.usefixtures("serves_on")
 class TestBodies:
     """Bodies that are too large or too slow."""
 
@@ -208,6 +233,7 @@ class TestBodies:
             client.send(HEAD + b'Content-Length: 14\r\n\r\n{"text": "x"}')
 
 
+@pytest.mark.usefixtures("serves_on")
 class TestManyConnections:
     """More clients than the server takes."""
 
@@ -232,3 +258,263 @@ class TestManyConnections:
             503,
             200,
         ]
+
+
+# --- Readers on real sockets: some do not read, some lose their connection, and none of them concerns the others.
+
+
+TOKENS = 100
+LENGTH = 65_536
+"""The tokens of one answer fill what the system keeps of a connection several times over."""
+
+UVICORN_KEEPS = 65_536
+"""Bytes that a client has not read, above which uvicorn lets the application wait."""
+
+
+class LongAnswer:
+    """A model that shows a long text, and answers with a short one."""
+
+    name = "long"
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Show the tokens, one at a time."""
+        for number in range(TOKENS):
+            show(Token(f"{number} ".ljust(LENGTH, "x")))
+            await asyncio.sleep(0)
+        return reply("Done.")
+
+
+@contextmanager
+def served(send_seconds: float) -> Iterator[LiveServer]:
+    """Run a server that waits so long for a reader that does not read."""
+    engine = Engine.open("sqlite://", model=LongAnswer())
+    with serving(engine, limits=HttpLimits(send_seconds=send_seconds)) as server:
+        yield server
+
+
+def numbers(events: list[ServerSentEvent]) -> list[int]:
+    """The numbers of the tokens that were shown."""
+    return [int(event.json["data"]["text"].split()[0]) for event in events if event.event == "token"]
+
+
+@pytest.mark.slow
+def test_readers_that_do_not_read_are_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+    """H3: readers that do not read cost a bounded amount of memory each and are disconnected, with a reason in the log.
+    Another reader has every token in order, and one that was disconnected resumes without a loss."""
+    caplog.set_level(logging.WARNING, "turnwise.http")
+    with served(2.0) as server, server.client() as client, ExitStack() as stack:
+        path = f"/conversations/{client.post('/conversations', json={}).json()['id']}"
+        idle = [stack.enter_context(connected(server.port, receive_buffer=4096)) for _ in range(8)]
+        for one in idle:
+            one.send(f"GET {path}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        with server.events(f"{path}/events") as events:
+            read_until(events, "snapshot")
+            client.post(f"{path}/messages", json={"text": "Go"})
+            seen = read_until(events, "turn_ended")
+        unread = [connection.transport.get_write_buffer_size() for connection in server.connections]
+        until(lambda: caplog.text.count("did not read for 2 s") == len(idle))
+
+        assert numbers(seen) == list(range(TOKENS))
+        assert max(unread) <= UVICORN_KEEPS + PIECE + 1_000
+        assert all(one.is_closed() for one in idle)
+        with server.events(f"{path}/events", after="1.0") as events:
+            stored = [event for event in seen if event.id]
+            assert list(islice(events, len(stored))) == stored
+
+
+@pytest.mark.slow
+def test_a_connection_that_is_cut_is_resumed() -> None:
+    """H2: a client that loses its connection after every event, on a real socket, has every stored update once and in
+    order."""
+    with served(60.0) as server, server.client() as client:
+        path = f"/conversations/{client.post('/conversations', json={}).json()['id']}"
+        with server.events(f"{path}/events") as events:
+            shown = read_until(events, "snapshot")
+            client.post(f"{path}/messages", json={"text": "Go"})
+        while shown[-1].event != "turn_ended":
+            with server.events(f"{path}/events", after=shown[-1].id) as events:
+                shown.append(next(event for event in events if event.id))
+        with server.events(f"{path}/events", after=shown[0].id) as events:
+            uncut = read_until(events, "turn_ended")
+
+    assert shown[1:] == [event for event in uncut if event.id]
+
+
+# --- Clients of other programs, over a real socket: two at once, and curl.
+
+
+TOKEN = "a-token-for-tests"
+
+
+@pytest.fixture(scope="module")
+def real_clients_server() -> Iterator[LiveServer]:
+    """A server that all tests of this module share."""
+    with serving(obedient_engine(), token=TOKEN) as running:
+        yield running
+
+
+@pytest.mark.slow
+class TestTwoClients:
+    """Two people at two screens."""
+
+    async def test_that_answer_one_question_at_once(self, real_clients_server: LiveServer) -> None:
+        """H5: one answer is taken, the other is refused with 409 `wrong_state`, and both see the same afterwards."""
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        async with (
+            real_clients_server.async_client(headers=headers) as ann,
+            real_clients_server.async_client(headers=headers) as bob,
+        ):
+            mine = (await ann.post("/conversations", json={})).json()["id"]
+            path = f"/conversations/{mine}"
+            await ann.post(f"{path}/messages", json={"text": "ask"})
+            for client in (ann, bob):
+                assert await self.state_of(client, path, "awaiting_user_response") == "awaiting_user_response"
+
+            call = (await ann.get(path)).json()["state"]["data"]["call_id"]
+            answers = await asyncio.gather(
+                ann.post(f"{path}/respond", json={"answers": {"When?": "6:30 PM"}, "call_id": call}),
+                bob.post(f"{path}/respond", json={"answers": {"When?": "8:15 PM"}, "call_id": call}),
+            )
+            seen = [await self.state_of(client, path, "idle") for client in (ann, bob)]
+            transcripts = [(await client.get(f"{path}/transcript")).json() for client in (ann, bob)]
+
+        assert sorted(answer.status_code for answer in answers) == [200, 409]
+        refused = next(answer for answer in answers if answer.status_code == 409)
+        assert refused.json()["code"] == "wrong_state"
+        assert seen == ["idle", "idle"]
+        assert transcripts[0] == transcripts[1]
+        taken = "6:30 PM" if answers[0].status_code == 200 else "8:15 PM"
+        assert taken in json.dumps(transcripts[0])
+
+    async def state_of(self, client: httpx.AsyncClient, path: str, wanted: str) -> str:
+        """Follow the updates until the conversation is in this state, and return the state that it is in then."""
+        parser = EventStreamParser()
+        async with client.stream("GET", f"{path}/events") as response:
+            async for received in response.aiter_bytes():
+                for event in parser.feed(received):
+                    data = event.json["data"] if event.event in ("snapshot", "state_change") else {}
+                    if data.get("state", data).get("type") == wanted:
+                        return str((await client.get(path)).json()["state"]["type"])
+        raise AssertionError(f"the conversation did not come to {wanted}")
+
+
+@pytest.mark.slow
+class TestCurl:
+    """The program that everybody has."""
+
+    def curl(self, *arguments: str) -> str:
+        """Run curl with the token, and return what it prints."""
+        program = shutil.which("curl") or missing("curl is not installed: `apt-get install curl`.")
+        options = ["--silent", "--show-error", "--fail-with-body", "--max-time", f"{PATIENCE:.0f}"]
+        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        done = subprocess.run(
+            [program, *options, "--header", f"Authorization: Bearer {TOKEN}", *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def posted(self, url: str, body: object) -> dict[str, object]:
+        """Post JSON, and return the answer."""
+        answer: dict[str, object] = json.loads(self.curl("--json", json.dumps(body), url))
+        return answer
+
+    def test_creates_sends_and_follows(self, real_clients_server: LiveServer) -> None:
+        """A conversation is created, a message sent, and its updates read until the stream ends with the close."""
+        mine = self.posted(f"{real_clients_server.url}/conversations", {"title": "With curl"})["id"]
+        conversation = f"{real_clients_server.url}/conversations/{mine}"
+        sent = self.posted(f"{conversation}/messages", {"text": "Hello", "message_id": "m"})
+        self.posted(f"{conversation}/close", {})
+        events = EventStreamParser().feed(
+            self.curl("--header", "Last-Event-ID: 1.0", f"{conversation}/events").encode()
+        )
+
+        assert sent["message_id"] == "m"
+        assert [event.json["data"]["text"] for event in events if event.event == "message"][:1] == ["Hello"]
+        assert (events[-1].event, events[-1].json["data"]) == ("end", {"reason": "closed"})
+
+
+# --- How a server stops: real signals to real processes, and what is there at the next start.
+
+
+@contextmanager
+def stop_served(folder: Path, port: int = 0, engine_seconds: float = 20.0) -> Iterator[ServerProcess]:
+    """Start the program of `waiting_server` in this folder."""
+    with started([waiting_server.__file__, str(port), str(engine_seconds)], folder) as server:
+        yield server
+
+
+@contextmanager
+def following(server: ServerProcess, conversation: str, after: str) -> Iterator[Iterator[ServerSentEvent]]:
+    """Open the stream of a conversation after an update."""
+    path = f"{server.url}/conversations/{conversation}/events"
+    with httpx.stream("GET", path, headers={"Last-Event-ID": after}, timeout=PATIENCE) as response:
+        yield events_of(response)
+
+
+def begin_turn(server: ServerProcess) -> str:
+    """Begin a conversation with a turn whose tool waits."""
+    created = httpx.post(f"{server.url}/conversations", json={}, timeout=PATIENCE).json()
+    conversation: str = created["id"]
+    httpx.post(f"{server.url}/conversations/{conversation}/messages", json={"text": "Look!"}, timeout=PATIENCE)
+    return conversation
+
+
+@pytest.mark.slow
+def test_a_stopped_server_goes_on_at_the_next_start(tmp_path: Path) -> None:
+    """H9: SIGTERM while a tool runs: the stream ends with the reason, the process ends with 0, and at the next start
+    the turn goes on. A client that resumes has every update once, in order."""
+    with stop_served(tmp_path) as server:
+        conversation = begin_turn(server)
+        with following(server, conversation, "1.0") as events:
+            first = read_until(events, "tool")
+            server.process.terminate()
+            first += events
+        code = server.wait()
+    (tmp_path / "go").touch()
+    with stop_served(tmp_path, server.port) as server:
+        last = [event.id for event in first if event.id][-1]
+        with following(server, conversation, last) as events:
+            second = read_until(events, "turn_ended")
+        with following(server, conversation, "1.0") as events:
+            uncut = read_until(events, "turn_ended")
+
+    assert code == 0
+    assert (first[-1].event, first[-1].json["data"]) == ("end", {"reason": "server_stopping"})
+    assert [event for event in (*first, *second) if event.id] == [event for event in uncut if event.id]
+    assert second[-1].json["data"]["final_content"] == "It is a bird."
+
+
+@pytest.mark.slow
+def test_nobody_holds_up_the_stop(tmp_path: Path) -> None:
+    """H9: neither an idle client, nor one that sends half a body, nor an engine that does not close keeps the process
+    from ending by itself; it takes no connections meanwhile."""
+    (tmp_path / "stuck").touch()
+    with (
+        stop_served(tmp_path, engine_seconds=0.2) as server,
+        connected(server.port) as idle,
+        connected(server.port) as slow,
+    ):
+        slow.send(b"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        slow.send(b"Content-Length: 100\r\n\r\n{")
+        server.process.send_signal(signal.SIGINT)
+        code = server.wait()
+
+        assert idle.answer() is None
+        assert slow.answer() is None
+    assert code == 0
+    assert server.lines[1:] == ["stopping\n", "stopped\n"]
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    """Whoever does not want to wait signals again."""
+    (tmp_path / "stuck").touch()
+    with stop_served(tmp_path, engine_seconds=3600) as server:
+        server.process.terminate()
+        until(lambda: "stopping\n" in server.lines)
+        code = server.terminate()
+
+    assert code == -signal.SIGTERM

@@ -1,19 +1,36 @@
-"""Settings of the environment and of turnwise.toml, and what they mean: conversation ids as users write them, and the
-database that is opened."""
+"""Settings of the environment and of turnwise.toml, which tools a chat has, and lines to copy."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from turnwise import Conversation, Engine
-from turnwise.hosts.terminal.configuration import short_ids
+from turnwise.hosts.terminal.configuration import command_line, short_ids
 
-from ...support.terminal import InProcessRun, assert_one_sentence, database_with, run, run_beside
+from ...support.terminal import (
+    DEMO_TOOLS,
+    LOOK_TOOL,
+    OWN_TALK_TOOL,
+    REQUEST,
+    InProcessRun,
+    assert_one_sentence,
+    database_with,
+    output_after_hint,
+    run,
+    run_beside,
+)
 from ...support.walks import Walk
+
+# --- Settings of the environment and of turnwise.toml, and what they mean: conversation ids as users write them, and
+# the database that is opened.
+
 
 ALPHA, ALTO = "alpha-0001", "alto-0002"
 
@@ -228,3 +245,115 @@ def test_a_wrong_value_that_is_replaced_does_not_matter(tmp_path: Path) -> None:
     done = run("chat", cwd=tmp_path, lines=["Hello"], TURNWISE_AGENTIC_MAX_TURNS="3")
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- Which tools a chat has.
+
+
+@pytest.mark.slow
+def test_missing_tools_are_named(tmp_path: Path) -> None:
+    """Tools are not stored: on resuming, a line names those that the conversation used and that are missing."""
+    run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "1"])
+
+    without = run("chat", "--resume", cwd=tmp_path)
+    beside = run("chat", "--resume", "--tools", DEMO_TOOLS, cwd=tmp_path)
+
+    assert "used are missing now: find_table. Name them with --tools." in without.stdout
+    assert "missing" not in beside.stdout
+
+
+@pytest.mark.slow
+def test_a_function_may_replace_a_required_tool(tmp_path: Path) -> None:
+    """S16: the built-in tool that a preset requires is left out if a function has its name."""
+    (tmp_path / "mine.py").write_text(OWN_TALK_TOOL)
+
+    done = run("chat", "--preset", "talk", "--tools", "mine:talk", cwd=tmp_path, lines=["hello"])
+
+    assert output_after_hint(done).startswith("Mine: ")
+
+
+@pytest.mark.slow
+def test_required_tools_are_added_to_those_that_are_named(tmp_path: Path) -> None:
+    """S16: a required tool that is named already, also by its alias, is not added again."""
+    (tmp_path / "mine.py").write_text(LOOK_TOOL)
+    run("chat", "--preset", "explicit-response", cwd=tmp_path, lines=["hello"])
+    options = ("--tools", "mine:look,speak_to_user", "--thoughts")
+
+    done = run("chat", "--resume", *options, cwd=tmp_path, lines=["Look in Rome", "/events"])
+
+    assert '✓ look(place="Rome")' in done.stdout
+    assert 'speak_to_user({"text": ' in done.stdout
+    assert "missing" not in done.stdout
+
+
+# --- Command lines for users to copy: a shell reads them as they were meant.
+
+
+def read_by_a_shell(line: str, cwd: Path) -> list[str]:
+    """Return the arguments that a shell passes when it runs this line."""
+    function = 'turnwise() { printf "%s\\0" "$@"; }\n'
+    done = subprocess.run(["bash", "-c", function + line], cwd=cwd, capture_output=True, text=True, check=True)
+    return done.stdout.split("\0")[:-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my dinner.db",
+        "it's.db",
+        '"$HOME".db',
+        "ü ☃.db",
+        "-x.db",
+        "a\tb.db",
+        "a  b.db",
+        "a\nb'\\.db",
+        "\x1b[31m7.db",
+        "a\u202eb.db",
+    ],
+)
+def test_any_name_of_a_database_is_quoted(name: str, tmp_path: Path) -> None:
+    """A name may contain invisible and control characters: the command line is still one printable line."""
+    line = command_line("chat", "--db", name)
+
+    assert line.isprintable()
+    assert read_by_a_shell(line, tmp_path) == ["chat", "--db", name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["my tools", "."])
+def test_a_command_that_is_not_in_path_is_given_by_its_path(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the path contains a space, or if the command is in the working directory."""
+    program = tmp_path / folder / "turnwise"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text('#!/bin/sh\nprintf "%s\\0" "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(Path(folder) / "turnwise")])
+
+    done = subprocess.run(["bash", "-c", command_line("list")], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "list\0"
+
+
+@pytest.mark.slow
+def test_the_resume_hint_works_without_this_environment(tmp_path: Path) -> None:
+    """It has the options that came from the environment or the command line, but not those of turnwise.toml."""
+    (tmp_path / "turnwise.toml").write_text('tools = ["turnwise.hosts.terminal.demo:find_table"]\n', encoding="utf-8")
+
+    done = run("chat", cwd=tmp_path, TURNWISE_DB="other.db")
+    hint = re.search(r"turnwise (chat .*)", done.stdout)
+
+    assert hint is not None
+    assert hint[1].split()[2:] == ["--db", "other.db"]
+    assert run(*hint[1].split(), cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_resume_hint_keeps_the_display_options(tmp_path: Path) -> None:
+    """A chat with --thoughts is resumed with --thoughts."""
+    done = run("chat", "--thoughts", cwd=tmp_path)
+
+    assert re.search(r"turnwise chat [0-9a-f-]{36} --thoughts$", done.stdout, re.MULTILINE)

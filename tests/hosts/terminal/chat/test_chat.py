@@ -1,23 +1,36 @@
-"""`turnwise chat`: messages, answers and commands, through a pipe."""
+"""A chat: messages, answers and commands, through a pipe and at a terminal."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 
+import pexpect
 import pytest
 
-from ....support.servers.openai_server import OpenAiServer, fails, says
+from turnwise.hosts.terminal.chat.user_input import parse_answer, question_lines
+from turnwise.states.values.questions import UserQuestion
+
+from ....support.screens import FakeScreen
+from ....support.servers.openai_server import OpenAiServer, drops_after, fails, hangs, says
 from ....support.terminal import (
     ASKING_TOOL,
     DEMO_TOOLS,
     REQUEST,
     TWO_QUESTIONS_TOOL,
     assert_one_sentence,
+    at_prompt,
     conversation_id_in,
+    end_of,
+    newest_id,
     output_after_hint,
     run,
     run_beside,
+    terminal,
 )
+
+# --- `turnwise chat`: messages, answers and commands, through a pipe.
 
 
 class TestChatThroughAPipe:
@@ -161,3 +174,178 @@ def test_a_table_is_booked_by_talking(tmp_path: Path) -> None:
     shown = output_after_hint(done)
     assert shown.index("Let me use find_table") < shown.index("? [Table]") < shown.index("You chose Nobu.")
     assert "✓" not in shown
+
+
+# --- The prompt of a chat at a terminal.
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+class TestThePrompt:
+    """What keys do at the prompt, and what is shown around it."""
+
+    def test_at_the_prompt_ctrl_c_empties_the_line_and_twice_it_leaves(self, tmp_path: Path) -> None:
+        """On an empty line the first Ctrl-C only warns. A pasted text keeps its lines."""
+        with terminal("chat", "--plain", "--tools", "", cwd=tmp_path) as child:
+            at_prompt(child).send("never said")
+            child.expect_exact("never said")
+            child.sendintr()
+            child.send("\x1b[200~one\ntwo\x1b[201~\r")
+            child.expect("You said: “one\r\ntwo”")
+            at_prompt(child).sendintr()
+            child.expect_exact("Press Ctrl-C again to leave")
+            child.sendintr()
+
+            assert end_of(child) == 0
+        assert "never said" not in run("export", newest_id(tmp_path), cwd=tmp_path).stdout
+
+    def test_a_cancel_discards_what_was_typed_and_says_so(self, slow_tools: str, tmp_path: Path) -> None:
+        """A line that was typed while a tool ran is not sent."""
+        with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).sendline("Wait in Rome")
+            child.expect_exact('wait_long(place="Rome")')
+            child.sendline("and then?")
+            child.sendintr()
+            child.expect_exact("What you typed in the meantime was dropped.")
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+        assert "and then?" not in run("export", newest_id(tmp_path), cwd=tmp_path).stdout
+
+    def test_it_shows_the_model(self, tmp_path: Path) -> None:
+        """Before the first prompt."""
+        with terminal("chat", cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.sendeof()
+
+            assert end_of(child) == 0
+        assert "The model is rehearsal." in shown
+
+    def test_a_command_to_be_copied_stays_one_line(self, tmp_path: Path) -> None:
+        """Also on a narrow terminal: a line break would make two commands of it."""
+        name = f"{'a-long-name-' * 8}.db"
+        with terminal("chat", "--tools", DEMO_TOOLS, "--db", name, cwd=tmp_path) as child:
+            at_prompt(child).sendline("/fork")
+            copy = re.escape(f" --db {name} --tools {DEMO_TOOLS}")
+            child.expect(rf"To resume the copy: turnwise chat [0-9a-f-]{{36}}{copy}")
+            at_prompt(child).sendeof()
+            child.expect(rf"To resume this conversation: turnwise chat [0-9a-f-]{{36}}{copy}")
+
+            assert end_of(child) == 0
+
+    def test_an_error_breaks_between_words(self, tmp_path: Path) -> None:
+        """P33: a sentence that is longer than a line is wrapped."""
+        with terminal("chat", "--preset", "nonsense", cwd=tmp_path) as child:
+            child.expect(pexpect.EOF)
+            shown = str(child.before).splitlines()
+
+        assert len(shown) == 2
+        assert max(map(len, shown)) <= 100
+        assert " ".join(shown).endswith("explicit_response, talk, foreground.")
+
+
+# --- A chat on a real terminal, as its user sees it.
+
+
+ANSWER = "# A *plan*\n\n1. **Look**\n2. Leap\n\n```python\nleap(2)\n```\n\nThat is `all`."
+
+
+def chat(server: OpenAiServer, folder: Path, *options: str, until: str, interrupt: bool = False) -> str:
+    """Return what is on the screen when one message was answered, or was cancelled after this text was shown."""
+    environment = {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "test"}
+    arguments = ("chat", "--model", "openai/test", "--tools", "", *options)
+    screen = FakeScreen(100, 40)
+    with terminal(*arguments, cwd=folder, **environment) as child:
+        at_prompt(child).sendline("hello")
+        child.expect_exact(until)
+        screen.write(f"{child.before}{until}")
+        if interrupt:
+            child.sendintr()
+        screen.write(str(at_prompt(child).before))
+        child.sendeof()
+        assert end_of(child) == 0
+    return screen.text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+class TestTheScreen:
+    """What streams in is seen once, and rendered."""
+
+    async def test_an_answer_is_rendered(self, tmp_path: Path) -> None:
+        """However its pieces are cut."""
+        async with OpenAiServer([says(*ANSWER)]) as server:
+            shown = await asyncio.to_thread(chat, server, tmp_path, until="That is")
+
+        assert "\nA plan\n\n 1 Look\n 2 Leap\n\nleap(2)\n\nThat is all." in shown
+        assert shown.count("Look") == 1
+
+    async def test_plain_shows_what_the_model_wrote(self, tmp_path: Path) -> None:
+        """With `--plain`."""
+        async with OpenAiServer([says(*ANSWER)]) as server:
+            shown = await asyncio.to_thread(chat, server, tmp_path, "--plain", until="That is")
+
+        assert ANSWER in shown
+
+    async def test_an_answer_that_breaks_off_is_taken_back(self, tmp_path: Path) -> None:
+        """The model is asked again, and only its whole answer stays."""
+        async with OpenAiServer([drops_after("## Half\n\n", "an ", "answer"), says("All ", "of it.")]) as server:
+            shown = await asyncio.to_thread(chat, server, tmp_path, until="All")
+
+        assert "Half" not in shown and "an answer" not in shown
+        assert shown.count("All of it.") == 1
+        assert "broke off; attempt 2 follows" in shown
+
+    async def test_a_cancelled_answer_stays_as_far_as_it_was_shown(self, tmp_path: Path) -> None:
+        """The user has read it."""
+        async with OpenAiServer([hangs("**Half** an ", "answer")]) as server:
+            shown = await asyncio.to_thread(chat, server, tmp_path, until="answer", interrupt=True)
+
+        assert "\nHalf an answer\nCancelled; the conversation goes on." in shown
+
+    async def test_hostile_text_is_shown_as_text(self, tmp_path: Path) -> None:
+        """Escape sequences in pieces, markup and addresses."""
+        pieces = ("\x1b[2J\x1b", "]0;title\x07", "[red]x[/red] ", "[bank](http://evil) ", "&#27;[31m <b>")
+        async with OpenAiServer([says(*pieces)]) as server:
+            shown = await asyncio.to_thread(chat, server, tmp_path, until="[red]")
+
+        assert "[red]x[/red] bank (http://evil) " in shown
+        assert "<b>" in shown
+
+
+# --- Answers in lines of text.
+
+
+ONE = UserQuestion.model_validate({"question": "How many?", "options": [{"label": "2"}, {"label": "Four"}]})
+
+
+SEVERAL = UserQuestion.model_validate(
+    {"question": "Which?", "multiSelect": True, "options": [{"label": "a"}, {"label": "b, c"}, {"label": "d"}]}
+)
+
+
+class TestAnswersInALine:
+    """P15: a label, its number, or free text."""
+
+    @pytest.mark.parametrize(
+        ("line", "answer"),
+        [("four", "Four"), ("1", "2"), ("2", "2"), (" Four ", "Four"), ("five, at least", "five, at least")],
+    )
+    def test_one_choice(self, line: str, answer: str) -> None:
+        """A label takes precedence over a number; everything else is free text, unchanged."""
+        assert parse_answer(line, ONE) == answer
+
+    @pytest.mark.parametrize(
+        ("line", "answer"), [("1, 3", ["a", "d"]), ("b, c", ["b, c"]), ("a,a", ["a"]), ("a, x", ["a, x"])]
+    )
+    def test_several_choices(self, line: str, answer: list[str]) -> None:
+        """Commas separate choices, unless the whole line is a label or a part of it is neither label nor number."""
+        assert parse_answer(line, SEVERAL) == answer
+
+    def test_an_open_question(self) -> None:
+        """Any line is its answer, a number too."""
+        asked = UserQuestion(question="How many?")
+
+        assert question_lines(asked) == "? How many?"
+        assert [parse_answer(line, asked) for line in ("2", "a, b")] == ["2", "a, b"]
