@@ -41,11 +41,12 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 	$(bin)/lint-imports
 	$(bin)/python docs/generate.py --check
 
-# Debian's packages. Without them the tests that need a browser or npm are skipped, or fail where CI is set.
-browser:  ## install Chromium, Node.js and npm for the tests of the page, with apt-get, if they are missing
-	@missing=$$(echo $$(for each in chromium node npm; do command -v $$each >/dev/null || echo $$each; done | sed s/^node$$/nodejs/)); \
+# Debian's packages. Without them the tests that need a browser, npm or a proxy are skipped, or fail where CI is set. In
+# run level 1 no server is started that is installed.
+browser:  ## install Chromium, Node.js, npm, nginx and Caddy for tests, with apt-get, if they are missing
+	@missing=$$(echo $$(for each in chromium node npm nginx caddy; do command -v $$each >/dev/null || echo $$each; done | sed s/^node$$/nodejs/)); \
 	test -z "$$missing" \
-		|| { apt-get update --quiet --quiet && apt-get install --quiet --yes --no-install-recommends $$missing; } \
+		|| { apt-get update --quiet --quiet && RUNLEVEL=1 apt-get install --quiet --yes --no-install-recommends $$missing; } \
 		|| echo "These are missing and could not be installed: $$missing. It takes apt-get and the rights to use it." >&2
 
 EXAMPLES ?= 5000
