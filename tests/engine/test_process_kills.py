@@ -28,7 +28,7 @@ from ..support.fault_profile import LONG
 from ..support.planted.engines import takes_no_tool_for_harmful
 from ..support.planted.stores import StoresLater, WrappedStore
 
-pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 SAID = [
     calls(call("look"), call("note", text="for two"), text="Let me see."),
@@ -166,6 +166,7 @@ async def deletion(database: Path) -> None:
         assert results[1:] == ["answered"], results
 
 
+@pytest.mark.slow
 class TestEveryBoundary:
     """P19, P27, P31: before and after each commit, each call to the world, each answer and each delivery."""
 
@@ -290,6 +291,7 @@ async def has_room_again(database: Path) -> None:
         assert said == ["First.", "Done.", "Second.", "Done."]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_its_disk_is_full(database: Path, tmp_path: Path) -> None:
     """P28: a refused message is not stored, a lost answer is asked for again, and the conversation goes on."""
     journal = tmp_path / "journal.jsonl"
@@ -306,6 +308,7 @@ def lines_in(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
+@pytest.mark.slow
 def test_a_busy_process_that_is_killed_again_and_again(database: Path, tmp_path: Path) -> None:
     """P27: after SIGKILL at any moment, many times over one database, every invariant holds, and in the end everything
     is at rest."""
@@ -384,6 +387,7 @@ async def answers_again(database: Path) -> None:
         assert len(taken) == 1
 
 
+@pytest.mark.slow
 def test_an_answer_whose_process_was_killed_is_sent_again(database: Path, tmp_path: Path) -> None:
     """It counts once, and its caller gets the turn that it led to."""
     journal = tmp_path / "journal.jsonl"
