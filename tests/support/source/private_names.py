@@ -97,7 +97,8 @@ def private_names_of_class(module: str, name: str) -> set[str]:
     path = file_of(module)
     if path is None:
         return set()
-    origins = {name: module for module, name in imported_names(path) if name}
+    stub = path.with_suffix(".pyi")  # it says where names are that a package resolves on first use
+    origins = {name: module for module, name in imported_names(stub if stub.exists() else path) if name}
     own = {node.name: node for node in tree_of(path).body if isinstance(node, ast.ClassDef)}
     if name in own:
         return _defined_by(ast.walk(own[name])).union(
