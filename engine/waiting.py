@@ -1,28 +1,36 @@
-"""Callers that wait for a turn, and where a turn stopped.
+"""Callers that wait for a turn, where a turn stopped, and what looks at the store while another engine moves it.
 
 A turn can be returned when it has ended, or when it waits for a person; until then its caller waits. It may wait for a
 person several times, and in the end it ends.
 
 A caller that repeats a request gets the turn as it was when it stopped first after that request, even if it has gone on
 since. The newest stops are held in memory; an older one is found by reading the log once more.
+
+The steps of another engine over the same store are found only by looking. That is done while somebody waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from datetime import timedelta
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from ..effects.clock import Clock
+from ..states.effects import AwaitedEffect, Effect
 from ..states.errors import Refused, StoreError, TurnwiseError
 from ..states.events import Answer
-from ..states.states import InTurn
+from ..states.states import AwaitingPerson, InDoubt, InTurn, pending
 from ..states.step import LogEntry
 from ..states.transcript import Transcript
 from .projection import ConversationProjection, is_queued
 from .turns import QueuedTurn, RunningTurn, Turn, WaitingTurn, ended_turn, waiting_turn, waits_for_person
 from .updates import replayed_steps
+
+logger = logging.getLogger("turnwise.loop")
 
 K = TypeVar("K")
 
@@ -34,7 +42,7 @@ class TurnWaiters:
 
     __slots__ = ("_closed", "_follower", "_projection", "_stops", "_waiters")
 
-    def __init__(self, projection: ConversationProjection, follower: _CountsWaiters) -> None:
+    def __init__(self, projection: ConversationProjection, follower: Follower) -> None:
         """`follower` is told while somebody waits."""
         self._projection = projection
         self._follower = follower
@@ -169,16 +177,6 @@ class _Waiter(Generic[K, T]):
         return found is not None
 
 
-class _CountsWaiters(Protocol):
-    """What looks at the store while somebody waits for what another loop does."""
-
-    def add_waiter(self) -> None:
-        """Somebody waits from now on."""
-
-    def remove_waiter(self) -> None:
-        """Somebody waits no longer."""
-
-
 REMEMBERED = 64
 """How many waits for a person are remembered: those of the last minutes, within which requests are repeated."""
 
@@ -197,18 +195,18 @@ class _TurnStops:
     def note(self) -> bool:
         """Remember the state in which the conversation now rests, if it waits for a person. Returns whether it does."""
         projection = self._projection
+        waits = waits_for_person(projection.state)
         if not projection.is_read:
             self._begin = None
             self._waits.clear()
-            return waits_for_person(projection.state)
+            return waits
         if self._begin is None:
             self._begin = projection.seq
-        if (turn := self.current()) is None:
-            return False
-        self._waits.append(_Wait(projection.seq, turn))
-        if len(self._waits) > REMEMBERED:
-            self._begin = self._waits.pop(0).seq + 1
-        return True
+        if waits and (turn := self.current()) is not None:
+            self._waits.append(_Wait(projection.seq, turn))
+            if len(self._waits) > REMEMBERED:
+                self._begin = self._waits.pop(0).seq + 1
+        return waits
 
     def current(self) -> WaitingTurn | None:
         """Return the turn that waits for a person now. The contents must have been read."""
@@ -258,3 +256,113 @@ def _first_stop(entries: Iterable[LogEntry], number: int, since: int) -> Turn | 
     except Refused:  # another version of the state machine wrote the log, as a replay reports
         return None
     return None
+
+
+_NOTHING: frozenset[int] = frozenset()
+
+INTERVAL = timedelta(seconds=0.5)
+"""Between two looks at the store: soon enough for a person who waits, and seldom enough for a store with thousands of
+conversations that are waited for."""
+
+_PERSON_INTERVAL = timedelta(seconds=5)
+"""Between two looks while only a person is waited for, who may take days and mostly answers in this engine."""
+
+
+class Follower:
+    """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop may move the conversation
+    of `projection`.
+
+    A loop is told of its own steps. Those of another loop over the same store, in this process or in another one, it
+    finds when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its
+    own. One that also waits for what people do has it look while the conversation waits for a person, whose answer any
+    engine takes.
+    """
+
+    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting", "_waiting_for_people")
+
+    def __init__(
+        self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
+    ) -> None:
+        self._catch_up = catch_up
+        self._clock = clock
+        self._projection = projection
+        self._elsewhere = pending(projection.state) or _NOTHING
+        """Effects in flight that another loop carries out, or nobody."""
+        self._waiting = 0
+        self._waiting_for_people = 0
+        self._task: asyncio.Task[bool] | None = None
+
+    def note(self, effects: Sequence[Effect]) -> None:
+        """A step is stored. `effects` are those that another loop carries out."""
+        if effects:
+            self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
+        if self._elsewhere or self._waiting_for_people:
+            self._begin()
+
+    def take_over(self) -> frozenset[int]:
+        """Whatever is in flight is carried out here from now on. Returns the effects that were not."""
+        elsewhere, self._elsewhere = self._elsewhere, _NOTHING
+        return elsewhere
+
+    def halt(self) -> None:
+        """Nothing that is in flight is carried out here any more."""
+        self._elsewhere = pending(self._projection.state) or _NOTHING
+
+    @contextmanager
+    def waiting(self, *, for_people: bool = False) -> Iterator[None]:
+        """While this lasts, somebody waits for the conversation, or also `for_people` to act on it in another
+        engine."""
+        self.add_waiter(for_people=for_people)
+        try:
+            yield
+        finally:
+            self.remove_waiter(for_people=for_people)
+
+    def add_waiter(self, *, for_people: bool = False) -> None:
+        """Somebody waits from now on, until `remove_waiter`. Cheaper than `waiting`, for the callers of turns."""
+        self._waiting += 1
+        self._waiting_for_people += for_people
+        self._begin()
+
+    def remove_waiter(self, *, for_people: bool = False) -> None:
+        """Somebody waits no longer."""
+        self._waiting -= 1
+        self._waiting_for_people -= for_people
+        if not self._waiting and self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        if self._waiting and self._task is None and self._interval() is not None:
+            self._task = asyncio.ensure_future(self._follow())
+            self._task.add_done_callback(self._has_ended)
+
+    def _interval(self) -> timedelta | None:
+        """Return the time until the next look, or None if no other loop moves the conversation."""
+        state = self._projection.state
+        if self._elsewhere:
+            self._elsewhere &= pending(state)
+        if self._elsewhere:
+            return INTERVAL
+        if self._waiting_for_people and isinstance(state, AwaitingPerson | InDoubt):
+            return _PERSON_INTERVAL
+        return None
+
+    async def _follow(self) -> bool:
+        """Look at the store until nobody waits, or no other loop moves the conversation. Returns whether that can be
+        done again."""
+        try:
+            while self._waiting and (interval := self._interval()) is not None:
+                await self._clock.sleep_until(self._clock.now() + interval)
+                with suppress(Refused):  # the store takes nothing at the moment
+                    await self._catch_up()
+            return True
+        except TurnwiseError:
+            return False  # the loop has failed or was closed, which it tells whoever waits
+        except Exception:
+            logger.exception("The steps of another engine cannot be followed.")
+            return False
+
+    def _has_ended(self, following: asyncio.Task[bool]) -> None:
+        self._task = None
+        if following.cancelled() or following.result():
+            self._begin()  # somebody may have begun to wait again in the meantime
