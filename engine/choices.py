@@ -1,8 +1,7 @@
-"""Checks what a conversation chooses against what its engine has, and fills in what it leaves to the engine.
+"""What conversations may choose in an engine, checked against what it has; what they leave out is filled in.
 
-A conversation chooses rules, tools, a role and a history to begin with; an application that looks for conversations
-chooses by what. Whatever is wrong with a choice is said in one sentence, where it is made, and nothing has happened
-then.
+A conversation chooses rules, models and tools. Whatever is wrong with a choice is said in one sentence, where it is
+made, and nothing has happened then.
 
 A rule that an engine cannot carry out needs a tool, a model, a price or a performer that it does not have. It would do
 nothing, or never let a turn end, and look like a model that misbehaves. So it is refused where a conversation chooses
@@ -14,42 +13,33 @@ only, so that a turn ends with the models and profiles with which it began.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import chain, islice
-from typing import Any, Protocol
-
-from pydantic import BaseModel
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 from ..effects.clock import Clock
 from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.registry import ToolRegistry
-from ..persistence.summaries import checked_id
 from ..states.context import Context
-from ..states.errors import ConfigurationError, InvalidInput, Refused
+from ..states.errors import ConfigurationError
 from ..states.events import (
     AgentMessage,
     CompactionRequested,
-    Opened,
     PolicyChanged,
     Request,
     RetryRequested,
     UserMessage,
     WakeUp,
 )
-from ..states.openai_reading import MAX_MESSAGES, RepairedHistory, repair_history
 from ..states.policy import ModelSpec, Policy, Profile, Recent, models_of, named_models
 from ..states.replies import may_show_text
-from ..states.roles import Caller, Role, background_policy
-from ..states.states import Closed, Failed, Idle, InTurn, State
-from ..states.values.acts import MARK
-from .models import Defaults, Models
-from .requests import MODELS, PROFILES, RULES, Filled, checked_metadata, checked_policy, make
-from .schedules import GivenInterval, first_moment, schedule_of
+from ..states.roles import Caller, Role
+from ..states.states import Failed, Idle, InTurn, State
+from .models import Models
+from .requests import checked_policy
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -60,50 +50,45 @@ GivenTools = Iterable[str | Callable[..., Any]]
 """Tools that a conversation chooses: by name, or as the functions and tools that the engine was opened with."""
 
 
-@dataclass(frozen=True)
 class Choices:
-    """What the conversations of an engine may choose.
+    """What the conversations of an engine may choose, and what those get that choose nothing.
 
     All methods raise `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it
     cannot carry out.
     """
 
-    checks: RuleChecks
-    defaults: Defaults
-    logged: set[str] = field(default_factory=set)
-    """What was logged about conversations that were read, each sentence once."""
-
-    @property
-    def models(self) -> Models:
+    def __init__(self, checks: RuleChecks, profiles: tuple[Profile, ...] = ()) -> None:
+        """`profiles` are those of conversations that choose none."""
+        self._checks = checks
+        self.models = checks.models
         """The models of the engine."""
-        return self.checks.models
-
-    @property
-    def registry(self) -> ToolRegistry:
+        self.registry = checks.tools
         """The tools of the engine."""
-        return self.checks.tools
+        self.profiles = profiles
+        self._logged: set[str] = set()
+        """What was logged about conversations that were read, each sentence once."""
 
     async def find_model_fault(self, state: State, context: Context) -> str | None:
         """Return why a turn of a conversation in this state would fail for good: the model that it asks first cannot be
         asked at all, for which no other one is asked. None if it can, or may have a profile whose model can, and where
         the application asks the models itself."""
-        is_at_rest = isinstance(state, Idle | Failed) and not self.defaults.keeps_models(context)
+        is_at_rest = isinstance(state, Idle | Failed) and not self._keeps_models(context)
         return await self._find_fault_of(self.models.chain if is_at_rest else context.policy.models, context)
 
     async def find_fault_in_turn(self, context: Context, state: State | None = None) -> str | None:
         """Return the same of the turn that is under way, and whose state this is: one that has its profile asks the
         model of that profile, and no other one if that cannot be asked."""
-        if isinstance(state, InTurn) and state.turn.profile and self.checks.offers_tools:
+        if isinstance(state, InTurn) and state.turn.profile and self._checks.offers_tools:
             turn = state.turn
             return await self.models.find_fault(models_of(context.policy, turn.profile)[turn.model :][:1])
         return await self._find_fault_of(context.policy.models, context)
 
     async def _find_fault_of(self, models: tuple[ModelSpec, ...], context: Context) -> str | None:
-        if not self.checks.offers_tools:
+        if not self._checks.offers_tools:
             return None
         if profiles := context.policy.profiles:
             models = (*models[:1], *[profile.model for profile in profiles if profile.model is not None])
-        return await self.checks.models.find_fault(models if profiles else models[:1])
+        return await self.models.find_fault(models if profiles else models[:1])
 
     def rules(
         self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"
@@ -118,7 +103,7 @@ class Choices:
         elif not names_models:
             policy = policy.replace(models=self.models.chain)
         if not names_profiles:
-            policy = policy.replace(profiles=self.defaults.profiles)
+            policy = policy.replace(profiles=self.profiles)
         rules = _ChosenRules(policy, names_models, names_profiles, not names_models, not names_profiles)
         return self._checked(rules, tools, role)
 
@@ -129,12 +114,12 @@ class Choices:
         policy, present = checked_policy(policy), context.policy
         names_models = "models" in policy.model_fields_set and policy.models != present.models
         names_profiles = "profiles" in policy.model_fields_set and policy.profiles != present.profiles
-        keeps_models = not names_models and self.defaults.keeps_models(context)
+        keeps_models = not names_models and self._keeps_models(context)
         keeps_profiles = not names_profiles and context.chose_profiles
         if not names_models:
             policy = policy.replace(models=present.models if keeps_models else self.models.chain)
         if not names_profiles:
-            policy = policy.replace(profiles=present.profiles if keeps_profiles else self.defaults.profiles)
+            policy = policy.replace(profiles=present.profiles if keeps_profiles else self.profiles)
         rules = _ChosenRules(
             policy,
             chose_models=names_models or keeps_models,
@@ -145,7 +130,7 @@ class Choices:
         return self._checked(rules, _tools_of_next_turn(context), context.role)
 
     def _checked(self, rules: _ChosenRules, tools: ToolNames, role: Role) -> _ChosenRules:
-        _raise_first(self.checks.faults(rules.policy, tools, role))
+        _raise_first(self._checks.faults(rules.policy, tools, role))
         return replace(rules, policy=self.models.with_windows(rules.policy))
 
     def log_faults(self, conversation_id: str, context: Context) -> None:
@@ -155,11 +140,44 @@ class Choices:
         if not context.chose_models:
             policy = policy.model_copy(update={"models": self.models.chain})
         if not context.chose_profiles:
-            policy = policy.model_copy(update={"profiles": self.defaults.profiles})
-        for sentence in self.checks.faults(policy, _tools_of_next_turn(context), context.role):
-            if sentence not in self.logged:
-                self.logged.add(sentence)
+            policy = policy.model_copy(update={"profiles": self.profiles})
+        for sentence in self._checks.faults(policy, _tools_of_next_turn(context), context.role):
+            if sentence not in self._logged:
+                self._logged.add(sentence)
                 logger.warning("In the conversation %s: %s", conversation_id, sentence)
+
+    def change_before(self, request: Request, state: State, context: Context, clock: Clock) -> PolicyChanged | None:
+        """Return the event by which a conversation in this state changes its rules before the request; None if the
+        request does not make it begin to work, or if it goes on under the rules that it has.
+
+        One that follows its engine has the engine's models and profiles. One that chose its models keeps them as long
+        as the engine has all of them; otherwise it follows the engine from then on. Chosen profiles are kept, but a
+        profile loses a model that the engine lacks.
+        """
+        if not isinstance(request, _BEGINNINGS.get(type(state), ())):
+            return None
+        policy = context.policy
+        keeps_models = self._keeps_models(context)
+        models = policy.models if keeps_models else self.models.chain
+        profiles = tuple(map(self._with_known_model, policy.profiles if context.chose_profiles else self.profiles))
+        if (models, profiles) == (policy.models, policy.profiles):
+            return None
+        return PolicyChanged(
+            event_id=str(uuid.uuid4()),
+            at=clock.now(),
+            policy=policy.model_copy(update={"models": models, "profiles": profiles}),
+            chose_models=keeps_models,
+            chose_profiles=context.chose_profiles,
+        )
+
+    def _with_known_model(self, profile: Profile) -> Profile:
+        lacks = profile.model is not None and not self.models.know([profile.model])
+        return profile.replace(model=None) if lacks else profile
+
+    def _keeps_models(self, context: Context) -> bool:
+        """Whether a conversation goes on with the models that it has. It follows the engine if it chose none, or if the
+        engine lacks one of them."""
+        return context.chose_models and self.models.know(context.policy.models)
 
     def tools(self, given: GivenTools | None) -> ToolNames:
         """Return the names of the tools that a conversation chooses; None stands for all that the engine has."""
@@ -172,7 +190,7 @@ class Choices:
     def tools_after(self, context: Context, given: GivenTools | None) -> ToolNames:
         """Return the names of the tools to which a conversation changes. Its rules must be able to do with them."""
         tools = self.tools(given)
-        _raise_first(self.checks.faults_of_tools(context.policy, tools, context.role))
+        _raise_first(self._checks.faults_of_tools(context.policy, tools, context.role))
         return tools
 
     def names_meant(self, given: GivenTools | None) -> ToolNames:
@@ -184,7 +202,7 @@ class Choices:
         return tuple(dict.fromkeys(map(self._name_meant, given)))
 
     def _name_of(self, given: str | Callable[..., Any]) -> str:
-        tools = self.checks.tools
+        tools = self.registry
         tool = tools.find_given(given)
         if tool is not None:
             return tool.name
@@ -193,7 +211,7 @@ class Choices:
         raise ConfigurationError(tools.describe_unknown(self._name_meant(given)))
 
     def _name_meant(self, given: str | Callable[..., Any]) -> str:
-        tool = self.checks.tools.find_given(given)
+        tool = self.registry.find_given(given)
         if tool is not None:
             return tool.name
         return given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
@@ -311,42 +329,6 @@ _BEGINNINGS: Mapping[type[State], tuple[type[Request], ...]] = {
 
 
 @dataclass(frozen=True)
-class Adoption:
-    """Has the conversations of an engine adopt its models and its profiles."""
-
-    defaults: Defaults
-
-    def change_before(self, request: Request, state: State, context: Context, clock: Clock) -> PolicyChanged | None:
-        """The event by which a conversation in this state changes its rules before the request; None if the request
-        does not make it begin to work, or if it goes on under the rules that it has.
-
-        One that follows its engine has the engine's models and profiles. One that chose its models keeps them as long
-        as the engine has all of them; otherwise it follows the engine from then on. Chosen profiles are kept, but a
-        profile loses a model that the engine lacks.
-        """
-        if not isinstance(request, _BEGINNINGS.get(type(state), ())):
-            return None
-        policy = context.policy
-        chose_models, chose_profiles = self.defaults.keeps_models(context), context.chose_profiles
-        models = policy.models if chose_models else self.defaults.models.chain
-        profiles = policy.profiles if chose_profiles else self.defaults.profiles
-        profiles = tuple(map(self._with_known_model, profiles))
-        if (models, profiles) == (policy.models, policy.profiles):
-            return None
-        return PolicyChanged(
-            event_id=str(uuid.uuid4()),
-            at=clock.now(),
-            policy=policy.model_copy(update={"models": models, "profiles": profiles}),
-            chose_models=chose_models,
-            chose_profiles=chose_profiles,
-        )
-
-    def _with_known_model(self, profile: Profile) -> Profile:
-        lacks = profile.model is not None and not self.defaults.models.know([profile.model])
-        return profile.replace(model=None) if lacks else profile
-
-
-@dataclass(frozen=True)
 class OfferedTool:
     """A tool that conversations may choose by its `name`. `description` is written for the model, and `parameters` is
     the JSON schema of the arguments."""
@@ -365,171 +347,6 @@ def offered_tools(registry: ToolRegistry) -> tuple[OfferedTool, ...]:
     """Return all tools of this registry, in the order in which they were given."""
     functions = (definition["function"] for definition in registry.definitions())
     return tuple(OfferedTool(one["name"], one.get("description", ""), one["parameters"]) for one in functions)
-
-
-class _WithId(Protocol):
-    """A conversation, as far as its id is concerned: a handle, a blocking handle or a summary."""
-
-    @property
-    def id(self) -> str:
-        """The id of the conversation."""
-        ...
-
-
-GivenConversation = str | _WithId
-"""A conversation as an application gives it."""
-
-GivenMessages = Iterable[Mapping[str, Any] | BaseModel]
-"""Messages in OpenAI's chat format: dictionaries, or the objects that the libraries of providers return."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChosenOpening:
-    """What an application chooses for a new conversation. `Engine.create` says what each choice means. `header` are the
-    fields of a `ChosenHeader` as they were given, so the conversation that is worked for may be a handle."""
-
-    header: Mapping[str, Any]
-    policy: Policy | None
-    system: str
-    model: str | None
-    tools: GivenTools | None
-    messages: GivenMessages | None
-    marks: Mapping[str, str] | None = None
-    every: GivenInterval | None = None
-    cron: str | None = None
-    zone: str = "UTC"
-    task: str | None = None
-
-    @property
-    def filled(self) -> Filled:
-        """The fields of the first event that the application leaves to the engine. They do not count where a
-        conversation is asked for again under its id."""
-        named = frozenset() if self.policy is None else self.policy.model_fields_set
-        is_without = {
-            RULES: self.policy is None,
-            MODELS: self.model is None and "models" not in named,
-            "chose_models": self.model is None and "models" not in named,
-            PROFILES: "profiles" not in named,
-            "chose_profiles": "profiles" not in named,
-            "owner": self.header["owner"] is None and self.header["works_for"] is not None,
-        }
-        return frozenset(
-            {"revision", "next_wake", "nonce", *(name for name, left_out in is_without.items() if left_out)}
-        )
-
-
-async def opening_of(
-    conversation_id: str, at: datetime, choices: Choices, default: Policy, chosen: ChosenOpening
-) -> Opened:
-    """Return the first event of a conversation in an engine whose policy is `default`. Raises `ConfigurationError` for
-    what the engine does not have or cannot carry out, and `InvalidInput` for what such an event cannot hold."""
-    works_for: GivenConversation | None = chosen.header["works_for"]
-    role = _role_of_new(chosen.header["role"], works_for)
-    history = await _read_history(chosen.messages, chosen.system)
-    names = choices.tools(chosen.tools)
-    policy = _default_policy(role, default) if chosen.policy is None else chosen.policy
-    rules = choices.rules(policy, names, chosen.model, role)
-    schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
-    return make(
-        Opened,
-        event_id=f"opened-{conversation_id}",
-        at=at,
-        **{
-            **chosen.header,
-            "works_for": None if works_for is None else id_of(works_for),
-            "metadata": _metadata(chosen),
-        },
-        system=history.system,
-        policy=rules.policy,
-        chose_models=rules.chose_models,
-        chose_profiles=rules.chose_profiles,
-        tools=names,
-        messages=history.messages,
-        repairs=history.repairs,
-        schedule=schedule,
-        next_wake=None if schedule is None else first_moment(schedule, at),
-    )
-
-
-def _metadata(chosen: ChosenOpening) -> Any:
-    """The metadata that the application gives, with the marks of a host."""
-    marks = {f"{MARK}{name}": value for name, value in (chosen.marks or {}).items()}
-    metadata = chosen.header["metadata"]
-    return checked_metadata({} if metadata is None else metadata, marks)
-
-
-_SUB_AGENT = "A sub-agent is started by a turn of another agent, by a tool such as spawn_agents, and not by `create`."
-
-UNKNOWN = 'The role of a new conversation is "foreground" or "background".'
-
-_WORKS_ALONE = 'Only a background agent works for another conversation: create it with role="background".'
-
-
-def _role_of_new(role: Any, works_for: GivenConversation | None) -> Role:
-    """Return the role of a conversation that an application creates. Raises `ConfigurationError`."""
-    if role == "sub_agent":
-        raise ConfigurationError(_SUB_AGENT)
-    if role not in ("foreground", "background"):
-        raise ConfigurationError(UNKNOWN)
-    if role == "foreground" and works_for is not None:
-        raise ConfigurationError(_WORKS_ALONE)
-    chosen: Role = role
-    return chosen
-
-
-_NO_CONVERSATION = "The conversation that a background agent works for is given as a conversation, or by its id."
-
-
-def id_of(works_for: GivenConversation) -> str:
-    """Return the id of the conversation that is meant. Raises `InvalidInput`."""
-    meant = works_for if isinstance(works_for, str) else getattr(works_for, "id", None)
-    if not isinstance(meant, str):
-        raise InvalidInput(_NO_CONVERSATION)
-    return checked_id(meant)
-
-
-CLOSED = "The conversation that the background agent is to work for is closed."
-
-_OTHER_OWNER = "A background agent has the owner of the conversation that it works for."
-
-
-def owner_for(owner: str | None, state: State, context: Context) -> str | None:
-    """Return the owner of a background agent that works for a conversation in this state: that of the conversation.
-
-    Raises `InvalidInput` if another owner is given, and `Refused` with `closed` if the conversation is closed.
-    """
-    if isinstance(state, Closed):
-        raise Refused("closed", sentence=CLOSED)
-    if owner not in (None, context.owner):
-        raise InvalidInput(_OTHER_OWNER)
-    return context.owner
-
-
-def _default_policy(role: Role, policy: Policy) -> Policy:
-    """Return the rules of a conversation that chooses none, in an engine with this policy. `Pure.`"""
-    return background_policy(policy) if role == "background" else policy
-
-
-async def _read_history(messages: GivenMessages | None, system: str) -> RepairedHistory:
-    """Return the history of these messages, checked and repaired, and the system prompt: `system`, if it is not empty,
-    or that of the history. A long history takes a second, in which other conversations go on. Raises `InvalidInput`."""
-    if messages is None:
-        return RepairedHistory(system, (), ())
-    if isinstance(messages, Iterator):
-        messages = list(islice(messages, MAX_MESSAGES + 1))
-    return await asyncio.to_thread(repair_history, messages, system)
-
-
-_LOGGED = 10
-"""How many repairs the log names."""
-
-
-def log_repairs(conversation_id: str, repairs: tuple[str, ...]) -> None:
-    """Write one warning that names the first repairs, if there are any."""
-    if repairs:
-        first = " ".join(repairs[:_LOGGED])
-        rest = "" if len(repairs) <= _LOGGED else f" Conversation.repairs() names {len(repairs) - _LOGGED} more."
-        logger.warning("The history of the conversation %s was repaired: %s%s", conversation_id, first, rest)
 
 
 def _tools_of_next_turn(context: Context) -> ToolNames:

@@ -1,8 +1,7 @@
 """The composition root: the one place that knows which performer carries out which effect.
 
-An engine is put together from a store, its settings, and what an application gives it beside its models, tools and
-channels: its `Providers`. What the application leaves out, and what stands around the ports of an engine that is
-observed, is decided here and nowhere else, so every other part is handed what it works with.
+An engine is put together from `EngineParts`. What the application leaves out, and what stands around the ports of an
+engine that is observed, is decided here and nowhere else, so every other part is handed what it works with.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from inspect import isclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..effects.clock import Clock, TimerPerformer
 from ..effects.context import EffectContext
 from ..effects.dispatcher import InProcessDispatcher, Performer
 from ..effects.location import Location, LocationSource, Locator, location_source
-from ..effects.mcp.server import McpServer
+from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import ModelCaller, RunningAnswers
 from ..effects.model.performers.llm_request import LlmRequestPerformer
 from ..effects.model.performers.profile_selection import ProfileSelectionPerformer
@@ -55,13 +54,13 @@ from ..states.effects import (
 )
 from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer, Event, RecentText
-from ..states.policy import ModelSpec, Profile, Recent
+from ..states.policy import ModelSpec, Policy, Profile, Recent
 from ..states.states import State
 from ..states.step import Step
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from .agents.agents import EngineAgents
 from .choices import Choices, RuleChecks
-from .models import Defaults, Models, WaitingTurns
+from .models import BlockedTurns, Models
 from .ports import Dispatcher, Observer
 from .redactor import EventRedactor
 
@@ -77,29 +76,61 @@ channels_logger = logging.getLogger("turnwise.channels")
 Performers = Mapping[type[Effect], Performer]
 """The performer of each kind of effect. An effect without one is answered with a failure."""
 
+DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
+"""Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
+
 _FIRST_TO_ASK = (SelectProfile, RecallMemory, RequestLlm, CompactHistory)
 """The effects of which one is the first in a turn to ask a model."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineParts:
+    """What an engine is put together from, as its application gave it to `Engine.open`: checked, and with what it left
+    out. `servers` are the MCP servers whose tools are among `tools`; `performers` add to the built-in ones."""
+
+    source: Source
+    models: Models
+    tools: ToolRegistry
+    servers: McpServers
+    policy: Policy
+    settings: Settings
+    clock: Clock
+    performers: Performers
+    dispatcher: DispatcherFactory
+    channels: Iterable[Channel] = ()
+    profiles: tuple[Profile, ...] = ()
+    redaction: Redaction | None = None
+    location: LocationSource | None = None
+    documents: DocumentSource | None = None
+    embed: Embed | None = None
+    tracing: Tracing | None = None
+
+    @property
+    def performs_itself(self) -> bool:
+        """Whether the engine runs performers as tasks of its own, and no dispatcher of the application does."""
+        return self.dispatcher is InProcessDispatcher
+
+    @property
+    def runs_all_tools(self) -> bool:
+        """Whether the engine runs every tool itself, and neither a performer nor a dispatcher of the application
+        does."""
+        return self.performs_itself and ExecuteTool not in self.performers
+
+
 def build_performers(
-    models: Models,
-    tools: ToolRegistry,
+    parts: EngineParts,
     deliveries: DeliveryDispatcher,
-    clock: Clock,
-    settings: Settings,
-    providers: Providers,
     memory: EngineMemory,
     agents: EngineAgents,
-    given: Performers,
-    waiting: WaitingTurns,
+    blocked: BlockedTurns,
     answering: RunningAnswers,
-    tracing: Tracing | None = None,
 ) -> Performers:
-    """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them. The first that
-    asks a model in a turn waits as long as that cannot be asked at all."""
+    """Return the performer of each kind of effect. The first that asks a model in a turn waits as long as that cannot
+    be asked at all."""
+    settings, tools, clock, tracing = parts.settings, parts.tools, parts.clock, parts.tracing
 
     def caller(silence: float, whole: float | None = None) -> ModelCaller:
-        asking = ModelCaller(models.find, silence, whole, answering)
+        asking = ModelCaller(parts.models.find, silence, whole, answering)
         return asking if tracing is None else tracing.asking(asking)
 
     asking = caller(settings.llm_chat_timeout_sec, settings.llm_chat_whole_timeout_sec)
@@ -108,7 +139,7 @@ def build_performers(
             caller(settings.llm_profile_select_timeout_sec), clock, memory.recent, settings.llm_profile_select_model
         ),
         RecallMemory: memory.performer(caller(settings.llm_tools_timeout_sec)),
-        RequestLlm: LlmRequestPerformer(asking, tools, clock, _build_locator(settings, providers, clock)),
+        RequestLlm: LlmRequestPerformer(asking, tools, clock, _build_locator(parts)),
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
@@ -119,22 +150,10 @@ def build_performers(
         DeliverToUser: DeliveryPerformer(deliveries),
         **agents.performers(tools),
     }
-    performers = {
-        **performers,
-        **{kind: _when_askable(performers[kind], waiting) for kind in _FIRST_TO_ASK},
-        **given,
-    }
+    for kind in _FIRST_TO_ASK:
+        performers[kind] = blocked.once_askable(performers[kind])
+    performers |= parts.performers
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
-
-
-def _when_askable(perform: Performer, waiting: WaitingTurns) -> Performer:
-    """Return the performer, which begins once the models of its turn can be asked."""
-
-    async def when_askable(effect: Any, context: EffectContext) -> Answer | None:
-        await waiting.until_askable(context.conversation_id, context.context)
-        return await perform(effect, context)
-
-    return when_askable
 
 
 def build_resumers(
@@ -148,47 +167,23 @@ def build_resumers(
     return {DeliverToUser: DeliveryPerformer(deliveries), **built_in, **own}
 
 
-DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
-"""Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
-
-
-def runs_all_tools(given: Performers, dispatcher: DispatcherFactory) -> bool:
-    """Whether the engine runs every tool itself, and neither a performer nor a dispatcher of the application does."""
-    return dispatcher is InProcessDispatcher and ExecuteTool not in given
-
-
-def build_choices(
-    defaults: Defaults,
-    tools: ToolRegistry,
-    given: Performers,
-    dispatcher: DispatcherFactory,
-    memory: EngineMemory,
-    redactor: EventRedactor,
-) -> Choices:
+def build_choices(parts: EngineParts, memory: EngineMemory, redactor: EventRedactor) -> Choices:
     """Return what conversations may choose. A dispatcher of the application may carry out any effect, and where the
-    application asks the models itself, by a performer that it has `given`, it may offer them other tools."""
-    is_built_in = dispatcher is InProcessDispatcher
-    offers_tools = is_built_in and RequestLlm not in given
-    needs_store = is_built_in and RecallMemory not in given
+    application asks the models itself, by a performer of its own, it may offer them other tools."""
+    offers_tools = parts.performs_itself and RequestLlm not in parts.performers
+    needs_store = parts.performs_itself and RecallMemory not in parts.performers
     can_recall = (lambda: memory.store.is_searchable) if needs_store else (lambda: True)
-    return Choices(RuleChecks(defaults.models, tools, offers_tools, can_recall, lambda: redactor.fault), defaults)
+    checks = RuleChecks(parts.models, parts.tools, offers_tools, can_recall, lambda: redactor.fault)
+    return Choices(checks, parts.models.with_windows(Policy(profiles=parts.profiles)).profiles)
 
 
-def build_channels(
-    channels: Iterable[Channel],
-    clock: Clock,
-    tracing: Tracing | None,
-    earlier: Earlier | None = None,
-    *,
-    speaks: bool = True,
-) -> DeliveryDispatcher:
-    """Return the dispatcher of deliveries to these channels; unless it `speaks`, without speech channels. `earlier`
-    finds what other engines have yet to deliver.
-
-    Raises `ConfigurationError`.
-    """
-    used = tuple(channel for channel in channels if speaks or not getattr(channel, "is_speech", False))
-    return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt, earlier)
+def build_channels(parts: EngineParts, earlier: Earlier) -> DeliveryDispatcher:
+    """Return the dispatcher of deliveries; without speech channels where the settings say so. `earlier` finds what
+    other engines have yet to deliver. Raises `ConfigurationError`."""
+    speaks, tracing = parts.settings.tts_enabled, parts.tracing
+    used = tuple(channel for channel in parts.channels if speaks or not getattr(channel, "is_speech", False))
+    attempt = None if tracing is None else tracing.attempt
+    return DeliveryDispatcher(wrap("channels", used), parts.clock, attempt, earlier)
 
 
 def build_observers(
@@ -236,39 +231,39 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
     return Tracing(provider)
 
 
-def _build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:
+def _build_locator(parts: EngineParts) -> Locator:
     """Return what tells where the user is, asking nobody that the settings do not allow.
 
     An application that gives a source of its own has thereby allowed it, unless the settings forbid it.
     """
-    is_given = providers.location is not None and "location_enabled" not in settings.model_fields_set
+    settings = parts.settings
+    is_given = parts.location is not None and "location_enabled" not in settings.model_fields_set
     source = location_source(
-        providers.location,
+        parts.location,
         enabled=settings.location_enabled or is_given,
         ip_address=settings.location_ip_address,
         auto_detect=settings.location_auto_detect,
     )
-    return Locator(source, clock)
+    return Locator(source, parts.clock)
 
 
 class EngineMemory:
     """What an engine recalls for its conversations. Close it before the store is closed."""
 
-    def __init__(self, store: Callable[[], Store], settings: Settings, providers: Providers, clock: Clock) -> None:
+    def __init__(self, store: Callable[[], Store], parts: EngineParts) -> None:
+        settings, documents = parts.settings, parts.documents
         self.store = _StoreMemory(store)
-        self._settings = settings
-        self._dialogue = RecentDialogue(self.store, clock)
-        self._clock = clock
-        seconds = settings.llm_embed_timeout_sec
-        embedding = None if providers.embed is None else Embedding(providers.embed, seconds)
+        self._model = settings.llm_tools_model
+        self._dialogue = RecentDialogue(self.store, parts.clock)
+        self._clock = parts.clock
+        embedding = None if parts.embed is None else Embedding(parts.embed, settings.llm_embed_timeout_sec)
         vectors = None if embedding is None else VectorSearch(self.store, embedding)
         self.search = ConversationSearch(self.store, settings.memory_enrichment_max_results, vectors)
-        documents = providers.documents
         self._documents = None if documents is None else DocumentReader(documents, settings.llm_tools_timeout_sec)
 
     def performer(self, asking: ModelCaller) -> RecallPerformer:
         """Return the performer of `RecallMemory`, which asks models by `asking`."""
-        enrichment = Enrichment(asking, self._clock, self._settings.llm_tools_model)
+        enrichment = Enrichment(asking, self._clock, self._model)
         return RecallPerformer(self._dialogue, self.search, enrichment, self._clock, self._documents)
 
     async def recent(self, context: EffectContext) -> tuple[RecentText, ...]:
@@ -327,39 +322,13 @@ class _StoreMemory:
         return memory
 
 
-@dataclass(frozen=True)
-class Providers:
-    """What the rules of a conversation may need: profiles, redaction, location, documents, embeddings, MCP servers."""
-
-    profiles: tuple[Profile, ...] = ()
-    redaction: Redaction | None = None
-    location: LocationSource | None = None
-    documents: DocumentSource | None = None
-    embed: Embed | None = None
-    mcps: Mapping[str, McpServer] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        *,
-        profiles: Iterable[Profile],
-        redaction: Redaction | None,
-        location: LocationSource | Location | str | None,
-        documents: DocumentSource | None,
-        embed: Embed | None,
-        mcps: Mapping[str, McpServer] | None,
-    ) -> Providers:
-        """Return what was given, with the profiles and the MCP servers of the settings. What is given replaces what
-        the settings have under the same name. Raises `ConfigurationError` for what cannot be what it is given as."""
-        return cls(
-            _narrowed(_with_profiles_of(settings, _named_once(profiles)), settings.profile_allowed_tools),
-            redaction,
-            _function("location", _fixed(location) if isinstance(location, Location | str) else location),
-            _function("documents", documents),
-            _function("embed", embed),
-            {**settings.mcps, **(mcps or {})},
-        )
+def profiles_of(settings: Settings, given: Iterable[Profile]) -> tuple[Profile, ...]:
+    """Return the profiles that were given, then those of the settings under other names. Raises `ConfigurationError`
+    for two of one name, and if the settings allow tools to a profile that is not known."""
+    profiles = _named_once(given)
+    names = {profile.name for profile in profiles}
+    others = (profile for name, profile in settings.profiles.items() if name not in names)
+    return _narrowed((*profiles, *others), settings.profile_allowed_tools)
 
 
 def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ...]]) -> tuple[Profile, ...]:
@@ -387,22 +356,20 @@ def _named_once(given: Iterable[Profile]) -> tuple[Profile, ...]:
     return profiles
 
 
-def _with_profiles_of(settings: Settings, given: tuple[Profile, ...]) -> tuple[Profile, ...]:
-    names = {profile.name for profile in given}
-    return (*given, *(profile for name, profile in settings.profiles.items() if name not in names))
-
-
-def _fixed(location: Location | str) -> LocationSource:
-    return lambda: location
-
-
 V = TypeVar("V")
 
 
-def _function(name: str, given: V) -> V:
+def checked_function(name: str, given: V) -> V:
+    """Return what an application gives as a function, or None. Raises `ConfigurationError`."""
     if given is not None and (isclass(given) or not callable(given)):
         raise ConfigurationError(f"An engine takes a function as its {name}.")
     return given
+
+
+def located(given: LocationSource | Location | str | None) -> LocationSource | None:
+    """Return the function that says where the user is; of a place that was given, that place. Raises
+    `ConfigurationError`."""
+    return (lambda: given) if isinstance(given, Location | str) else checked_function("location", given)
 
 
 def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[ModelSpec]:

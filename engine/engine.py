@@ -18,7 +18,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self
 
 from ..effects.clock import Clock, SystemClock
-from ..effects.dispatcher import InProcessDispatcher, Performer
+from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
 from ..effects.schemas.wire import wire_tools
@@ -34,23 +34,11 @@ from ..states.roles import Role
 from ..states.values.messages import Usage
 from ..states.values.turn import Owed, Waiting
 from .agents.agents import EngineAgents
-from .choices import (
-    Adoption,
-    Choices,
-    ChosenOpening,
-    GivenConversation,
-    GivenMessages,
-    GivenTools,
-    OfferedTool,
-    log_repairs,
-    offered_tools,
-    opening_of,
-    owner_for,
-)
+from .choices import GivenTools, OfferedTool, offered_tools
 from .composition import (
     DispatcherFactory,
     EngineMemory,
-    Providers,
+    EngineParts,
     Source,
     build_channels,
     build_choices,
@@ -59,16 +47,19 @@ from .composition import (
     build_resumers,
     build_tracing,
     checked_dispatcher,
+    checked_function,
     checked_performers,
+    located,
     models_named,
-    runs_all_tools,
+    profiles_of,
     wrap,
 )
 from .conversation import Conversation, new_id
 from .declarations import Declarations
 from .home import Home, Homebound
 from .loop import Loop, LoopServices
-from .models import Defaults, Models, WaitingTurns
+from .models import BlockedTurns, Models
+from .opening import ChosenOpening, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
 from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .recovery import Recovery
@@ -210,30 +201,27 @@ class Engine(Homebound):
         for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
-        providers = Providers.of(
-            settings,
-            profiles=profiles,
-            redaction=redaction,
-            location=location,
-            documents=documents,
-            embed=embed,
-            mcps=mcps,
-        )
-        servers = McpServers(providers.mcps)
-        return cls(
-            Source(url, store, bool(read_only)),
-            Models.of(model, fallback_models, models).with_named(models_named(settings, providers.profiles)),
-            ToolRegistry(tools, [servers]),
-            channels=channels,
-            policy=policy,
-            settings=settings,
-            providers=providers,
+        known_profiles = profiles_of(settings, profiles)
+        servers = McpServers({**settings.mcps, **(mcps or {})})
+        parts = EngineParts(
+            source=Source(url, store, bool(read_only)),
+            models=Models.of(model, fallback_models, models).with_named(models_named(settings, known_profiles)),
+            tools=ToolRegistry(tools, [servers]),
             servers=servers,
+            policy=policy.model_copy(update={"models": Policy().models}),
+            settings=settings,
             clock=clock,
             performers=checked_performers(performers),
             dispatcher=checked_dispatcher(dispatcher),
-            tracer_provider=tracer_provider,
+            channels=channels,
+            profiles=known_profiles,
+            redaction=redaction,
+            location=located(location),
+            documents=checked_function("documents", documents),
+            embed=checked_function("embed", embed),
+            tracing=build_tracing(tracer_provider),
         )
+        return cls(parts)
 
     open_blocking = _blocking_door(open)
 
@@ -243,73 +231,52 @@ class Engine(Homebound):
     _loading: asyncio.Task[None] | None = None
     """What the models need is being loaded."""
 
-    def __init__(
-        self,
-        source: Source,
-        models: Models,
-        tools: ToolRegistry,
-        *,
-        channels: Iterable[Channel] = (),
-        policy: Policy,
-        settings: Settings,
-        providers: Providers,
-        servers: McpServers,
-        clock: Clock,
-        performers: Mapping[type[Effect], Performer],
-        dispatcher: DispatcherFactory,
-        tracer_provider: TracerProvider | None = None,
-    ) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         super().__init__()
-        self._source = source
-        self._models = models
-        self._servers = servers
-        self._tools = tools
-        self._clock = clock
-        self._settings = settings
-        self._policy = policy.model_copy(update={"models": Policy().models})
-        """The rules of conversations that choose none."""
+        self._parts = parts
         self._taking_answers: set[asyncio.Task[None]] = set()
         """Conversations are being loaded for these, because an answer came in for them."""
-        defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
-        self._tracing = tracing = build_tracing(tracer_provider)
-        self._deliveries = build_channels(channels, clock, tracing, self._left_by_others, speaks=settings.tts_enabled)
-        self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
-        self._tree = TreeFeed()
         hooks = (self._note_loaded, self._resume, self._forget)
-        self._registry = registry = ConversationRegistry(lambda: self.store, *hooks)
-        self._agents = agents = EngineAgents(lambda: self.store, registry, clock)
-        self._waiting = waiting = WaitingTurns(lambda *turn: self._choices.find_fault_in_turn(*turn), clock)
-        answering = self._answering = RunningAnswers()
-        built_in = (models, tools, self._deliveries, clock, settings, providers, self._memory, agents)
-        self._performers = build_performers(*built_in, performers, waiting, answering, tracing)
-        self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self._intake(dispatcher)))
-        self._redactor = EventRedactor(providers.redaction, tools)
-        self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
-        resumers = build_resumers(self._deliveries, agents, performers)
-        self._recovery = Recovery(lambda: self.store, registry, resumers, agents.orphans, waiting)
-        declarations = Declarations(tools, is_complete=runs_all_tools(performers, dispatcher))
-        registry.services = self._services(Adoption(defaults), declarations)
+        self._registry = ConversationRegistry(lambda: self.store, *hooks)
+        self._agents = EngineAgents(lambda: self.store, self._registry, parts.clock)
+        self._deliveries = build_channels(parts, self._left_by_others)
+        self._memory = EngineMemory(lambda: self.store, parts)
+        self._redactor = EventRedactor(parts.redaction, parts.tools)
+        self.choices = build_choices(parts, self._memory, self._redactor)
+        """What the conversations of this engine may choose."""
+        self._blocked = BlockedTurns(self.choices.find_fault_in_turn, parts.clock)
+        self._answering = RunningAnswers()
+        built = (self._deliveries, self._memory, self._agents, self._blocked, self._answering)
+        self._performers = build_performers(parts, *built)
+        take = self._take_answer if parts.performs_itself else self.answer
+        self._dispatcher = wrap("dispatcher", parts.dispatcher(self._performers, parts.clock, take))
+        resumers = build_resumers(self._deliveries, self._agents, parts.performers)
+        orphans = self._agents.orphans
+        self._recovery = Recovery(lambda: self.store, self._registry, resumers, orphans, self._blocked)
+        self._tree = TreeFeed()
+        self._registry.services = self._services()
 
-    def _services(self, adoption: Adoption, declarations: Declarations) -> LoopServices:
+    def _services(self) -> LoopServices:
         """Return what all conversations share."""
+        parts = self._parts
         return LoopServices(
             self._dispatcher,
             OutboxTargets(self._performers),
-            self._clock,
-            adoption,
+            parts.clock,
+            self.choices,
             self._registry,
-            build_observers(self._tracing, self._deliveries, self._agents.observers),
-            self._settings.kept_updates,
+            build_observers(parts.tracing, self._deliveries, self._agents.observers),
+            parts.settings.kept_updates,
             self._redactor,
             self._tree,
-            declarations,
-            read_only=self._source.read_only,
+            Declarations(parts.tools, is_complete=parts.runs_all_tools),
+            read_only=parts.source.read_only,
         )
 
     def __repr__(self) -> str:
         count = len(self._registry)
         held = f"{count} conversation{'' if count == 1 else 's'} in memory"
-        return f"<{type(self).__name__} {self._source}: {'open' if self.is_open else 'not open'}, {held}>"
+        return f"<{type(self).__name__} {self._parts.source}: {'open' if self.is_open else 'not open'}, {held}>"
 
     # --- opening and closing
 
@@ -440,7 +407,7 @@ class Engine(Homebound):
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
         it is returned as it is if it was asked for in the same way."""
-        opened = await opening_of(conversation_id, self.now(), self._choices, self._policy, chosen)
+        opened = await opening_of(conversation_id, self.now(), self.choices, self._parts.policy, chosen)
         loop = None if is_new else await self._registry.find_loop(conversation_id)
         if loop is None and opened.works_for is not None:
             served = await self._registry.get_loop(opened.works_for)
@@ -560,21 +527,21 @@ class Engine(Homebound):
         Raises `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that
         cannot be reached.
         """
-        await asyncio.to_thread(self._models.check)
+        await asyncio.to_thread(self._parts.models.check)
         if servers:
-            left_out = await self._servers.check()
+            left_out = await self._parts.servers.check()
         else:
-            left_out = self._servers.left_out
-        cannot_be_sent = wire_tools(self._tools.definitions(), " if all are offered together").left_out.values()
-        return (*left_out, *cannot_be_sent, *self._models.refused_tools())
+            left_out = self._parts.servers.left_out
+        cannot_be_sent = wire_tools(self._parts.tools.definitions(), " if all are offered together").left_out.values()
+        return (*left_out, *cannot_be_sent, *self._parts.models.refused_tools())
 
     @property
     def server_faults(self) -> tuple[str, ...]:
         """A sentence for each MCP server that is not connected now: the engine does without it, and tries it again. And
         one for each reason why turns wait that an earlier process left, or that nobody sent a message for: their models
         are not known here, or have no key. They go on when the key is set, or in an engine that has it."""
-        waiting = self._waiting.faults
-        return (*self._servers.faults(), *(f"A turn waits for its model. {fault}" for fault in waiting))
+        blocked = (f"A turn waits for its model. {fault}" for fault in self._blocked.faults)
+        return (*self._parts.servers.faults(), *blocked)
 
     async def delivered(self) -> None:
         """Return when everything that was said to users so far has been tried once on every channel, and every message
@@ -659,10 +626,6 @@ class Engine(Homebound):
         asyncio.get_running_loop()  # raises RuntimeError in another thread
         self._take_answer(checked_id(conversation_id), answer)
 
-    def _intake(self, dispatcher: DispatcherFactory) -> Callable[[str, Answer], None]:
-        """Return what takes the answers of a dispatcher that this makes."""
-        return self._take_answer if dispatcher is InProcessDispatcher else self.answer
-
     def _take_answer(self, conversation_id: str, answer: Answer) -> None:
         taken = checked_answer(answer)
         if not self._registry.answer(conversation_id, taken) and self._closing is None:
@@ -685,7 +648,7 @@ class Engine(Homebound):
 
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
-        return self._clock.now()
+        return self._parts.clock.now()
 
     @property
     def store(self) -> Store:
@@ -694,14 +657,9 @@ class Engine(Homebound):
             raise EngineNotOpen if self._closing is None else EngineClosed
         return self._store
 
-    @property
-    def choices(self) -> Choices:
-        """What the conversations of this engine may choose."""
-        return self._choices
-
     def check_may_write(self) -> None:
         """Raise `Refused` with `read_only` if the engine was opened for reading only."""
-        if self._source.read_only:
+        if self._parts.source.read_only:
             raise Refused("read_only")
 
     def note_copy(self) -> None:
@@ -711,21 +669,21 @@ class Engine(Homebound):
     # --- opening and closing: once each, however many ask for it, and whichever of them are cancelled meanwhile
 
     async def _open(self) -> None:
-        self._store = await self._source.open()
-        if self._source.read_only:
+        self._store = await self._parts.source.open()
+        if self._parts.source.read_only:
             return
-        self._loading = self._models.get_ready()
-        await self._servers.open()  # before the calls that a crash interrupted run again
+        self._loading = self._parts.models.get_ready()
+        await self._parts.servers.open()  # before the calls that a crash interrupted run again
         await self._agents.wake_ups.look_at_clock()
         await self._recovery.take_over_all()
         await self._agents.open()
-        if self._source.store is not None:
-            self._recovery.join(self._source.store)
+        if self._parts.source.store is not None:
+            self._recovery.join(self._parts.source.store)
 
     async def _close(self) -> None:
         if self._opening is not None:
             self._registry.stop_loading(EngineClosed())
-            self._servers.stop_opening()
+            self._parts.servers.stop_opening()
             await asyncio.wait([self._opening])  # a lock half taken could not be given back
         if self._loading is not None:
             self._loading.cancel()
@@ -743,23 +701,23 @@ class Engine(Homebound):
                 await asyncio.wait(self._taking_answers)
             handed = await self._recovery.hand_over(waiting, self._deliveries.left | self._agents.queues.left)
             await self._memory.stop()
-            await self._servers.close()
-            if self._tracing is not None:
-                self._tracing.close()
+            await self._parts.servers.close()
+            if self._parts.tracing is not None:
+                self._parts.tracing.close()
         finally:
             self._store = None
             if store is not None:
                 self._recovery.leave()
-                await self._source.release(store, self._recovery.claimed - handed)
+                await self._parts.source.release(store, self._recovery.claimed - handed)
 
     def _note_loaded(self, conversation_id: str, context: Context) -> None:
         """Log which rules of a conversation that was read cannot be carried out here."""
-        if not self._source.read_only:
-            self._choices.log_faults(conversation_id, context)
+        if not self._parts.source.read_only:
+            self.choices.log_faults(conversation_id, context)
 
     async def _resume(self, loop: Loop) -> None:
         """Have a conversation go on with what an earlier process left in the middle, unless this engine only reads."""
-        if not self._source.read_only:
+        if not self._parts.source.read_only:
             await self._recovery.resume(loop)
 
     async def _forget(self, conversation_id: str, unread: Sequence[Waiting | Owed], link: bytes) -> None:
@@ -768,8 +726,8 @@ class Engine(Homebound):
         await self._deliveries.drop(conversation_id)
         await self._agents.drop(conversation_id)
         self._tree.delete(conversation_id)
-        if self._tracing is not None:
-            self._tracing.drop(conversation_id)
+        if self._parts.tracing is not None:
+            self._parts.tracing.drop(conversation_id)
         await self._agents.mail.return_unread(conversation_id, unread, link)
 
     async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:

@@ -54,7 +54,7 @@ from ..states.states import (
     pending,
 )
 from ..states.step import LogEntry, Step
-from .choices import Adoption
+from .choices import Choices
 from .declarations import Declarations
 from .inspection import StepReader
 from .mailbox import Mailbox, Senders
@@ -246,7 +246,7 @@ class Loop:
         """Before it begins to work, the conversation changes to the models and profiles of its engine, where it follows
         these."""
         services, projection = self._services, self.projection
-        change = services.adoption.change_before(request, projection.state, projection.context, services.clock)
+        change = services.choices.change_before(request, projection.state, projection.context, services.clock)
         if change is not None and not await self.recent_requests.find(request, filled):
             await self._step(change)
 
@@ -433,7 +433,7 @@ class LoopServices:
     """What every loop of an engine works with.
 
     `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
-    `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
+    `choices` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
     shows the updates of all conversations. `declarations` are those of the tools that the engine has now. `read_only`
     has requests refused.
@@ -442,7 +442,7 @@ class LoopServices:
     dispatcher: Dispatcher
     outbox: OutboxTargets
     clock: Clock
-    adoption: Adoption
+    choices: Choices
     owner: LoopOwner
     observers: Sequence[Observer]
     kept_updates: int

@@ -1,4 +1,4 @@
-"""The models of an engine: those that it was opened with, and what conversations get that choose nothing."""
+"""The models of an engine: those that it was opened with, and the turns that wait because theirs cannot be asked."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..effects.clock import Clock
+from ..effects.context import EffectContext
+from ..effects.dispatcher import Performer
 from ..effects.model.families import family_of
 from ..effects.model.litellm.llm import LiteLlm
 from ..effects.model.port import Llm, name_of, ready_of
@@ -15,7 +18,8 @@ from ..effects.model.rehearsal import REHEARSAL, RehearsalLlm
 from ..effects.text import is_encodable
 from ..states.context import Context
 from ..states.errors import ConfigurationError
-from ..states.policy import ModelSpec, Policy, Profile
+from ..states.events import Answer
+from ..states.policy import ModelSpec, Policy
 from ..states.states import State
 from ..states.values.value import MAX_QUOTED, later, shortened
 
@@ -189,25 +193,12 @@ async def _until_ready(waits: Iterable[Callable[[], Awaitable[None]]]) -> None:
             logger.warning("A model could not be loaded ahead.", exc_info=True)
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """The models and the profiles of conversations that follow their engine."""
-
-    models: Models
-    profiles: tuple[Profile, ...] = ()
-
-    def keeps_models(self, context: Context) -> bool:
-        """Whether a conversation goes on with the models that it has. It follows the engine if it chose none, or if the
-        engine lacks one of them."""
-        return context.chose_models and self.models.know(context.policy.models)
-
-
 CHECK_AGAIN = 10.0
 """Seconds after which a model that could not be asked is checked again: its key may have been set in the process. The
 check sends nothing."""
 
 
-class WaitingTurns:
+class BlockedTurns:
     """The turns that wait because the model that they ask first cannot be asked here: its key is missing, or it is not
     known. They would fail for good otherwise, whoever began them: a person, a schedule, or another agent. What they
     wait with is left open, as in a crash, until the key is there or another engine takes them over.
@@ -237,6 +228,16 @@ class WaitingTurns:
             self._told.add(fault)
             logger.warning("A turn waits for an engine that can ask its model. %s", fault)
         return True
+
+    def once_askable(self, perform: Performer) -> Performer:
+        """Return the performer, which begins once the models of its turn can be asked."""
+
+        async def performed_once_askable(effect: Any, context: EffectContext) -> Answer | None:
+            if await self.must_wait(context.conversation_id, context.context):
+                await self.until_askable(context.conversation_id, context.context)
+            return await perform(effect, context)
+
+        return performed_once_askable
 
     async def until_askable(
         self,

@@ -30,7 +30,7 @@ from ..states.events import Report, Resumed, ToolInterrupted, ToolReconciled
 from ..states.states import AwaitingUserResponse, Cancelling, InRound, InTurn, State, pending
 from ..states.step import LogEntry
 from ..states.values.round import Round
-from .models import WaitingTurns
+from .models import BlockedTurns
 from .outbox import take_over_outbox
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Recovery:
     """Has the conversations of one engine go on that were left in the middle.
 
     `resumers` go on with what is in their outbox, each with one type of effect. `orphans` ends a sub-agent for which
-    nobody waits. `waiting` are turns that have to wait for their model.
+    nobody waits. `blocked` are turns that have to wait for their model.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Recovery:
         registry: ConversationRegistry,
         resumers: Mapping[type[Effect], Resumable],
         orphans: Orphans,
-        waiting: WaitingTurns,
+        blocked: BlockedTurns,
     ) -> None:
         self._store = store
         self._registry = registry
         self._resumers = resumers
         self._orphans = orphans
-        self._waiting = waiting
+        self._blocked = blocked
         self._later: dict[str, asyncio.Task[None]] = {}
         """What takes conversations over once their models can be asked, by their ids."""
         self._undelivered: dict[str, list[Undelivered]] = {}
@@ -108,7 +108,7 @@ class Recovery:
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         self._undelivered.pop(conversation_id, None)
         is_busy = bool(loop.state.in_flight()) or isinstance(loop.state, InTurn)
-        if is_busy and await self._waiting.must_wait(conversation_id, context, loop.state):
+        if is_busy and await self._blocked.must_wait(conversation_id, context, loop.state):
             self.drop(conversation_id)
             self._later[conversation_id] = asyncio.ensure_future(self._resume_when_askable(loop))
         else:
@@ -126,7 +126,7 @@ class Recovery:
         def is_left() -> bool:
             return not loop.has_ended and known_effects(loop.state) == left
 
-        await self._waiting.until_askable(loop.conversation_id, loop.projection.context, loop.state, is_left)
+        await self._blocked.until_askable(loop.conversation_id, loop.projection.context, loop.state, is_left)
         try:
             if is_left():
                 await self._go_on(loop)
