@@ -117,9 +117,11 @@ class Conversation(Homebound):
     def __init__(self, engine: Engine, loop: Loop, home: Home | None) -> None:
         super().__init__(home)
         self._engine = engine
+        self._choices = engine.choices
         self._loop = loop
         self._seen = _LastSeen(loop.state)
-        self._lock: asyncio.Lock | None = None
+        self._sending = asyncio.Lock()
+        """Held while a message is being sent."""
 
     def __repr__(self) -> str:
         state = self._loop.state
@@ -163,9 +165,10 @@ class Conversation(Homebound):
         waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
         message = self._message(text, images, message_id, when_busy)
+        async with self._sending:
+            step = (await self._ask(message)).step
         if not wait:
-            return await self._turn_behind(await self._stored(message), message.event_id)
-        await self._stored(message)
+            return await self._turn_behind(step, message.event_id)
         return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
 
     def stream(
@@ -348,7 +351,7 @@ class Conversation(Homebound):
         carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
         """
         try:
-            rules = self._engine.choices.rules_after(self._loop.projection.context, policy)
+            rules = self._choices.rules_after(self._loop.projection.context, policy)
         except ConfigurationError:
             meant = checked_policy(policy)
             named = meant.model_fields_set
@@ -380,9 +383,9 @@ class Conversation(Homebound):
         given = list(tools) if isinstance(tools, Iterator) else tools
         filled = {"from_turn"}
         try:
-            names = self._engine.choices.tools_after(self._loop.projection.context, given)
+            names = self._choices.tools_after(self._loop.projection.context, given)
         except ConfigurationError:
-            meant = self._engine.choices.names_meant(given)
+            meant = self._choices.names_meant(given)
             if await self._was_handled(ToolsChanged, request_id, filled, tools=meant, from_turn=1, narrows=narrows):
                 return
             raise
@@ -639,7 +642,7 @@ class Conversation(Homebound):
         state = self._loop.state
         if not isinstance(state, AwaitingApproval | InDoubt):
             return None
-        call, registry = state.call, self._engine.choices.registry
+        call, registry = state.call, self._choices.registry
         tool, _ = registry.find_in(self._loop.projection.context, state.book.turn, call.name)
         present = registry.approver_at_source(call.name) if tool is None else tool.approval_by
         return "operator" if call.approval and "operator" in (call.approval_by, present) else "user"
@@ -687,8 +690,8 @@ class Conversation(Homebound):
         `Damaged` if the log cannot be read.
         """
         asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
-        choices = self._engine.choices
-        return written_request(self.id, asked, RequestWriter(choices.registry, choices.models.family_of))
+        writer = RequestWriter(self._choices.registry, self._choices.models.family_of)
+        return written_request(self.id, asked, writer)
 
     async def origin(self) -> Origin | None:
         """Return where this conversation was copied from, and the newest step that both have in common; None if it is
@@ -726,11 +729,6 @@ class Conversation(Homebound):
         event_id = new_id() if message_id is None else message_id
         return make(UserMessage, event_id=event_id, at=self._loop.now(), text=text, images=images, when_busy=when_busy)
 
-    async def _stored(self, message: UserMessage) -> Step:
-        """Have a message taken, and return the step that took it."""
-        async with self._sending:
-            return (await self._ask(message)).step
-
     async def _turn_behind(self, step: Step, message_id: str) -> Turn:
         """Return the turn of a message as it is behind the step that took the message."""
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
@@ -754,13 +752,6 @@ class Conversation(Homebound):
             async with aclosing(self._noted(updates_of_turn(updates, message.event_id, stopped))) as shown:
                 async for update in shown:
                     yield update
-
-    @property
-    def _sending(self) -> asyncio.Lock:
-        """Held while a message is being sent. It is made when it is first needed, since most handles only read."""
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        return self._lock
 
     async def _turn(self, handled: HandledRequest, *, wait: bool = True) -> Turn:
         """Wait for the turn that this request belongs to: until it stops for the first time after the request. Unless
@@ -809,7 +800,7 @@ class Conversation(Homebound):
         """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
         reason that only another engine can mend. A request that was handled before may be repeated."""
         self._loop.check_may_write()
-        fault = await self._engine.choices.find_model_fault(self._loop.state, self._loop.projection.context)
+        fault = await self._choices.find_model_fault(self._loop.state, self._loop.projection.context)
         if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
             raise ConfigurationError(fault)
 

@@ -57,7 +57,7 @@ from ..states.step import LogEntry, Step
 from .choices import Choices
 from .declarations import Declarations
 from .inspection import StepReader
-from .mailbox import Mailbox, Senders
+from .mailbox import Mailbox, SenderVariables
 from .outbox import OutboxTargets
 from .ports import Dispatcher, LoopOwner, Observer, RequestObserver
 from .projection import ConversationProjection
@@ -109,7 +109,7 @@ class Loop:
         self._services = services
         self._links = links
         self._suspended = SuspendedCalls()
-        self._senders = Senders(projection.state.book.turn, copy_context())
+        self._senders = SenderVariables(projection.state.book.turn, copy_context())
         self._mailbox = Mailbox(self._take)
         self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: tuple[Event, ...] = ()

@@ -292,7 +292,7 @@ def _settle(future: asyncio.Future[bool], result: bool) -> None:
         future.set_result(result)
 
 
-class Senders:
+class SenderVariables:
     """Whose context variables the effects of a turn run in: those of the sender of the message that began it.
 
     A message that waits in the inbox begins its turn in the step that ends the turn before, in the context of that one.

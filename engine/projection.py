@@ -117,7 +117,8 @@ class ConversationProjection:
     async def transcript_at(self, seq: int) -> Transcript:
         """Return the transcript as of the step `seq`; nothing changes it while the caller holds it. Raises
         `StoreError`."""
-        await self.read_contents()
+        if self._contents is None:
+            await self.read_contents()
         if self._contents is not None and self._contents.seq == seq:
             return self._contents.share()
         return _Contents.of(await self.read_entries(0, seq)).transcript

@@ -8,12 +8,16 @@ tool again or not, by its crash contract. Taking over only reports and enqueues;
 The store says which conversations wait, and hands out each of them once. Several engines may share one open store. One
 that closes hands over to another what it has left in the middle, so that a turn goes on there, and whoever waits for
 it. And one asks before it delivers whether another has yet to deliver what was said earlier.
+
+What became of a call in doubt may also be said by whoever looks after a database. Nothing is carried out then; the
+program that the conversation belongs to goes on from there when it opens the database next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
@@ -25,15 +29,28 @@ from ..effects.retry_queues import Left, Resumable
 from ..persistence.ports import Store
 from ..persistence.records import StoredEntry
 from ..states.effects import TOOL_RUNS, AwaitedEffect, Effect, OutgoingEffect
-from ..states.errors import EngineClosed, StoreError, TurnwiseError, UnknownConversation
-from ..states.events import Report, Resumed, ToolInterrupted, ToolReconciled
-from ..states.states import AwaitingUserResponse, Cancelling, InRound, InTurn, State, pending
-from ..states.step import LogEntry
+from ..states.errors import (
+    NOTHING_WAITS,
+    EngineClosed,
+    InvalidInput,
+    Refused,
+    StoreError,
+    TurnwiseError,
+    UnknownConversation,
+)
+from ..states.events import DoubtResolved, Event, Report, Resolution, Resumed, ToolInterrupted, ToolReconciled
+from ..states.machine import transition
+from ..states.states import AwaitingUserResponse, Cancelling, InDoubt, InRound, InTurn, State, pending
+from ..states.step import LogEntry, Step
+from ..states.values.messages import ToolCall
 from ..states.values.round import Round
 from .models import BlockedTurns
 from .outbox import take_over_outbox
+from .projection import read_call
+from .requests import make
 
 if TYPE_CHECKING:
+    from ..persistence.ports import LoadedConversation
     from ..persistence.records import Undelivered
     from .agents.sub_agents import Orphans
     from .loop import Loop
@@ -293,3 +310,53 @@ def _note_asked(entry: StoredEntry, wanted: Set[int], found: dict[int, bytes]) -
 def asked_for(entry: LogEntry) -> set[int]:
     """Return the ids of the effects that a step asks for, for the first time or again. `Pure.`"""
     return {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect | OutgoingEffect)}
+
+
+# --- calls in doubt, settled without an engine
+
+
+async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tuple[ToolCall, ...]:
+    """Return the calls of which nobody knows whether they ran, also those that no program has reported yet. Stores
+    nothing. Raises `UnknownConversation`."""
+    state, _ = _recover(await store.load(conversation_id), at)
+    read = partial(store.entries, conversation_id)
+    return tuple([await read_call(read, state.round.named(call_id)) for call_id in _doubtful(state)])  # type: ignore[attr-defined]
+
+
+async def resolve(store: Store, conversation_id: str, call_id: str | None, verdict: Resolution, at: datetime) -> State:
+    """Store what became of a call in doubt, and return where the conversation rests then. Without a `call_id` it is
+    the one that has been in doubt for longest.
+
+    Raises `UnknownConversation`; `Refused` with `wrong_state` unless this call is in doubt; `InvalidInput` where the
+    turn would end and something would be delivered, which only the program can do that the conversation belongs to.
+    """
+    loaded = await store.load(conversation_id)
+    state, steps = _recover(loaded, at)
+    doubtful = _doubtful(state)
+    if not doubtful or call_id not in (None, *doubtful):
+        raise Refused("wrong_state", sentence=NOTHING_WAITS["doubt_resolved"])
+    event_id = f"resolved-{uuid.uuid4()}"
+    resolved = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=verdict)
+    steps.append((resolved, transition(state, resolved, loaded.context)))
+    if any(isinstance(effect, OutgoingEffect) for _, step in steps for effect in step.effects):
+        raise InvalidInput("This ends a turn that has something to deliver; resolve it where the conversation runs.")
+    for event, step in steps:
+        await loaded.log.append(event, step)
+    return steps[-1][1].state
+
+
+def _recover(loaded: LoadedConversation, at: datetime) -> tuple[State, list[tuple[Event, Step]]]:
+    """Return where the conversation rests once what was in flight is reported, and the steps to there, which are not
+    stored."""
+    state = loaded.state
+    steps: list[tuple[Event, Step]] = []
+    for report in reports(loaded.state, at, pending(loaded.state)):
+        step = transition(state, report, loaded.context)
+        if not step.ignored:
+            state = step.state
+            steps.append((report, step))
+    return state, steps
+
+
+def _doubtful(state: State) -> tuple[str, ...]:
+    return state.round.doubtful if isinstance(state, InDoubt) else ()

@@ -21,18 +21,13 @@ async def children_of(store: Store, conversation_id: str) -> tuple[Summary, ...]
     found: dict[str, Summary] = {}
     before: str | None = None
     while page := await store.list(ConversationFilter(parent=conversation_id, limit=PAGE, before=before)):
-        found.update((summary.id, summary) for summary in page if parent_of(summary.id)[0] == conversation_id)
+        found.update((summary.id, summary) for summary in page if effect_of_key(summary.id)[0] == conversation_id)
         before = page[-1].cursor
-    return tuple(found[each] for each in sorted(found, key=lambda child_id: parent_of(child_id)[1]))
-
-
-def parent_of(child_id: str) -> tuple[str, int]:
-    """Return the parent that a sub-agent's id names, and the effect that started it; ("", 0) for other ids. `Pure.`"""
-    return effect_of_key(child_id)
+    return tuple(found[each] for each in sorted(found, key=lambda child_id: effect_of_key(child_id)[1]))
 
 
 async def child_of(store: Store, parent_id: str, effect_id: int) -> str | None:
     """Return the id of the sub-agent that this effect has started, or None. Of several, the newest is that of the
     conversation that has the id of the parent now. Raises `StoreError`."""
     candidates = await store.ids(f"{parent_id}/{effect_id}")
-    return next((each for each in reversed(candidates) if parent_of(each) == (parent_id, effect_id)), None)
+    return next((each for each in reversed(candidates) if effect_of_key(each) == (parent_id, effect_id)), None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...effects.agents import ChildOutcome
 from ...effects.clock import Clock
+from ...effects.context import effect_of_key
 from ...persistence.errors import StorageFailed
 from ...persistence.summaries import ConversationFilter, checked_id
 from ...states.dialogue import usage
@@ -27,7 +28,7 @@ from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ..loop import Loop
 from ..registry import ConversationRegistry
-from .children import child_of, parent_of
+from .children import child_of
 
 if TYPE_CHECKING:
     from ...effects.agents import SubAgent, SubAgents
@@ -56,7 +57,7 @@ class EngineSubAgents:
         return _ChildConversation(self._registry, loop, self._clock)
 
     async def _create_once(self, child_id: str, opened: Opened) -> Loop:
-        parent_id, _ = parent_of(child_id)
+        parent_id, _ = effect_of_key(child_id)
         async with self._registry.family(parent_id):
             return await self._registry.create(child_id, opened)
 
@@ -191,7 +192,7 @@ class Orphans:
             logger.warning("Who waits for the sub-agent %s is not known: %s", loop.conversation_id, error)
 
     async def _is_orphaned(self, loop: Loop) -> bool:
-        parent_id, effect_id = parent_of(loop.conversation_id)
+        parent_id, effect_id = effect_of_key(loop.conversation_id)
         if parent_id != loop.projection.context.parent:
             return False  # a copy, for which nobody has ever waited
         try:

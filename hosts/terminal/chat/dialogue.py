@@ -18,10 +18,10 @@ from types import FrameType
 from typing import Any
 
 from ....effects.channels.speech import SpeechChannel
+from ....effects.context import effect_of_key
 from ....effects.printable import with_hidden_shown
 from ....effects.tools.registry import ToolRegistry
 from ....effects.tools.tool import shown_arguments
-from ....engine.agents.children import parent_of
 from ....engine.conversation import Conversation
 from ....states.errors import TurnwiseError
 from ....states.events import Resolution
@@ -222,7 +222,7 @@ class Dialogue:
         """Name the task of the sub-agent that asks, if one does."""
         if isinstance(state, AwaitingSubAgents) and (asked := state.question) is not None:
             asking = self.conversation.id, asked.effect_id
-            titles = [child.title for child in await self.conversation.children() if parent_of(child.id) == asking]
+            titles = [child.title for child in await self.conversation.children() if effect_of_key(child.id) == asking]
             self.screen.writer.note(f"  Asked by a sub-agent: {one_line(' '.join(titles))}")
 
     async def _ask_questions(self, asked: OpenQuestion) -> None:

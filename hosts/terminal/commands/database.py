@@ -27,7 +27,7 @@ from xml.etree import ElementTree
 
 from ....effects.printable import printable
 from ....engine.json_forms import message_data
-from ....engine.resolving import calls_in_doubt, resolve
+from ....engine.recovery import calls_in_doubt, resolve
 from ....persistence.errors import StorageFailed
 from ....persistence.maintenance.doctor import Examination, Finding, examine, repair
 from ....persistence.maintenance.fork import origin_of
