@@ -64,7 +64,7 @@ from ..states.values.messages import Approver, Image, Message, Usage
 from .agents.children import children_of
 from .choices import GivenTools
 from .home import Home, Homebound
-from .inspection import RequestView, StepView, asked_request, written_request
+from .inspection import RequestView, StepView, request_view
 from .loop import Loop, dispatcher_failures_logged
 from .projection import ConversationProjection, is_queued
 from .requests import (
@@ -689,9 +689,8 @@ class Conversation(Homebound):
         Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
         `Damaged` if the log cannot be read.
         """
-        asked = await asked_request(self._loop.projection, self._read_entries, _count("seq", seq))
         writer = RequestWriter(self._choices.registry, self._choices.models.family_of)
-        return written_request(self.id, asked, writer)
+        return await request_view(self.id, self._loop.projection, self._read_entries, _count("seq", seq), writer)
 
     async def origin(self) -> Origin | None:
         """Return where this conversation was copied from, and the newest step that both have in common; None if it is

@@ -105,7 +105,9 @@ class StepReader:
         except BaseException:
             self._keep(position)
             raise
-        views = await asyncio.to_thread(position.views, entries, after)  # a position that fails is dropped
+        views = await asyncio.to_thread(
+            lambda: tuple(position.views(entries, after))
+        )  # a position that fails is dropped
         self._keep(position)
         return views
 
@@ -130,27 +132,20 @@ class _ReplayPosition:
         self._context = Context()
         self._transcript = Transcript()
 
-    def views(self, entries: Iterable[LogEntry], after: int) -> tuple[StepView, ...]:
-        """Move on over the entries that follow this position, and return the steps that follow the step `after`.
+    def views(self, entries: Iterable[LogEntry], after: int) -> Iterator[StepView]:
+        """Move on over the entries that follow this position, and yield the steps that follow the step `after`.
 
         Raises `Damaged` at the first step that does not come out as it was stored: another version of the state machine
         wrote it. The position is not to be used again then.
         """
-        return tuple(self._views(entries, after))
-
-    def _views(self, entries: Iterable[LogEntry], after: int) -> Iterator[StepView]:
-        for step in self._checked(replayed_steps(entries, self._state, self._context)):
-            self.seq, self._state, self._context = step.entry.seq, step.after, step.context.after(step.entry.event)
-            self._transcript.add(step.entry)
-            if self.seq > after:
-                yield _step_view(step, self._context, self._transcript)
-
-    def _checked(self, steps: Iterator[ReplayedStep]) -> Iterator[ReplayedStep]:
         try:
-            for step in steps:
+            for step in replayed_steps(entries, self._state, self._context):
                 if step.after.book.seq != step.entry.seq or step.effects != step.entry.effects:
                     raise _diverging(step.entry.seq)
-                yield step
+                self.seq, self._state, self._context = step.entry.seq, step.after, step.context.after(step.entry.event)
+                self._transcript.add(step.entry)
+                if self.seq > after:
+                    yield _step_view(step, self._context, self._transcript)
         except Refused:
             raise _diverging(self.seq + 1) from None
 
@@ -191,9 +186,11 @@ class RequestView:
         }
 
 
-async def asked_request(projection: ConversationProjection, read_entries: ReadEntries, seq: int) -> _AskedRequest:
-    """Return the request that the step `seq` asked for. What was said is taken from memory for the newest step, and
-    from the log for others; no step is computed again.
+async def request_view(
+    conversation_id: str, projection: ConversationProjection, read_entries: ReadEntries, seq: int, writer: RequestWriter
+) -> RequestView:
+    """Return the request that the step `seq` asked for, as `writer` writes it now. What was said is taken from memory
+    for the newest step, and from the log for others; no step is computed again.
 
     Raises `InvalidInput` if there is no such step, or if it asked for none, and `StoreError`.
     """
@@ -209,7 +206,16 @@ async def asked_request(projection: ConversationProjection, read_entries: ReadEn
         transcript = await projection.transcript_at(seq)
     else:
         transcript, context = await asyncio.to_thread(_read, await read_entries(0, seq))
-    return _AskedRequest(seq, effect, context, entry.turn, transcript, await _digest(read_entries, seq, effect))
+    stored = await _digest(read_entries, seq, effect)
+    offer, prompt = writer.offer_for(effect, context, entry.turn), CachedPrompt(conversation_id)
+    request, digest = writer.write(effect, context, entry.turn, transcript, offer, prompt)
+    return RequestView(
+        seq=seq,
+        effect_id=effect.effect_id,
+        request=request,
+        is_exact=None if stored is None else stored == digest,
+        has_fresh_context=context.policy.fresh_context and not effect.plain,
+    )
 
 
 def _read(entries: Iterable[LogEntry]) -> tuple[Transcript, Context]:
@@ -234,31 +240,3 @@ async def _digest(read_entries: ReadEntries, seq: int, effect: RequestLlm) -> st
                 return (event.digest or None) if isinstance(event, LlmResponse) else None
         seq = entries[-1].seq
     return None
-
-
-def written_request(conversation_id: str, asked: _AskedRequest, writer: RequestWriter) -> RequestView:
-    """Return the request as `writer` writes it now."""
-    effect, context = asked.effect, asked.context
-    offer = writer.offer_for(effect, context, asked.turn)
-    prompt = CachedPrompt(conversation_id)
-    request, digest = writer.write(effect, context, asked.turn, asked.transcript, offer, prompt)
-    return RequestView(
-        seq=asked.seq,
-        effect_id=effect.effect_id,
-        request=request,
-        is_exact=None if asked.digest is None else asked.digest == digest,
-        has_fresh_context=context.policy.fresh_context and not effect.plain,
-    )
-
-
-@dataclass(frozen=True)
-class _AskedRequest:
-    """A request that the step `seq` asked for, the conversation as of that step, and the digest that was stored with
-    the answer; None if there is no answer, or one without a digest."""
-
-    seq: int
-    effect: RequestLlm
-    context: Context
-    turn: int
-    transcript: Transcript
-    digest: str | None

@@ -339,7 +339,7 @@ _ListStreaming = Callable[[], Iterable[StreamingConversation]]
 """Returns the conversations whose models write answers at this moment."""
 
 
-class TreeFeed:
+class TreeFeed(KeptUpdates["_Published"]):
     """What loops publish to those who watch trees.
 
     A watcher begins with a list of the conversations, and goes on with what their loops publish; one that falls behind
@@ -348,38 +348,29 @@ class TreeFeed:
     """
 
     def __init__(self, capacity: int = _TREE_FEED_CAPACITY) -> None:
-        self._kept = KeptUpdates[_Published](capacity)
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody watches, so that updates must be known."""
-        return self._kept.is_watched
+        super().__init__(capacity)
 
     def follow(self, conversation_id: str, owner: str | None, updates: Sequence[Update] | None) -> None:
         """Show the updates of a step. None if nobody here knows them: then every watcher begins again."""
         if updates is None:
             self.begin_again()
         elif self.is_watched and updates:
-            self._kept.keep(_Published(conversation_id, owner, update) for update in updates)
+            self.keep(_Published(conversation_id, owner, update) for update in updates)
 
     def begin_again(self) -> None:
         """Give every watcher a new snapshot, because conversations have changed in a way that no update shows."""
         if self.is_watched:
-            self._kept.skip()
+            self.skip()
 
     def open(self, summary: Summary) -> None:
         """Show that a conversation has begun."""
         if self.is_watched:
-            self._kept.keep((_Published(summary.id, summary.owner, ConversationOpenedUpdate(summary)),))
+            self.keep((_Published(summary.id, summary.owner, ConversationOpenedUpdate(summary)),))
 
     def delete(self, conversation_id: str) -> None:
         """Show that a conversation was deleted. Its owner need not be known: who has not seen it passes it over."""
         if self.is_watched:
-            self._kept.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
-
-    def end_updates(self) -> None:
-        """Nothing more will come: the watchers end once they have read everything."""
-        self._kept.end_updates()
+            self.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
 
     async def prepare(self, projection: ConversationProjection) -> None:
         """Read the contents of a conversation before its next step, so that the updates of the step are known. If they
@@ -393,8 +384,8 @@ class TreeFeed:
     ) -> AsyncGenerator[TreeUpdate, None]:
         """Yield a snapshot of the conversations of this owner (None: of everybody), then their updates, until the feed
         is closed. Raises what `listed` raises."""
-        with self._kept.reading():
-            while not self._kept.has_ended_at(self._kept.end):
+        with self.reading():
+            while not self.has_ended_at(self.end):
                 async for update in self._from_snapshot(_Tree(owner), listed, streaming):
                     yield update
 
@@ -402,27 +393,27 @@ class TreeFeed:
         self, tree: _Tree, listed: _ListConversations, streaming: _ListStreaming
     ) -> AsyncGenerator[TreeUpdate, None]:
         """Yield a snapshot and what follows it, until this watcher has fallen behind or the feed is closed."""
-        position = self._kept.end
+        position = self.end
         try:
             summaries = await listed(tree.owner)
         except EngineClosed:
             return
         yield tree.snapshot(summaries)
-        missed = self._kept.since(position)
+        missed = self.since(position)
         if missed is None:
             return
-        position = self._kept.end
+        position = self.end
         # The text that is streamed now includes the tokens that were published while the list was read.
         stored = [one for one in missed if not isinstance(one.update, TokenUpdate)]
         for update in (*tree.new(stored), *tree.streamed(streaming())):
             yield update
-        while (published := self._kept.since(position)) is not None:
-            position = self._kept.end
+        while (published := self.since(position)) is not None:
+            position = self.end
             for update in tree.new(published):
                 yield update
-            if self._kept.has_ended_at(position):
+            if self.has_ended_at(position):
                 return
-            await self._kept.beyond(position)
+            await self.beyond(position)
 
 
 class _Published(NamedTuple):
