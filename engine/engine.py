@@ -18,7 +18,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self
 
 from ..effects.clock import Clock, SystemClock
-from ..effects.dispatcher import Performer
+from ..effects.dispatcher import Performer, senders_of
 from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
 from ..effects.schemas.wire import wire_tools
@@ -60,7 +60,6 @@ from .home import Home, Homebound
 from .loop import Loop, LoopServices
 from .models import BlockedTurns, Models
 from .opening import ChosenOpening, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
-from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .recovery import Recovery
 from .redactor import EventRedactor
@@ -261,7 +260,7 @@ class Engine(Homebound):
         parts = self._parts
         return LoopServices(
             self._dispatcher,
-            OutboxTargets(self._performers),
+            senders_of(self._performers),
             parts.clock,
             self.choices,
             self._registry,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import Context as Variables
 from contextvars import copy_context
@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
+from ..effects.dispatcher import Sender
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
@@ -58,7 +59,7 @@ from .choices import Choices
 from .declarations import Declarations
 from .inspection import StepReader
 from .mailbox import Mailbox, SenderVariables
-from .outbox import OutboxTargets
+from .outbox import outgoing_of
 from .ports import Dispatcher, LoopOwner, Observer, RequestObserver
 from .projection import ConversationProjection
 from .recovery import known_effects, reports
@@ -259,7 +260,7 @@ class Loop:
                 _log_ignored(event, step.state)
                 self._suspended.follow(step.state)
                 return step
-            outgoing = self._services.outbox.of(step.effects)
+            outgoing = outgoing_of(step.effects, self._services.senders)
             self.sends = self.sends or bool(outgoing)
             try:
                 if isinstance(event, ToolApproval):
@@ -432,7 +433,7 @@ class Loop:
 class LoopServices:
     """What every loop of an engine works with.
 
-    `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
+    `dispatcher` starts the effects of its steps, and `senders` say whom those must reach that go out.
     `choices` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
     shows the updates of all conversations. `declarations` are those of the tools that the engine has now. `read_only`
@@ -440,7 +441,7 @@ class LoopServices:
     """
 
     dispatcher: Dispatcher
-    outbox: OutboxTargets
+    senders: Mapping[type[Effect], Sender]
     clock: Clock
     choices: Choices
     owner: LoopOwner

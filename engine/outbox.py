@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..effects.context import EffectContext
-from ..effects.dispatcher import Performer, senders_of
+from ..effects.dispatcher import Sender
 from ..effects.retry_queues import Resumable
 from ..persistence.errors import Damaged
 from ..persistence.records import Outgoing
@@ -21,19 +21,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("turnwise.engine")
 
 
-class OutboxTargets:
-    """Knows whom each outgoing effect must reach: the targets of its performer, if that is a `Sender`."""
-
-    def __init__(self, performers: Mapping[type[Effect], Performer]) -> None:
-        self._senders = senders_of(performers)
-
-    def of(self, effects: Iterable[Effect]) -> tuple[Outgoing, ...]:
-        """Return what is stored in the outbox with a step that has these effects."""
-        outgoing: tuple[Outgoing, ...] = ()
-        for effect in effects:
-            if (sender := self._senders.get(type(effect))) is not None and isinstance(effect, OutgoingEffect):
-                outgoing += tuple(Outgoing(effect.effect_id, target) for target in sender.targets_of(effect))
-        return outgoing
+def outgoing_of(effects: Iterable[Effect], senders: Mapping[type[Effect], Sender]) -> tuple[Outgoing, ...]:
+    """Return what is stored in the outbox with a step that has these effects: whom each of them must reach, as its
+    sender says."""
+    outgoing: tuple[Outgoing, ...] = ()
+    for effect in effects:
+        if (sender := senders.get(type(effect))) is not None and isinstance(effect, OutgoingEffect):
+            outgoing += tuple(Outgoing(effect.effect_id, target) for target in sender.targets_of(effect))
+    return outgoing
 
 
 async def take_over_outbox(

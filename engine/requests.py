@@ -181,6 +181,47 @@ def ids_of_key(key: str) -> Iterator[str]:
         yield id_of_key(f"{key}~{number}")
 
 
+Filled: TypeAlias = frozenset[str]
+"""The fields of a request that its caller left out, and that were filled in for it. They do not count when a repeated
+request is compared with the one that was handled."""
+
+NOTHING_FILLED: Filled = frozenset()
+
+RULES = "policy"
+"""A policy that the engine filled in, apart from its models and profiles."""
+
+MODELS = "policy.models"
+"""The models of a policy, where the engine filled them in."""
+
+PROFILES = "policy.profiles"
+"""The profiles of a policy, where the engine filled them in."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandledRequest:
+    """A request that was handled: the step that took it, and the turn that this step belongs to.
+
+    `is_no_op`: there was nothing to do, so no step took it; `seq` and `turn` are 0.
+    """
+
+    request: Request
+    seq: int = 0
+    turn: int = 0
+    is_no_op: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of an event that was put to a conversation.
+
+    `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled
+    before. `handled` is the request, as it was handled the first time; None for other events.
+    """
+
+    step: Step
+    handled: HandledRequest | None = None
+
+
 _Variants: TypeAlias = Callable[[Request, Request], Iterable[tuple[Request, Request]]]
 """Yields a request and the one that was handled under its id in every form in which they may be the same."""
 
@@ -189,10 +230,6 @@ REMEMBERED = 64
 
 _REMEMBERED_AT_REST = 2
 """How many of them are remembered while nothing is under way: those that a client repeats whose connection broke."""
-
-Filled: TypeAlias = frozenset[str]
-"""The fields of a request that its caller left out, and that were filled in for it. They do not count when a repeated
-request is compared with the one that was handled."""
 
 _REMEMBERED_NO_OPS = 1024
 """How many cancels without effect are remembered: the log does not know them, so more than of other requests."""
@@ -269,12 +306,6 @@ class RecentRequests:
             del kept[next(iter(kept))]
 
 
-MODELS = "policy.models"
-"""The models of a policy, where the engine filled them in."""
-
-PROFILES = "policy.profiles"
-"""The profiles of a policy, where the engine filled them in."""
-
 _ANY_JSON = ("metadata", "arguments")
 """Fields of requests that hold any JSON. They are compared as JSON, too: to Python, 1 equals True."""
 
@@ -291,10 +322,6 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     return request.model_copy(update=taken) == handled and all(
         json_identity(getattr(request, name, None)) == json_identity(getattr(handled, name, None)) for name in _ANY_JSON
     )
-
-
-RULES = "policy"
-"""A policy that the engine filled in, apart from its models and profiles."""
 
 
 def _are_same_rules(policy: Policy, filled: Filled, handled: Policy) -> bool:
@@ -315,31 +342,3 @@ def _without_windows(policy: Policy) -> Policy:
     return policy.model_copy(
         update={"models": tuple(spec.replace(window=None) for spec in policy.models), "profiles": profiles}
     )
-
-
-@dataclass(frozen=True, slots=True)
-class HandledRequest:
-    """A request that was handled: the step that took it, and the turn that this step belongs to.
-
-    `is_no_op`: there was nothing to do, so no step took it; `seq` and `turn` are 0.
-    """
-
-    request: Request
-    seq: int = 0
-    turn: int = 0
-    is_no_op: bool = False
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of an event that was put to a conversation.
-
-    `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled
-    before. `handled` is the request, as it was handled the first time; None for other events.
-    """
-
-    step: Step
-    handled: HandledRequest | None = None
-
-
-NOTHING_FILLED: Filled = frozenset()
