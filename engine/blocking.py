@@ -340,16 +340,8 @@ class BlockingEngine(_Blocking[Engine]):
         """The names of the channels; see `Engine.channel_names`."""
         return self._target.channel_names
 
-    @property
-    def tools(self) -> tuple[OfferedTool, ...]:
-        """The tools that a conversation may choose; see `Engine.tools`."""
-        tools: tuple[OfferedTool, ...] = self._portal.call(lambda: self._target.tools)
-        return tools
-
-    @property
-    def tool_names(self) -> tuple[str, ...]:
-        """The names of the tools that a conversation may choose."""
-        return tuple(tool.name for tool in self.tools)
+    tools = _Shown[tuple[OfferedTool, ...]](Engine.tools)
+    tool_names = _Shown[tuple[str, ...]](Engine.tool_names)
 
 
 def open_blocking(engine: Engine) -> BlockingEngine:

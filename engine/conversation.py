@@ -799,7 +799,8 @@ class Conversation(Homebound):
         """Raise `ConfigurationError` if the model that a turn asks first cannot be asked at all: it would fail for a
         reason that only another engine can mend. A request that was handled before may be repeated."""
         self._loop.check_may_write()
-        fault = await self._choices.find_model_fault(self._loop.state, self._loop.projection.context)
+        projection = self._loop.projection
+        fault = await self._choices.find_model_fault(projection.state, projection.context)
         if fault is not None and await self._loop.recent_requests.find(request, filled) is None:
             raise ConfigurationError(fault)
 

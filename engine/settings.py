@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -211,8 +212,9 @@ class Settings(BaseSettings):
         cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where the values come from."""
-        file = File(settings_cls, FILE, keeps_unknown=cls.refuses_unknown_keys)
-        return (FirstOf(settings_cls, sources["init_settings"], Environment(settings_cls, PREFIX), file),)
+        variables = partial(variables_of, settings_cls)
+        file = partial(values_of_file, settings_cls, keeps_unknown=cls.refuses_unknown_keys)
+        return (FirstOf(settings_cls, sources["init_settings"], variables, file),)
 
     def reply_flow(self) -> Policy:
         """Return the rules of `presets.reply_flow` with the numbers and the marker of these settings."""
@@ -235,22 +237,15 @@ class FirstOf(PydanticBaseSettingsSource):
         raise NotImplementedError
 
 
-class Environment:
-    """The environment variables whose names begin with `prefix`.
+def variables_of(settings: type[BaseSettings]) -> dict[str, Any]:
+    """Return the values of the environment variables, by name. Raises `ConfigurationError` for a variable that does not
+    hold the JSON that it should.
 
-    Usually none is set, and there is no file either; then nothing of pydantic-settings is asked. This halves
-    the time that it takes to read the settings, which every engine does that is opened without any.
+    Usually none is set, and there is no file either; then nothing of pydantic-settings is asked. This halves the time
+    that it takes to read the settings, which every engine does that is opened without any.
     """
-
-    def __init__(self, settings: type[BaseSettings], prefix: str) -> None:
-        self._settings = settings
-        self._prefix = prefix
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values by name. Raises `ConfigurationError` for a variable that does not hold the JSON that it
-        should."""
-        is_any_set = any(name.upper().startswith(self._prefix) for name in os.environ)
-        return _Variables(self._settings)() if is_any_set else {}
+    is_any_set = any(name.upper().startswith(PREFIX) for name in os.environ)
+    return _Variables(settings)() if is_any_set else {}
 
 
 class _Variables(EnvSettingsSource):
@@ -263,20 +258,12 @@ class _Variables(EnvSettingsSource):
             raise ConfigurationError(f"The environment variable {variable} does not hold valid JSON.") from None
 
 
-class File:
-    """The file in the working directory; without it there are no values. Raises `ConfigurationError` for a file that
-    cannot be read. Keys that are not settings are passed over, unless `keeps_unknown`."""
-
-    def __init__(self, settings: type[BaseSettings], path: str, *, keeps_unknown: bool) -> None:
-        self._settings = settings
-        self._path = Path(path)
-        self._keeps_unknown = keeps_unknown
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values by name."""
-        try:
-            values = TomlConfigSettingsSource(self._settings, self._path)() if self._path.exists() else {}
-        except (ValueError, OSError, RecursionError) as error:
-            raise ConfigurationError(f"{self._path} cannot be read: {error}.") from None
-        known = self._settings.model_fields
-        return {name: value for name, value in values.items() if self._keeps_unknown or name in known}
+def values_of_file(settings: type[BaseSettings], *, keeps_unknown: bool) -> dict[str, Any]:
+    """Return the values of the file in the working directory, by name; none without a file. Raises `ConfigurationError`
+    for a file that cannot be read. Keys that are not settings are passed over, unless `keeps_unknown`."""
+    try:
+        values = TomlConfigSettingsSource(settings, FILE)() if Path(FILE).exists() else {}
+    except (ValueError, OSError, RecursionError) as error:
+        raise ConfigurationError(f"{FILE} cannot be read: {error}.") from None
+    known = settings.model_fields
+    return {name: value for name, value in values.items() if keeps_unknown or name in known}

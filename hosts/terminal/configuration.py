@@ -25,6 +25,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from getpass import getuser
 from importlib import import_module
 from itertools import pairwise
@@ -37,7 +38,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from ...effects.tools.registry import ToolRegistry
-from ...engine.settings import FILE, File, FirstOf
+from ...engine.settings import FirstOf, values_of_file
 from ...engine.settings import Settings as EngineSettings
 from ...persistence.opening import is_in_memory, open_store
 from ...persistence.ports import Store
@@ -121,8 +122,7 @@ class _DirectorySettings(Settings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = File(settings_cls, FILE, keeps_unknown=True)
-        return (FirstOf(settings_cls, file),)
+        return (FirstOf(settings_cls, partial(values_of_file, settings_cls, keeps_unknown=True)),)
 
 
 def read_settings(**options: object) -> Settings:
