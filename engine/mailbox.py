@@ -33,89 +33,6 @@ Take: TypeAlias = Callable[[Event | None, Filled, Variables], Awaitable[Outcome]
 """Handles an event, with the fields that its caller left out and the context variables of whoever put it in."""
 
 
-class _Answer:
-    """The answer to an effect. It has no caller."""
-
-    __slots__ = ("event", "variables")
-
-    filled: Filled = NOTHING_FILLED
-    has_caller = False
-    is_marker = False
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self.variables = copy_context()
-
-    def succeed(self, outcome: Outcome | None) -> None:
-        """Nobody waits for what came of it."""
-
-    def was_not_stored(self, error: StorageFailed) -> bool:
-        """Return whether it is kept, and tried again."""
-        logger.warning("An answer could not be stored and is kept: %s", error)
-        return True
-
-    def fail(self, error: Exception) -> None:
-        """It was not handled, and will not be."""
-        if isinstance(error, TurnwiseError):
-            logger.error("An answer could not be taken: %s", error.sentence)
-        else:
-            logger.error("An answer could not be taken.", exc_info=error)
-
-
-class _Request:
-    """An event, or None to do what `take` does without one, and its outcome for the caller that waits for that.
-    `filled` are the fields of the event that its caller left out.
-
-    Most events are handled before their caller begins to wait, so the outcome is kept here. A future is made only for a
-    caller that has to wait, and only wakes it: asyncio would report an error in a future whose caller was cancelled.
-    """
-
-    __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled", "variables")
-
-    has_caller = True
-    is_marker = False
-
-    def __init__(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> None:
-        self.event = event
-        self.filled = filled
-        self.variables = copy_context()
-        self._is_done = False
-        self._outcome: Outcome | None = None
-        self._error: Exception | None = None
-        self._future: asyncio.Future[None] | None = None
-
-    async def outcome(self) -> Outcome | None:
-        """Return what came of the event, or raise its error, as soon as that is known."""
-        if not self._is_done:
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-        if self._error is not None:
-            raise self._error
-        return self._outcome
-
-    def succeed(self, outcome: Outcome | None) -> None:
-        self._outcome = outcome
-        self._finish()
-
-    def was_not_stored(self, error: StorageFailed) -> bool:
-        """Refuse it: its caller may try again. Returns that it is not kept."""
-        refused = Refused("storage")
-        refused.__cause__ = error
-        self.fail(refused)
-        return False
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self._finish()
-
-    def _finish(self) -> None:
-        self._is_done = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-
-_Item: TypeAlias = _Answer | _Request
-
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
 """Seconds between two attempts to store an answer; doubled each time. A disk that was busy for a moment costs little,
 and one that is full is not asked all the time."""
@@ -279,12 +196,96 @@ class Mailbox:
         self._waiting = None
 
 
+class _Answer:
+    """The answer to an effect. It has no caller."""
+
+    __slots__ = ("event", "variables")
+
+    filled: Filled = NOTHING_FILLED
+    has_caller = False
+    is_marker = False
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.variables = copy_context()
+
+    def succeed(self, outcome: Outcome | None) -> None:
+        """Nobody waits for what came of it."""
+
+    def was_not_stored(self, error: StorageFailed) -> bool:
+        """Return whether it is kept, and tried again."""
+        logger.warning("An answer could not be stored and is kept: %s", error)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """It was not handled, and will not be."""
+        if isinstance(error, TurnwiseError):
+            logger.error("An answer could not be taken: %s", error.sentence)
+        else:
+            logger.error("An answer could not be taken.", exc_info=error)
+
+
+class _Request:
+    """An event, or None to do what `take` does without one, and its outcome for the caller that waits for that.
+    `filled` are the fields of the event that its caller left out.
+
+    Most events are handled before their caller begins to wait, so the outcome is kept here. A future is made only for a
+    caller that has to wait, and only wakes it: asyncio would report an error in a future whose caller was cancelled.
+    """
+
+    __slots__ = ("_error", "_future", "_is_done", "_outcome", "event", "filled", "variables")
+
+    has_caller = True
+    is_marker = False
+
+    def __init__(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> None:
+        self.event = event
+        self.filled = filled
+        self.variables = copy_context()
+        self._is_done = False
+        self._outcome: Outcome | None = None
+        self._error: Exception | None = None
+        self._future: asyncio.Future[None] | None = None
+
+    async def outcome(self) -> Outcome | None:
+        """Return what came of the event, or raise its error, as soon as that is known."""
+        if not self._is_done:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+    def succeed(self, outcome: Outcome | None) -> None:
+        self._outcome = outcome
+        self._finish()
+
+    def was_not_stored(self, error: StorageFailed) -> bool:
+        """Refuse it: its caller may try again. Returns that it is not kept."""
+        refused = Refused("storage")
+        refused.__cause__ = error
+        self.fail(refused)
+        return False
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_done = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+
 class _Marker(_Request):
     """Nothing is to be done; the caller only waits until everything before it is handled."""
 
     __slots__ = ()
 
     is_marker = True
+
+
+_Item: TypeAlias = _Answer | _Request
 
 
 def _settle(future: asyncio.Future[bool], result: bool) -> None:
