@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..effects.channels.delivery import DeliveryDispatcher, DeliveryPerformer
-from ..effects.channels.port import Channel, TurnEndListener
+from ..effects.channels.port import Channel
 from ..effects.clock import Clock, TimerPerformer
 from ..effects.context import EffectContext
 from ..effects.dispatcher import InProcessDispatcher, Performer
@@ -53,10 +53,8 @@ from ..states.effects import (
     VerifyWork,
 )
 from ..states.errors import ConfigurationError, StoreError
-from ..states.events import Answer, Event, RecentText
+from ..states.events import Answer, RecentText
 from ..states.policy import ModelSpec, Policy, Profile, Recent
-from ..states.states import State
-from ..states.step import Step
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from .agents.agents import EngineAgents
 from .choices import Choices, RuleChecks
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
     from .tracing import Tracing
 
 logger = logging.getLogger("turnwise.engine")
-channels_logger = logging.getLogger("turnwise.channels")
 
 Performers = Mapping[type[Effect], Performer]
 """The performer of each kind of effect. An effect without one is answered with a failure."""
@@ -189,35 +186,10 @@ def build_channels(parts: EngineParts, earlier: Earlier) -> DeliveryDispatcher:
 def build_observers(
     tracing: Tracing | None, deliveries: DeliveryDispatcher, agents: Iterable[Observer]
 ) -> tuple[Observer, ...]:
-    """Return what sees the steps of conversations: the tracing, the channels that want to know when turns end, and what
-    belongs to the `agents`."""
-    turn_ends = TurnEnds(deliveries.channels)
-    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()), *agents)
-
-
-class TurnEnds:
-    """Observes the steps of an engine, and tells each of the `channels` that is a `TurnEndListener` how turns end.
-
-    A channel alone cannot know whether more will be said in a turn. One that speaks needs to, because an assistant
-    begins to listen again when everything was spoken.
-    """
-
-    def __init__(self, channels: Iterable[object]) -> None:
-        self._listeners = [channel for channel in channels if isinstance(channel, TurnEndListener)]
-
-    def __bool__(self) -> bool:
-        """Whether any channel listens."""
-        return bool(self._listeners)
-
-    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """Tell the channels if the turn ended. Every error of a channel is logged."""
-        if step.ended is None:
-            return
-        for listener in self._listeners:
-            try:
-                listener.turn_ended(conversation_id, step.ended)
-            except BaseException:  # nothing here waits, so it is the channel's own, and must not end the event loop
-                channels_logger.warning("A channel failed at the end of a turn.", exc_info=True)
+    """Return what sees the steps of conversations: the tracing, the deliveries if channels want to know when turns end,
+    and what belongs to the `agents`."""
+    optional = (tracing, deliveries if deliveries.listeners else None)
+    return (*(one for one in optional if one is not None), *agents)
 
 
 def build_tracing(provider: TracerProvider | None) -> Tracing | None:

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING
 
 from ...states.effects import DELIVERY_DEATHS, DeliverToUser
 from ...states.errors import ConfigurationError
+from ...states.events import Event
 from ...states.replies import text_of_delivery
+from ...states.states import State
+from ...states.step import Step
 from ...states.values.value import encodable
 from ..application_functions import pass_on_interrupt
 from ..clock import Clock
@@ -27,7 +30,7 @@ from ..context import EffectContext, Receipts
 from ..logs import performer_logger
 from ..printable import printable
 from ..retry_queues import Earlier, Left, PendingEffect, RetryQueues
-from .port import Channel, Delivery, NotTaken
+from .port import Channel, Delivery, NotTaken, TurnEndListener
 
 logger = performer_logger("turnwise.channels")
 
@@ -146,6 +149,8 @@ class DeliveryDispatcher:
         earlier: Earlier | None = None,
     ) -> None:
         self._channels = _by_name(channels)
+        self.listeners = [one for one in self._channels.values() if isinstance(one, TurnEndListener)]
+        """The channels that are told how turns end."""
         self._make_attempt = make_attempt
         self._queues = RetryQueues(clock, earlier)
 
@@ -159,10 +164,19 @@ class DeliveryDispatcher:
         """What had not arrived when the deliveries were stopped."""
         return self._queues.left
 
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The channels, in the order of `targets`."""
-        return tuple(self._channels.values())
+    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
+        """Tell the channels that listen if a turn ended with this step; every error of a channel is logged.
+
+        A channel alone cannot know whether more will be said in a turn. One that speaks needs to, because an assistant
+        begins to listen again when everything was spoken.
+        """
+        if step.ended is None:
+            return
+        for listener in self.listeners:
+            try:
+                listener.turn_ended(conversation_id, step.ended)
+            except BaseException:  # nothing here waits, so it is the channel's own, and must not end the event loop
+                logger.warning("A channel failed at the end of a turn.", exc_info=True)
 
     async def submit(self, deliveries: Iterable[tuple[str, _PendingDelivery]]) -> None:
         """Queue each delivery for the channel named beside it, and return when each was tried once, or waits behind one
