@@ -120,8 +120,7 @@ class Conversation(Homebound):
         self._choices = engine.choices
         self._loop = loop
         self._seen = _LastSeen(loop.state)
-        self._sending = asyncio.Lock()
-        """Held while a message is being sent."""
+        self._lock: asyncio.Lock | None = None
 
     def __repr__(self) -> str:
         state = self._loop.state
@@ -751,6 +750,13 @@ class Conversation(Homebound):
             async with aclosing(self._noted(updates_of_turn(updates, message.event_id, stopped))) as shown:
                 async for update in shown:
                     yield update
+
+    @property
+    def _sending(self) -> asyncio.Lock:
+        """Held while a message is being sent. It is made when it is first needed, since most handles only read."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
 
     async def _turn(self, handled: HandledRequest, *, wait: bool = True) -> Turn:
         """Wait for the turn that this request belongs to: until it stops for the first time after the request. Unless

@@ -416,13 +416,13 @@ class TestOutbox:
 async def test_each_new_step_costs_itself() -> None:
     """Whoever follows a conversation reads the newest step after each commit."""
     log = await log_of(20)
-    whole = await StepReader(log).read(0, None)
+    whole = await StepReader(log).page(0, None)
     reader, entries = StepReader(log), log.entries
 
     log.read = 0
     for seq in range(1, len(entries) + 1):
         log.entries = entries[:seq]
-        assert await reader.read(seq - 1, None) == whole[seq - 1 : seq]
+        assert await reader.page(seq - 1, None) == whole[seq - 1 : seq]
 
     assert log.read == len(entries)
 
@@ -431,12 +431,12 @@ async def test_pages_are_read_beside_somebody_who_follows() -> None:
     """Each of the two goes on from where it was."""
     log = await log_of(20)
     reader = StepReader(log)
-    whole = await reader.read(0, None)
+    whole = await reader.page(0, None)
     log.read = 0
 
     for after in range(0, 40, 10):
-        assert await reader.read(after, 10) == whole[after : after + 10]
-        assert await reader.read(41, None) == ()
+        assert await reader.page(after, 10) == whole[after : after + 10]
+        assert await reader.page(41, None) == ()
 
     assert log.read == 40
 
@@ -445,19 +445,19 @@ async def test_who_goes_back_begins_again() -> None:
     """States are not stored, so there is no other way to an earlier step."""
     log = await log_of(5)
     reader = StepReader(log)
-    whole = await reader.read(0, None)
+    whole = await reader.page(0, None)
 
-    assert await reader.read(3, 2) == whole[3:5]
-    assert await reader.read(1, 1) == whole[1:2]
-    assert await reader.read(0, None) == whole
+    assert await reader.page(3, 2) == whole[3:5]
+    assert await reader.page(1, 1) == whole[1:2]
+    assert await reader.page(0, None) == whole
 
 
 async def test_readers_at_the_same_time() -> None:
     """They do not disturb each other, whoever is cancelled meanwhile."""
     log = await log_of(10)
     reader = StepReader(log)
-    whole = await reader.read(0, 5)
-    asking = [asyncio.ensure_future(reader.read(5, 3)) for _ in range(6)]
+    whole = await reader.page(0, 5)
+    asking = [asyncio.ensure_future(reader.page(5, 3)) for _ in range(6)]
     await asyncio.sleep(0)
     asking[0].cancel()
 
@@ -471,13 +471,13 @@ async def test_a_store_that_fails_for_a_moment() -> None:
     """The next attempt goes on from the place that was kept."""
     log = await log_of(10)
     reader = StepReader(log)
-    await reader.read(0, 10)
+    await reader.page(0, 10)
     log.error = StorageFailed("The disk is away.")
     with pytest.raises(StorageFailed):
-        await reader.read(10, 5)
+        await reader.page(10, 5)
     log.error, log.read = None, 0
 
-    assert [step.seq for step in await reader.read(10, 5)] == [11, 12, 13, 14, 15]
+    assert [step.seq for step in await reader.page(10, 5)] == [11, 12, 13, 14, 15]
     assert log.read == 5
 
 
@@ -491,6 +491,6 @@ async def test_a_step_that_comes_out_differently() -> None:
 
     for _ in range(2):
         with pytest.raises(Damaged) as damaged:
-            await reader.read(2, None)
+            await reader.page(2, None)
         assert damaged.value.seq == 5
-    assert [step.seq for step in await reader.read(2, 2)] == [3, 4]
+    assert [step.seq for step in await reader.page(2, 2)] == [3, 4]

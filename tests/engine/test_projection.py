@@ -128,7 +128,7 @@ class TestTheProjection:
             seen.advance(LogEntry.of(event, step), step.state)
 
         late = ConversationProjection(seen.state, seen.context, partial(log_of, entries))
-        asyncio.run(late.read())
+        asyncio.run(late.read_contents())
 
         assert late.turns == seen.turns
         assert late.transcript == seen.transcript

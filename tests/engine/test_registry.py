@@ -661,7 +661,7 @@ class TestKeptUpdates:
 
         waiting = asyncio.ensure_future(kept.beyond(1))
         await asyncio.sleep(0)
-        kept.close()
+        kept.end_updates()
         await waiting
 
         assert kept.has_ended_at(1) and not kept.has_ended_at(0)
