@@ -46,7 +46,7 @@ def says(text: str, *calls: ModelCall, thinking: str = "") -> ModelAnswer:
     return ModelAnswer(text, thinking, tool_calls=calls, finish_reason="tool_calls" if calls else "stop")
 
 
-def call(name: str, **arguments: object) -> ModelCall:
+def call(name: str, /, **arguments: object) -> ModelCall:
     """Return a call of a tool. `Pure.`"""
     return ModelCall("call_0", name, json.dumps(arguments, ensure_ascii=False))
 
