@@ -167,7 +167,7 @@ class Conversation(Homebound):
         async with self._sending:
             step = (await self._ask(message)).step
         if not wait:
-            return await self._turn_behind(step, message.event_id)
+            return await self._turn_of_step(step, message.event_id)
         return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
 
     def stream(
@@ -294,7 +294,7 @@ class Conversation(Homebound):
         usage = self._engine.spent_on(self.id)
         handled = await self._request(UserCancel, request_id, filled, turn=turn, usage=usage)
         if wait:
-            await self._stopped(handled)
+            await self._until_cancelled(handled)
         return Cancelled(no_op=handled.is_no_op)
 
     async def retry(self, *, request_id: str | None = None, wait: bool = True) -> Turn:
@@ -328,17 +328,17 @@ class Conversation(Homebound):
         if handled is None or not handled.seq:
             raise InvalidInput("No request was stored under this id.")
         is_message = isinstance(handled.request, UserMessage)
-        number = await self._loop.turns.taken(request_id) if is_message else handled.turn
+        number = await self._loop.turns.number_of(request_id) if is_message else handled.turn
         if not number:
             raise InvalidInput("This request belongs to no turn.")
-        return await self._stopped_turn(self._loop.turns.after(handled.seq, number))
+        return await self._stopped_turn(self._loop.turns.stopped_after(handled.seq, number))
 
     async def close(self, *, request_id: str | None = None, wait: bool = True) -> None:
         """End the conversation for good, and cancel what runs. It can still be read. With `wait=False` the method
         returns as soon as the request is stored, while a turn may still be stopping."""
         handled = await self._request(CloseRequested, request_id)
         if wait:
-            await self._stopped(handled)
+            await self._until_cancelled(handled)
 
     # --- its rules, its title, its schedule, a copy of it
 
@@ -538,7 +538,7 @@ class Conversation(Homebound):
         called in the event loop, with the number of the newest step (`state.book.seq`), each time the client has taken
         the updates of all steps and asks for more.
         """
-        return self._noted(self._watcher(after, caught_up).updates())
+        return self._showing(self._watcher(after, caught_up).updates())
 
     async def transcript(self) -> tuple[Message, ...]:
         """Return what was said, oldest first."""
@@ -727,10 +727,10 @@ class Conversation(Homebound):
         event_id = new_id() if message_id is None else message_id
         return make(UserMessage, event_id=event_id, at=self._loop.now(), text=text, images=images, when_busy=when_busy)
 
-    async def _turn_behind(self, step: Step, message_id: str) -> Turn:
+    async def _turn_of_step(self, step: Step, message_id: str) -> Turn:
         """Return the turn of a message as it is behind the step that took the message."""
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
-            return self._note_seen(await self._loop.turns.now(message_id))
+            return self._note_seen(await self._loop.turns.of_message_now(message_id))
         if is_queued(message_id, step.state):
             return QueuedTurn()
         return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
@@ -745,9 +745,9 @@ class Conversation(Homebound):
             updates = watcher.updates_from_now()
             if outcome.step.ignored and outcome.handled is not None:
                 updates = self._watcher(f"{outcome.handled.seq}.0").updates()
-            await loop.turns.taken(message.event_id)
+            await loop.turns.number_of(message.event_id)
             stopped = partial(loop.turns.of_message, message.event_id)
-            async with aclosing(self._noted(updates_of_turn(updates, message.event_id, stopped))) as shown:
+            async with aclosing(self._showing(updates_of_turn(updates, message.event_id, stopped))) as shown:
                 async for update in shown:
                     yield update
 
@@ -763,8 +763,8 @@ class Conversation(Homebound):
         `wait`, return it as it is now."""
         turns = self._loop.turns
         if wait:
-            return await self._stopped_turn(turns.after(handled.seq, handled.turn))
-        return self._note_seen(await turns.current(handled.turn))
+            return await self._stopped_turn(turns.stopped_after(handled.seq, handled.turn))
+        return self._note_seen(await turns.turn_now(handled.turn))
 
     async def _stopped_turn(self, stopped: Awaitable[Turn]) -> Turn:
         """Wait for this turn, and let channels that are quick take what was said in it."""
@@ -774,7 +774,7 @@ class Conversation(Homebound):
                 await iterations_until_done(self._loop.sent(), ITERATIONS_TO_SEND)
         return self._note_seen(turn)
 
-    async def _stopped(self, handled: HandledRequest) -> None:
+    async def _until_cancelled(self, handled: HandledRequest) -> None:
         """Wait while the turn of this request is being cancelled."""
         state = self._loop.state
         if isinstance(state, Cancelling) and state.turn.number == handled.turn:
@@ -829,7 +829,7 @@ class Conversation(Homebound):
         """Return a watcher that begins after this update, or now. Raises `InvalidInput`."""
         return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after, caught_up)
 
-    async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+    async def _showing(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
         """Yield these updates, and note that this handle has shown them."""
         async with aclosing(updates):
             async for update in updates:

@@ -50,7 +50,7 @@ class TurnWaiters:
         self._waiters: list[_Waiter[Any, Any]] = []
         self._closed: TurnwiseError | None = None
 
-    async def after(self, seq: int, number: int) -> Turn:
+    async def stopped_after(self, seq: int, number: int) -> Turn:
         """Wait until this turn has ended, or waits for a person, at or after the step `seq` for the first time, and
         return it as it was then. Raises `StoreError` if the log cannot be read."""
         await self.read_contents()
@@ -71,19 +71,19 @@ class TurnWaiters:
         """Wait for the turn that takes this message. Raises `Refused` if none will, by itself."""
         return self._wait_for(self._of_message, message_id)
 
-    async def taken(self, message_id: str) -> int:
+    async def number_of(self, message_id: str) -> int:
         """Wait until a turn has taken this message, and return its number. Raises `Refused` if none will, by itself."""
         return await self._wait_for(self._projection.turn_of, message_id, for_stop=False)
 
-    async def now(self, message_id: str) -> Turn:
+    async def of_message_now(self, message_id: str) -> Turn:
         """Return the turn of this message as it is at this moment."""
         if is_queued(message_id, self._projection.state):
             return QueuedTurn()
         await self.read_contents()
         number = self._projection.turn_of(message_id)
-        return QueuedTurn() if number is None else await self.current(number)
+        return QueuedTurn() if number is None else await self.turn_now(number)
 
-    async def current(self, number: int) -> Turn:
+    async def turn_now(self, number: int) -> Turn:
         """Return this turn as it is at this moment. Reads the log only if the turn does not go on."""
         state = self._projection.state
         if isinstance(state, InTurn) and state.turn.number == number and not waits_for_person(state):
