@@ -61,12 +61,12 @@ from ..states.step import LogEntry, Step
 from ..states.transcript import transcript
 from ..states.values.acts import Schedule, marks_of
 from ..states.values.messages import Approver, Image, Message, Usage
-from .agents.children import children_of
 from .choices import GivenTools
 from .home import Home, Homebound
 from .inspection import RequestView, StepView, request_view
 from .loop import Loop, dispatcher_failures_logged
 from .projection import ConversationProjection, is_queued
+from .registry import children_of
 from .requests import (
     MODELS,
     NOTHING_FILLED,

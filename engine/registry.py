@@ -5,7 +5,7 @@ for; then it is forgotten, and read from the store again when it is asked for.
 
 Conversations are created and deleted here as well, because nobody may ask for one meanwhile that is half of each. The
 first step makes a conversation, and it is made once, however often it is asked for under one id. What is deleted goes
-with the sub-agents that its turns have started.
+with the sub-agents that its turns have started: conversations whose ids are the keys of the effects that started them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sys import intern
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from ..effects.context import EffectLinks
+from ..effects.context import EffectLinks, effect_of_key
 from ..persistence.errors import StoreConflict, TracesLeft
 from ..persistence.ports import Log, Store
-from ..persistence.summaries import Details, Summary, summary_in_state
+from ..persistence.summaries import ConversationFilter, Details, Summary, summary_in_state
 from ..states.context import Context
 from ..states.errors import StoreError, TurnwiseError, UnknownConversation
 from ..states.events import Answer, Opened
@@ -33,7 +33,6 @@ from ..states.policy import Policy
 from ..states.states import Busy, Closed, Failed
 from ..states.step import LogEntry, Step
 from ..states.values.turn import Owed, Waiting
-from .agents.children import children_of
 from .loop import Loop, LoopServices
 from .projection import ConversationHistory, ConversationProjection, ReadEntries, profile_of_last_turn
 from .recovery import links_of
@@ -413,6 +412,28 @@ class ConversationRegistry:
         self._waiting.pop(loop.conversation_id, None)
         if loop in self._recent:
             self._recent.remove(loop)
+
+
+_PAGE = 100
+"""How many sub-agents are looked up at once: more than a conversation usually has."""
+
+
+async def children_of(store: Store, conversation_id: str) -> tuple[Summary, ...]:
+    """Return the sub-agents that this conversation has started, the first one first. A copy that somebody made of one
+    has an id of its own and is left out. Raises `StoreError`."""
+    found: dict[str, Summary] = {}
+    before: str | None = None
+    while page := await store.list(ConversationFilter(parent=conversation_id, limit=_PAGE, before=before)):
+        found.update((summary.id, summary) for summary in page if effect_of_key(summary.id)[0] == conversation_id)
+        before = page[-1].cursor
+    return tuple(found[each] for each in sorted(found, key=lambda child_id: effect_of_key(child_id)[1]))
+
+
+async def child_of(store: Store, parent_id: str, effect_id: int) -> str | None:
+    """Return the id of the sub-agent that this effect has started, or None. Of several, the newest is that of the
+    conversation that has the id of the parent now. Raises `StoreError`."""
+    candidates = await store.ids(f"{parent_id}/{effect_id}")
+    return next((each for each in reversed(candidates) if effect_of_key(each) == (parent_id, effect_id)), None)
 
 
 class SharedContexts:

@@ -17,7 +17,7 @@ from ..states.policy import Policy
 from ..states.replies import spoken_and_delivered, text_of_delivery, text_of_reply
 from ..states.states import STATES, AwaitingApproval, AwaitingPerson, AwaitingSubAgents, InDoubt, State
 from ..states.transcript import Transcript
-from ..states.values.messages import Message, Said, Usage
+from ..states.values.messages import Said, Usage
 from ..states.values.turn import Delivered, LimitKind, TurnEnded
 from .json_forms import ShownCall, ShownQuestion, ShownUsage, as_json
 
@@ -254,14 +254,3 @@ def waiting_turn(state: _WaitsForPerson, transcript: Transcript, policy: Policy)
     if isinstance(state, AwaitingApproval):
         return WaitsForApproval(call=call, **described)
     return WaitsForResolution(call=call, **described)
-
-
-def message_view(message: Message, policy: Policy) -> Message:
-    """Return the message as people see it: what a model wrote, and what was delivered, without marked lines.
-    `Pure.`"""
-    if not policy.marker:
-        return message
-    is_mail = message.audience is not None
-    deliveries = tuple(text_of_delivery(text, policy, relayed=is_mail) for text in message.deliveries)
-    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
-    return message.replace(text=text, deliveries=deliveries)

@@ -27,7 +27,7 @@ from ..states.errors import InvalidInput, Refused, StoreError
 from ..states.events import EffectFailed, LlmResponse, MemoryRecalled, Opened
 from ..states.machine import begin, transition
 from ..states.policy import Policy, models_of
-from ..states.replies import text_of_delivery, text_rule
+from ..states.replies import text_of_delivery, text_of_reply, text_rule
 from ..states.states import (
     AnyState,
     AwaitingApproval,
@@ -50,7 +50,7 @@ from ..states.values.messages import Approver, Image, Message, MessageRole
 from ..states.values.turn import EndedStatus, TurnRecord
 from ..states.values.value import encodable
 from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, opened
-from .turns import EndedTurn, TurnResult, ended_turn, message_view
+from .turns import EndedTurn, TurnResult, ended_turn
 
 Position: TypeAlias = tuple[int, int]
 """The two numbers of an id. Updates come in their order."""
@@ -473,13 +473,24 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
             yield partial(
                 MessageUpdate,
                 role=message.role,
-                text=message_view(message, policy).text,
+                text=_message_view(message, policy).text,
                 turn=message.turn,
                 message_id=message.message_id,
                 origin=message.origin,
                 images=message.images,
                 fallback=falls_back and message.role == "assistant" and bool(message.turn),
             )
+
+
+def _message_view(message: Message, policy: Policy) -> Message:
+    """Return the message as people see it: what a model wrote, and what was delivered, without marked lines.
+    `Pure.`"""
+    if not policy.marker:
+        return message
+    is_mail = message.audience is not None
+    deliveries = tuple(text_of_delivery(text, policy, relayed=is_mail) for text in message.deliveries)
+    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
+    return message.replace(text=text, deliveries=deliveries)
 
 
 _GOES_ON_WITHOUT = (ProfileSelecting, MemoryRecalling, Verifying, Summarizing, Compacting)
@@ -704,7 +715,7 @@ def snapshot(
     return SnapshotUpdate(
         (state.book.seq + 1, 0),
         state=view_of(state, transcript, policy),
-        transcript=tuple(message_view(message, policy) for message in transcript.messages),
+        transcript=tuple(_message_view(message, policy) for message in transcript.messages),
         streaming=streaming if streaming is not None and streaming.request in pending(state) else None,
     )
 

@@ -34,9 +34,8 @@ from ...states.values.acts import Audience
 from ...states.values.turn import Owed, Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..outbox import read_effect
-from ..registry import ConversationRegistry
+from ..registry import ConversationRegistry, child_of
 from ..requests import id_of_key, ids_of_key
-from .children import child_of
 
 if TYPE_CHECKING:
     from ...effects.dispatcher import Sender

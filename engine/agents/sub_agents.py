@@ -27,8 +27,7 @@ from ...states.transcript import Transcript
 from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ..loop import Loop
-from ..registry import ConversationRegistry
-from .children import child_of
+from ..registry import ConversationRegistry, child_of
 
 if TYPE_CHECKING:
     from ...effects.agents import SubAgent, SubAgents
