@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from ..effects.text import is_encodable
 from ..persistence.ports import Log
 from ..persistence.summaries import LONGEST_ID, json_identity
-from ..states.errors import InvalidInput, Refused, faults_of
+from ..states.errors import InvalidInput, Refused, faults_of, path_of
 from ..states.events import Answer, Event, Opened, PolicyChanged, Request, UserMessage, exact
 from ..states.policy import Policy
 from ..states.step import LogEntry, Step
@@ -42,8 +42,7 @@ def make(kind: type[R], **fields: object) -> R:
         return bounded(kind.model_validate(fields))
     except ValidationError as error:
         fault = faults_of(error)[0]
-        # For a union, pydantic adds to the path the branches that it tried.
-        path = [str(part) for part in fault["loc"] if "[" not in str(part)]
+        path = [str(part) for part in path_of(fault, fields)]
         if path == [ID]:
             path = [known_id]
         where = ".".join(shortened(part, MAX_QUOTED) for part in path)

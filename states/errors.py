@@ -15,7 +15,7 @@ TurnwiseError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Literal
 
@@ -181,6 +181,23 @@ def faults_of(error: ValidationError) -> list[ErrorDetails]:
     if has_many_faults(error):
         return [ErrorDetails(type="faults_many", loc=(), msg=sentence_of_many(error), input=None)]
     return error.errors(include_url=False, include_input=False)
+
+
+def path_of(fault: ErrorDetails, given: object) -> Iterator[int | str]:
+    """Yield the parts of the location of a fault that exist in what was given, and the name of a field that is missing
+    there. Between these pydantic puts the names of types that it tried. `Pure.`"""
+    for part in fault["loc"]:
+        if _exists(part, given):
+            yield part
+            given = given[part]  # type: ignore[index]
+        elif isinstance(given, dict | list | tuple) and fault["type"] == "missing" and part == fault["loc"][-1]:
+            yield part
+
+
+def _exists(part: int | str, given: object) -> bool:
+    if isinstance(given, list | tuple):
+        return isinstance(part, int) and part < len(given)
+    return isinstance(given, dict) and part in given
 
 
 def has_many_faults(error: ValidationError) -> bool:

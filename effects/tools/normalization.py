@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from ...states.errors import faults_of
+from ...states.errors import faults_of, path_of
 from ...states.values.messages import IMAGE_FAULTS
 from ...states.values.questions import QUESTION_FAULT
 from ...states.values.value import encodable, shortened
@@ -545,24 +545,8 @@ def is_about_acts(error: ValidationError) -> bool:
 def _describe_error(error: ErrorDetails, data: object) -> str:
     if error["type"] == QUESTION_FAULT:
         return error["msg"]
-    path = ".".join(shortened(str(part), MAX_FIELD) for part in _path(error, data))
+    path = ".".join(shortened(str(part), MAX_FIELD) for part in path_of(error, data))
     return f"{path}: {_message(error)}" if path else _message(error)
-
-
-def _path(error: ErrorDetails, data: object) -> Iterable[int | str]:
-    """The parts of the error's location that exist in the data. Between these pydantic puts names of types."""
-    for part in error["loc"]:
-        if _exists(part, data):
-            yield part
-            data = data[part]  # type: ignore[index]
-        elif isinstance(data, dict | list) and error["type"] == "missing" and part == error["loc"][-1]:
-            yield part
-
-
-def _exists(part: int | str, data: object) -> bool:
-    if isinstance(data, list):
-        return isinstance(part, int) and part < len(data)
-    return isinstance(data, dict) and part in data
 
 
 def _message(error: ErrorDetails) -> str:

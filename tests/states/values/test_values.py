@@ -590,6 +590,12 @@ class TestRequests:
             ),
             (ToolsChanged, {"tools": [1] * MANY, "from_turn": 1}, f"Input has {MANY:,} faults."),
             (ToolsChanged, {"tools": [1, 1], "from_turn": 1}, "tools.0: Input should be a valid string."),
+            (UserQuestionResponse, {"answers": {"When?": 1}}, "answers.When?: Input should be a valid string."),
+            (
+                UserQuestionResponse,
+                {"answers": {"What [a]?": ("x" * 1_000_001,)}},
+                "answers.What [a]?: Input should be a valid string.",
+            ),
         ],
     )
     def test_it_names_the_first_fault_or_their_number(self, kind: Any, given: dict[str, Any], sentence: str) -> None:
