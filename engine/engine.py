@@ -235,8 +235,9 @@ class Engine(Homebound):
         self._parts = parts
         self._taking_answers: set[asyncio.Task[None]] = set()
         """Conversations are being loaded for these, because an answer came in for them."""
-        hooks = (self._note_loaded, self._resume, self._forget)
-        self._registry = ConversationRegistry(lambda: self.store, *hooks)
+        self._registry = ConversationRegistry(
+            lambda: self.store, note_loaded=self._note_loaded, resume=self._resume, forget=self._forget
+        )
         self._agents = EngineAgents(lambda: self.store, self._registry, parts.clock)
         self._deliveries = build_channels(parts, self._left_by_others)
         self._memory = EngineMemory(lambda: self.store, parts)
@@ -245,8 +246,9 @@ class Engine(Homebound):
         """What the conversations of this engine may choose."""
         self._blocked = BlockedTurns(self.choices.find_fault_in_turn, parts.clock)
         self._answering = RunningAnswers()
-        built = (self._deliveries, self._memory, self._agents, self._blocked, self._answering)
-        self._performers = build_performers(parts, *built)
+        self._performers = build_performers(
+            parts, self._deliveries, self._memory, self._agents, self._blocked, self._answering
+        )
         take = self._take_answer if parts.performs_itself else self.answer
         self._dispatcher = wrap("dispatcher", parts.dispatcher(self._performers, parts.clock, take))
         resumers = build_resumers(self._deliveries, self._agents, parts.performers)
@@ -259,16 +261,16 @@ class Engine(Homebound):
         """Return what all conversations share."""
         parts = self._parts
         return LoopServices(
-            self._dispatcher,
-            senders_of(self._performers),
-            parts.clock,
-            self.choices,
-            self._registry,
-            build_observers(parts.tracing, self._deliveries, self._agents.observers),
-            parts.settings.kept_updates,
-            self._redactor,
-            self._tree,
-            Declarations(parts.tools, is_complete=parts.runs_all_tools),
+            dispatcher=self._dispatcher,
+            senders=senders_of(self._performers),
+            clock=parts.clock,
+            choices=self.choices,
+            owner=self._registry,
+            observers=build_observers(parts.tracing, self._deliveries, self._agents.observers),
+            kept_updates=parts.settings.kept_updates,
+            redactor=self._redactor,
+            tree=self._tree,
+            declarations=Declarations(parts.tools, is_complete=parts.runs_all_tools),
             read_only=parts.source.read_only,
         )
 

@@ -429,7 +429,7 @@ class Loop:
             await self._services.dispatcher.release(self.conversation_id, deliver=deliver)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopServices:
     """What every loop of an engine works with.
 

@@ -91,7 +91,9 @@ async def opening_of(
     role = _role_of_new(chosen.header["role"], works_for)
     history = await _read_history(chosen.messages, chosen.system)
     names = choices.tools(chosen.tools)
-    policy = _default_policy(role, default) if chosen.policy is None else chosen.policy
+    policy = chosen.policy
+    if policy is None:
+        policy = background_policy(default) if role == "background" else default
     rules = choices.rules(policy, names, chosen.model, role)
     schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
     return make(
@@ -167,11 +169,6 @@ def owner_for(owner: str | None, state: State, context: Context) -> str | None:
     if owner not in (None, context.owner):
         raise InvalidInput(_OTHER_OWNER)
     return context.owner
-
-
-def _default_policy(role: Role, policy: Policy) -> Policy:
-    """Return the rules of a conversation that chooses none, in an engine with this policy. `Pure.`"""
-    return background_policy(policy) if role == "background" else policy
 
 
 async def _read_history(messages: GivenMessages | None, system: str) -> RepairedHistory:

@@ -57,6 +57,7 @@ class ConversationRegistry:
     def __init__(
         self,
         store: Callable[[], Store],
+        *,
         note_loaded: Callable[[str, Context], None],
         resume: Callable[[Loop], Awaitable[None]],
         forget: Callable[[str, Sequence[Waiting | Owed], bytes], Awaitable[None]],
