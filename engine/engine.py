@@ -413,7 +413,7 @@ class Engine(Homebound):
         if loop is None and opened.works_for is not None:
             served = await self._registry.get_loop(opened.works_for)
             opened = opened.replace(owner=owner_for(opened.owner, served.state, served.projection.context))
-        opened = await self._redactor.opened(opened, wrote_system=bool(chosen.system))
+        opened = await self._redactor.redacted_opening(opened, wrote_system=bool(chosen.system))
         if loop is None:
             loop = await self._registry.create_new(conversation_id, opened)
             if loop is not None:

@@ -51,13 +51,13 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def opened(schema: Any) -> Any:
+def extensible(schema: Any) -> Any:
     """Return a schema without what forbids further keys: a later version may add some. `Pure.`"""
     if isinstance(schema, list):
-        return [opened(one) for one in schema]
+        return [extensible(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: opened(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}
+    return {key: extensible(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}
 
 
 class DescribedBy:

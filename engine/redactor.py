@@ -71,7 +71,7 @@ class EventRedactor:
         tool = self._tools.find(name)
         return tool is not None and tool.name == name and not self._tools.comes_from_source(name)
 
-    async def opened(self, opened: Opened, *, wrote_system: bool) -> Opened:
+    async def redacted_opening(self, opened: Opened, *, wrote_system: bool) -> Opened:
         """Return the first event of a conversation without secrets. The system prompt is left alone if the application
         `wrote_system`, but not if it comes from the messages that the conversation begins with. Raises what
         `redacted` raises."""

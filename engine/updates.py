@@ -49,7 +49,7 @@ from ..states.transcript import Transcript
 from ..states.values.messages import Approver, Image, Message, MessageRole
 from ..states.values.turn import EndedStatus, TurnRecord
 from ..states.values.value import encodable
-from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, opened
+from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, extensible
 from .turns import EndedTurn, TurnResult, ended_turn
 
 Position: TypeAlias = tuple[int, int]
@@ -284,7 +284,7 @@ def update_schema() -> dict[str, Any]:
     update.data}`. The `type` tells the updates apart. A client ignores keys that it does not know: a later version may
     add some. `Pure.`"""
     schema = TypeAdapter(Annotated[Update, Field(discriminator="type")]).json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Update", **opened(schema)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Update", **extensible(schema)}
 
 
 StateType = Literal[

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...engine.json_forms import opened
+from ...engine.json_forms import extensible
 from .problems import problem_schema
 from .security import COOKIE
 
@@ -35,7 +35,7 @@ def completed(document: Schema, *, needs_token: bool) -> Schema:
     used = _reachable([operations], schemas)
     schemas = {name: _without_defaults(schema) for name, schema in schemas.items() if name in used}
     received = _reachable(_bodies(operations), schemas)
-    shown = {name: schema if name in received else opened(schema) for name, schema in schemas.items()}
+    shown = {name: schema if name in received else extensible(schema) for name, schema in schemas.items()}
     complete = {**document, "paths": operations, "components": {**components, "schemas": shown}}
     return _protected(complete) if needs_token else complete
 

@@ -177,7 +177,9 @@ async def import_messages(settings: Settings, histories: Sequence[RepairedHistor
     """
     policy, now = preset_of(settings), datetime.now(UTC)
     redactor = EventRedactor(None)
-    openings = [await redactor.opened(_opening(history, policy, now), wrote_system=False) for history in histories]
+    openings = [
+        await redactor.redacted_opening(_opening(history, policy, now), wrote_system=False) for history in histories
+    ]
     records = [new_record(str(uuid4()), opening) for opening in openings]
     async with open_for_writing(settings, create=True) as store:
         await import_records(store, records)
