@@ -334,8 +334,8 @@ class ConversationRegistry:
             self._waiting[conversation_id] = loop
             return
         self._waiting.pop(conversation_id, None)
-        loop.feed.rest()
-        loop.recent_requests.rest()
+        loop.feed.forget_at_rest()
+        loop.recent_requests.forget_at_rest()
         if isinstance(state, Closed):
             self._forget(loop)
             self._ended[loop] = None

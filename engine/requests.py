@@ -251,7 +251,7 @@ class RecentRequests:
             turn = entry.turn if entry.ended is None else entry.ended.turn
             self._remember(HandledRequest(entry.event, entry.seq, turn), self._recent, REMEMBERED)
 
-    def rest(self) -> None:
+    def forget_at_rest(self) -> None:
         """Nothing is under way: forget older requests, which the log knows."""
         if len(self._recent) > _REMEMBERED_AT_REST:
             self._recent = dict(list(self._recent.items())[-_REMEMBERED_AT_REST:])

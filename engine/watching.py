@@ -267,7 +267,7 @@ class Feed(KeptUpdates[Update]):
         else:
             self.skip()
 
-    def rest(self) -> None:
+    def forget_at_rest(self) -> None:
         """Nothing is under way: let go of the updates unless somebody watches. Whoever asks for them later reads them
         from the log."""
         if not self.is_watched:
