@@ -62,7 +62,7 @@ class Choices:
         self._checks = checks
         self.models = checks.models
         """The models of the engine."""
-        self.registry = checks.tools
+        self.tool_registry = checks.tools
         """The tools of the engine."""
         self.profiles = profiles
         self._logged: set[str] = set()
@@ -202,7 +202,7 @@ class Choices:
         return tuple(dict.fromkeys(map(self._name_meant, given)))
 
     def _name_of(self, given: str | Callable[..., Any]) -> str:
-        tools = self.registry
+        tools = self.tool_registry
         tool = tools.find_given(given)
         if tool is not None:
             return tool.name
@@ -211,7 +211,7 @@ class Choices:
         raise ConfigurationError(tools.describe_unknown(self._name_meant(given)))
 
     def _name_meant(self, given: str | Callable[..., Any]) -> str:
-        tool = self.registry.find_given(given)
+        tool = self.tool_registry.find_given(given)
         if tool is not None:
             return tool.name
         return given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))

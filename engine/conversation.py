@@ -641,7 +641,7 @@ class Conversation(Homebound):
         state = self._loop.state
         if not isinstance(state, AwaitingApproval | InDoubt):
             return None
-        call, registry = state.call, self._choices.registry
+        call, registry = state.call, self._choices.tool_registry
         tool, _ = registry.find_in(self._loop.projection.context, state.book.turn, call.name)
         present = registry.approver_at_source(call.name) if tool is None else tool.approval_by
         return "operator" if call.approval and "operator" in (call.approval_by, present) else "user"
@@ -688,7 +688,7 @@ class Conversation(Homebound):
         Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
         `Damaged` if the log cannot be read.
         """
-        writer = RequestWriter(self._choices.registry, self._choices.models.family_of)
+        writer = RequestWriter(self._choices.tool_registry, self._choices.models.family_of)
         return await request_view(self.id, self._loop.projection, self._read_entries, _count("seq", seq), writer)
 
     async def origin(self) -> Origin | None:

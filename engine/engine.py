@@ -504,7 +504,7 @@ class Engine(Homebound):
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that a conversation may choose, in the order in which they were given; those of MCP servers while
         they are connected."""
-        return offered_tools(self.choices.registry)
+        return offered_tools(self.choices.tool_registry)
 
     @property
     def tool_names(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ async def demo(settings: Settings, *, keep: bool) -> int:
         async with open_engine(settings, writer, [find_table, check_weather, "ask_user_question"], speech) as engine:
             writer.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
             conversation = await engine.create(system=SYSTEM)
-            screen, known = screen_for(conversation, settings, writer, echo=True), engine.choices.registry
+            screen, known = screen_for(conversation, settings, writer, echo=True), engine.choices.tool_registry
             async with open_dialogue(conversation, screen, _user_input(writer), speech, known) as dialogue:
                 await _converse(dialogue)
             if dialogue.user_left:

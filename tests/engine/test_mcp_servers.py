@@ -146,7 +146,7 @@ class TestComingAndGoing:
 
 def is_connected(engine: Engine) -> bool:
     """Whether the engine knows a tool of a server now."""
-    return engine.choices.registry.find(ECHO) is not None
+    return engine.choices.tool_registry.find(ECHO) is not None
 
 
 @pytest.mark.slow
@@ -205,7 +205,7 @@ class TestSettings:
 
         async with Engine.open("sqlite://", model=model) as engine:
             await (await engine.create()).send("Go")
-            echo = engine.choices.registry.find(ECHO)
+            echo = engine.choices.tool_registry.find(ECHO)
         async with Engine.open("sqlite://", model=model, mcps={"files": McpServer(command="/no")}) as engine:
             await (await engine.create()).send("Go")
         monkeypatch.setenv("TURNWISE_MCPS", json.dumps({"notes": server.model_dump()}))

@@ -95,7 +95,7 @@ async def _chat(settings: Settings, policy: Policy, past: _Past | None = None) -
                 conversation = await engine.create(system=settings.system, owner=owner_of(settings, policy))
             else:
                 conversation = await engine.get(past.conversation_id)
-            session = Session(conversation, settings, model, engine.choices.registry)
+            session = Session(conversation, settings, model, engine.choices.tool_registry)
             return await session.hold(writer, speech)
 
 
