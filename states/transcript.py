@@ -62,6 +62,14 @@ from .values.turn import TurnEnded
 from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
 
 
+def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
+    """The messages of a log, which is given as entries or as (event, step) pairs, oldest first. `Pure.`"""
+    said = Transcript()
+    for entry in log:
+        said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))
+    return tuple(said.messages)
+
+
 @dataclass(slots=True)
 class HeardTexts:
     """The texts to which references may refer. Call `note` with the event of every step.
@@ -583,12 +591,27 @@ def _own_turn(entry: LogEntry) -> int:
     return entry.turn if entry.ended is None else entry.ended.turn
 
 
-def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
-    """The messages of a log, which is given as entries or as (event, step) pairs, oldest first. `Pure.`"""
-    said = Transcript()
-    for entry in log:
-        said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))
-    return tuple(said.messages)
+def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
+    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
+    fault.
+
+    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
+    step. `Pure.`
+    """
+    if isinstance(result.said, Heard):
+        return None
+    if entry.ended is not None and entry.ended.status == "cancelled":
+        return "cancelled"
+    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
+    if result != first or isinstance(result.said, Joined | Outcomes):
+        return None
+    match entry.event:
+        case ToolApproval(allowed=False) | DeadlineReached():
+            return "denied"
+        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
+            return "cancelled"
+        case _:
+            return None
 
 
 _NOTHING: tuple[Matter, ...] = ()
@@ -744,26 +767,3 @@ def _call(call: dict[str, Any]) -> ToolCall:
     function = call["function"]
     made = {"name": function["name"], "raw_arguments": function["arguments"]}
     return ToolCall(call_id=call["id"], provider_id=call["id"], **made)
-
-
-def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
-    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
-    fault.
-
-    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
-    step. `Pure.`
-    """
-    if isinstance(result.said, Heard):
-        return None
-    if entry.ended is not None and entry.ended.status == "cancelled":
-        return "cancelled"
-    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
-    if result != first or isinstance(result.said, Joined | Outcomes):
-        return None
-    match entry.event:
-        case ToolApproval(allowed=False) | DeadlineReached():
-            return "denied"
-        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
-            return "cancelled"
-        case _:
-            return None

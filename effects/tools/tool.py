@@ -68,6 +68,8 @@ Receiver = Literal["instance", "class"]
 Approval = bool | Callable[..., bool]
 """Whether each call needs approval, or a function of the arguments of a call that says so."""
 
+_LOGGER = performer_logger("turnwise.tools")
+
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 """The names of tools that every provider accepts."""
 
@@ -386,8 +388,7 @@ def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
 
     Public are the methods whose names do not begin with an underscore, inherited ones included, in the order in which
     they are written, those of base classes first; each tool has the name of its attribute. Properties are not read. The
-    options are those of `tool` that several
-    tools can share; a method that was declared with `@tool` keeps its own.
+    options are those of `tool` that several tools can share; a method that was declared with `@tool` keeps its own.
 
     Raises ConfigurationError for an object without such methods, and for a method that a model could not call.
     """
@@ -413,9 +414,6 @@ def _is_method(attribute: object) -> bool:
         attribute = attribute.__func__
     is_cached = hasattr(attribute, "cache_info")
     return inspect.isfunction(attribute) or is_cached or isinstance(attribute, Tool | functools.partialmethod)
-
-
-_LOGGER = performer_logger("turnwise.tools")
 
 
 def _check_approval(approval: object, tool: str, names: Sequence[str]) -> None:

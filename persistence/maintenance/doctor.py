@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...persistence.records import DetailsRow
-from ...persistence.summaries import HEADER_COLUMNS
 from ...states.effects import (
     DELIVERY_DEATHS,
     TOOL_RUNS,
@@ -56,6 +54,7 @@ from ..ports import RepairableStorage, Store, find_all
 from ..records import (
     ConversationRecord,
     CountDeliveries,
+    DetailsRow,
     DropDelivery,
     EventRow,
     HeadRow,
@@ -67,7 +66,7 @@ from ..records import (
     StorageFault,
     StoredEntry,
 )
-from ..summaries import details_of, details_row
+from ..summaries import HEADER_COLUMNS, details_of, details_row
 from .replay import Fold
 
 LOST_DELIVERY = (

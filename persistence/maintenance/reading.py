@@ -18,7 +18,6 @@ from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from ...persistence.summaries import LONGEST_ID
 from ...states.effects import AwaitedEffect
 from ...states.events import DetailsChanged, Opened
 from ...states.states import State, pending
@@ -27,6 +26,7 @@ from ...states.values.value import Text
 from ..codec import GENESIS, check_link, decode, decode_state, digest, head_row, to_microseconds, without_given_messages
 from ..errors import Damaged, NotAnExport
 from ..records import ConversationRecord, EventRow, HeadRow, Origin
+from ..summaries import LONGEST_ID
 from .export import FORMAT, VERSION
 
 LONGEST_LINE = 256 * 2**20

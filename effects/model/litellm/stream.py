@@ -371,11 +371,11 @@ def _without_json(name: str, text: str) -> Iterator[Chunk]:
         raise MalformedChunk
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, otherwise: Any = None) -> Any:
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
-        return None
+        return otherwise
 
 
 def _parsed_all(text: str) -> list[Any]:
@@ -551,7 +551,7 @@ def _whole_call(events: list[Chunk]) -> list[Chunk]:
         return events
     if not written.strip() or written.strip() == "{}":
         return [start, _delta_event(start.get("index"), "input_json_delta", partial_json=_json_of(given))]
-    if _value_of(written) != (_value_of(given) if isinstance(given, str) else given):
+    if _parsed(written, written) != (_parsed(given, given) if isinstance(given, str) else given):
         raise MalformedChunk
     return events
 
@@ -621,10 +621,3 @@ def _delta_event(index: object, kind: str, **fields: Any) -> Chunk:
 
 def _json_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _value_of(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return text

@@ -50,6 +50,8 @@ from .turns import ActTurn, RequestedTurn, Said, Stamp, awaited_by, opened, requ
 
 logger = logging.getLogger("turnwise.http")
 
+T = TypeVar("T")
+
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
@@ -765,9 +767,6 @@ async def _apply_settings(caller: Caller, conversation: Conversation, settings: 
     changed = tuple(one.replace(settings=one.settings.replace(**settings)) for one in profiles)
     if changed != policy.profiles:
         await caller.set_policy(conversation, policy.replace(profiles=changed))
-
-
-T = TypeVar("T")
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
