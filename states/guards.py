@@ -162,7 +162,7 @@ def _limit_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage)
     return None
 
 
-ORDER: Mapping[FailureKind, tuple[Suspect, ...]] = {
+ORDER_OF_SUSPICION: Mapping[FailureKind, tuple[Suspect, ...]] = {
     "unsupported_content": ("sight", "new_images", "images"),
     "unreadable_content": ("new_images", "images"),
     "content_filter": ("additions", "answers", "memory", "earlier", "words"),
@@ -197,7 +197,7 @@ def first_suspect(turn: TurnRecord, event: LlmFailed) -> Suspect | None:
     `Pure.`"""
     if not event.held:
         return None
-    order = ORDER.get(event.kind, ())
+    order = ORDER_OF_SUSPICION.get(event.kind, ())
     return next((one for one in order if one in event.held and one not in turn.withheld), None)
 
 

@@ -58,7 +58,7 @@ from ...states.events import (
     WakeUp,
     WorkVerified,
 )
-from ...states.guards import ORDER
+from ...states.guards import ORDER_OF_SUSPICION
 from ...states.states import AwaitingPerson, AwaitingSubAgents, Busy, InDoubt, State
 from ...states.values.messages import CrashContract, Suspect
 from ...states.values.questions import Annotation, OpenQuestion
@@ -328,7 +328,7 @@ def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call:
         "kind": kind,
         "sentence": vocabulary.text(chance, "It failed."),
         "retry_after": vocabulary.retry_after(chance),
-        "held": _HELD[effect_id % len(_HELD)] if kind in ORDER else (),
+        "held": _HELD[effect_id % len(_HELD)] if kind in ORDER_OF_SUSPICION else (),
     }
 
 

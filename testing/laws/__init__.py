@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from ...states.context import are_among
 from ...states.effects import RequestLlm, SpawnSubAgent
 from ...states.events import (
-    DetailsChanged,
     EffectFailed,
     LlmFailed,
     Opened,
@@ -24,6 +23,7 @@ from ...states.events import (
 )
 from ...states.states import AwaitingSubAgents, Closed, LlmRequesting, RetryWaiting
 from ...states.values.messages import Heard, Made, Outcomes
+from ..generation.events import SETTINGS
 from ..history import History, Law, LawBroken, Observation, histories, require
 from ..shrinking import tell
 from .rounds import (
@@ -115,9 +115,6 @@ def check_newest(history: History, *laws: Law) -> None:
         except Exception as broken:
             tell(broken, history.observations, law)
             raise
-
-
-SETTINGS = (ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred)
 
 
 def changes_settings_alone(history: History) -> None:

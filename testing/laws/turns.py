@@ -39,7 +39,7 @@ from ...states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from ...states.guards import ORDER
+from ...states.guards import ORDER_OF_SUSPICION
 from ...states.policy import Limits
 from ...states.replies import may_show_text, owes_answer, text_of_delivery
 from ...states.states import (
@@ -426,7 +426,7 @@ def withholds_what_was_refused(history: History) -> None:
     withheld = [effect.suspect for effect in newest.effects if isinstance(effect, WithholdContent)]
     asks = any(isinstance(effect, RequestLlm) for effect in newest.effects)
     kind = newest.event.kind if isinstance(newest.event, LlmFailed) else None
-    refused = kind in ORDER
+    refused = kind in ORDER_OF_SUSPICION
     require(len(withheld) <= (1 if refused else 0), "something is withheld that was not refused", history)
     if refused and asks and newest.step.ended is None and kind in REFUSED_CONTENT:
         require(len(withheld) == 1, "a refused request is sent again as it was", history)

@@ -40,7 +40,7 @@ from turnwise.states import (
 )
 from turnwise.states.effects import WithholdContent
 from turnwise.states.events import LlmFailed, RecentText
-from turnwise.states.guards import ORDER, first_suspect
+from turnwise.states.guards import ORDER_OF_SUSPICION, first_suspect
 from turnwise.states.transcript import Acceptance, Suspicion, Transcript, transcript
 from turnwise.states.values.messages import Withheld
 from turnwise.states.values.turn import TurnRecord
@@ -869,7 +869,7 @@ class TestTheFirstSuspect:
 
     def test_every_kind_of_refusal_has_an_order(self) -> None:
         """And so have the kinds that may be one."""
-        assert ORDER.keys() == REFUSED_CONTENT | UNEXPLAINED
+        assert ORDER_OF_SUSPICION.keys() == REFUSED_CONTENT | UNEXPLAINED
 
 
 class TestAskingWithoutIt:
