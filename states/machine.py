@@ -104,6 +104,8 @@ def _check(source: type[State], entries: tuple[Entry, ...]) -> None:
         own = [entry for entry in entries if entry.event is event]
         where = f"{source.__name__} on {event.__name__}"
         if event in expected:
+            if not own:
+                raise TableFault(f"{where}: there is no row for it, no refusal and no explicit no-op")
             _check_guards(where, [entry.when for entry in own])
         elif own:
             raise TableFault(f"{where}: a state of this type never waits for this")

@@ -273,7 +273,7 @@ class TestABrokenTable:
 
     def test_a_request_that_nothing_is_said_about_falls_through(self) -> None:
         """A state without an entry for some request is refused."""
-        assert "Idle on UserMessage" in self.broken(self.without(UserMessage))
+        assert "Idle on UserMessage: there is no row" in self.broken(self.without(UserMessage))
 
     def test_a_state_that_nothing_is_said_about_takes_no_request(self) -> None:
         """A state that is not in the table is refused."""
