@@ -688,6 +688,8 @@ def _failed(turn: FailedTurn) -> OpenAiRefusal:
 
 
 def _event(data: BaseModel) -> bytes:
+    """Return a chunk or an error as an event, with those of its fields that were given: clients of the OpenAI API tell
+    a field that is null from one that is missing."""
     return data_line(data.model_dump(exclude_unset=True)) + b"\n"
 
 
