@@ -148,6 +148,10 @@ THINKING = "reasoning_content"
 # --- storing
 
 
+_NO_FIELDS = ProviderFields()
+"""Of an answer that holds nothing but what its maker has sealed."""
+
+
 def provider_fields_of(
     answer: ModelAnswer, calls: Sequence[ToolCall], family: str, model: str
 ) -> ProviderFields | None:
@@ -164,8 +168,8 @@ def provider_fields_of(
     thinking = encodable(name) if is_named else ""
     declared = family if family != family_named(model) else ""
     has_seal = bool(answer.thinking or answer.opaque or any(call.provider_id for call in calls))
-    if not (message or of_calls or thinking or declared or has_seal):
-        return None
+    if not (message or of_calls or thinking or declared):
+        return _NO_FIELDS if has_seal else None
     return ProviderFields(family=encodable(declared), thinking=thinking, message=message, calls=of_calls)
 
 
