@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from ..states.effects import AnyEffect, Effect, StartTimer
-from ..states.events import EVENTS, Answer, Event, Opened
+from ..states.events import EVENTS, Answer, AnyEvent, Event, Opened
 from ..states.states import AnyState, State, Timer
 from ..states.step import Step
 from ..states.values.messages import HistoryMessage
@@ -44,7 +44,7 @@ _COLUMN_FIELDS = {
 """For each type of event the fields that have a column of their own. A report may name an effect repeatedly, so its
 effect is no column. Kept by type, because to ask pydantic for the classes of an event takes as long as to write it."""
 
-_EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
+_EVENT_TYPES: dict[str, Any] = {event.model_fields["type"].default: event for event in EVENTS}
 _STATES_WITH_TIMER = frozenset(kind for kind in members(AnyState, State) if StartTimer in kind.IN_FLIGHT)
 """The states that can have a timer. Most steps end in one that cannot."""
 
@@ -103,7 +103,7 @@ def decode(row: EventRow) -> StoredEntry:
         raise _unreadable(row) from error
 
 
-def decode_event(row: EventRow) -> Event:
+def decode_event(row: EventRow) -> AnyEvent:
     """Return the event in a row. `Pure.` Raises `Damaged` like `decode`."""
     if row.version != VERSION or row.type not in _EVENT_TYPES:
         raise _unreadable(row)
@@ -114,7 +114,7 @@ def decode_event(row: EventRow) -> Event:
             values["event_id"] = row.event_id
         if row.effect_id is not None:
             values["effect_id"] = row.effect_id
-        event = _EVENT_TYPES[row.type].model_validate(values)
+        event: AnyEvent = _EVENT_TYPES[row.type].model_validate(values)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise _unreadable(row) from error
     return event

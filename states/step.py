@@ -6,9 +6,10 @@ A log has one entry for each step. Everything else can be computed from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from .effects import Effect
-from .events import Event
+from .events import AnyEvent, Event
 from .states import AnyState
 from .values.turn import TurnEnded
 
@@ -35,7 +36,7 @@ class LogEntry:
     """The `seq`-th step: the event that came in, and what the machine made of it. `turn` counts the turns so far."""
 
     seq: int
-    event: Event
+    event: AnyEvent
     effects: tuple[Effect, ...] = ()
     ended: TurnEnded | None = None
     turn: int = 0
@@ -43,5 +44,5 @@ class LogEntry:
     @classmethod
     def of(cls, event: Event, step: Step) -> LogEntry:
         """The entry for a step that was not ignored. `Pure.`"""
-        book = step.state.book
-        return cls(book.seq, event, step.effects, step.ended, book.turn)
+        book, taken = step.state.book, cast(AnyEvent, event)
+        return cls(book.seq, taken, step.effects, step.ended, book.turn)

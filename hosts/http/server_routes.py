@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -89,6 +89,8 @@ shows at once in one request."""
 class MarkdownElement(Answer):
     """An element with what is inside. A link has an `href`, a list may have the number of its `start`, a cell of a
     table may be aligned, and a block of code may have a language. Keys that an element does not need are left out."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
     tag: str
     children: list[str | MarkdownElement] = Field(default_factory=list)

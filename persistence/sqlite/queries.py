@@ -44,7 +44,7 @@ from ..summaries import (
 )
 from . import writing
 from .file import driver_of
-from .schema import acknowledgements, conversations, details, events, forks, metadata_entries, outbox
+from .schema import CONTEXT_CHANGES, acknowledgements, conversations, details, events, forks, metadata_entries, outbox
 from .writing import prepared
 
 CHUNK = 500
@@ -99,12 +99,14 @@ _NEWEST = prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION), "head
 _NEWEST_CHANGES = tuple(
     prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION, *conditions), "head_key")
     for conditions in (
-        (_of_type("policy_changed"),),
-        (_of_type("schedule_changed"),),
+        *((_of_type(kind),) for kind in CONTEXT_CHANGES if kind not in ("details_changed", "tools_changed")),
         (_of_type("details_changed"), _brings("title")),
         (_of_type("details_changed"), _brings("metadata")),
     )
 )
+"""The newest step of each kind that changes the context. One with new details may leave the title or the metadata as it
+was, and tools change from a certain turn on."""
+
 _NEWEST_TOOLS = prepared(
     select(func.max(events.c.seq)).where(
         _OF_CONVERSATION,
@@ -171,8 +173,8 @@ def newest(connection: Connection, key: int) -> int:
 
 
 def context_changes(connection: Connection, key: int) -> set[int]:
-    """Return the numbers of the steps that brought the newest policy, schedule, title and metadata, as far as there
-    are any. The first step and changes of the tools are left out."""
+    """Return the numbers of the steps that brought the newest policy, schedule, title, metadata and whatever else is
+    changed as a whole, as far as there are any. The first step and changes of the tools are left out."""
     driver = driver_of(connection)
     newest = (driver.execute(statement, (key,)).fetchone()[0] for statement in _NEWEST_CHANGES)
     return {seq for seq in newest if seq is not None}

@@ -33,6 +33,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
+from ...states.context import CHANGES_CONTEXT
+from ...states.events import Opened
 from ..summaries import HEADER_COLUMNS
 from .file import APPLICATION_ID, HEAD
 
@@ -98,8 +100,8 @@ The last index finds the steps that a conversation's context follows from withou
 for _column in (events.c.event_id, events.c.effect_id):
     Index(f"events_{_column.name}", events.c.conversation, _column, unique=True, sqlite_where=_column.is_not(None))
 
-CONTEXT_CHANGES = ("policy_changed", "tools_changed", "details_changed", "schedule_changed")
-"""The events that change a context, apart from the first of a log."""
+CONTEXT_CHANGES = tuple(kind.model_fields["type"].default for kind in CHANGES_CONTEXT if kind is not Opened)
+"""The types of the events that change a context, apart from the first of a log."""
 
 Index(
     "events_context_changed",

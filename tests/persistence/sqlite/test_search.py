@@ -21,7 +21,6 @@ from sqlalchemy import Connection
 from turnwise.persistence import SqliteStore, StorageFailed, examine, repair
 from turnwise.persistence.sqlite.database import Database, open_for_reading, open_for_writing
 from turnwise.persistence.sqlite.file import Address, driver_of
-from turnwise.persistence.sqlite.schema import CONTEXT_CHANGES
 from turnwise.persistence.sqlite.search import NAME, encoded
 from turnwise.persistence.sqlite.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
@@ -32,7 +31,6 @@ from turnwise.states import (
     DetailsChanged,
     HistoryMessage,
     LlmResponse,
-    Opened,
     Policy,
     PolicyChanged,
     Schedule,
@@ -43,7 +41,6 @@ from turnwise.states import (
     ToolResult,
     ToolsChanged,
 )
-from turnwise.states.context import CHANGES_CONTEXT
 from turnwise.states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 
 from ...support.store_internals import query, statements_of
@@ -558,12 +555,6 @@ class TestAList:
 
 class TestALoadedConversation:
     """What its context follows from is found without reading its log."""
-
-    def test_knows_every_event_that_changes_a_context(self) -> None:
-        """The first event of a log is always read."""
-        changes = {kind.model_fields["type"].default for kind in CHANGES_CONTEXT if kind is not Opened}
-
-        assert changes == set(CONTEXT_CHANGES)
 
     async def test_finds_the_changes_of_its_context_by_an_index(self, memory: SqliteStore) -> None:
         """Those of the policy, the schedule, the tools and the details."""
