@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from turnwise.states.effects import Effect
-from turnwise.states.events import Answer, Event, Request
+from turnwise.states.events import Answer, AnyEvent, Event, Request
 from turnwise.states.states import AnyState
 from turnwise.states.step import LogEntry
 from turnwise.states.values.turn import TurnEnded
@@ -185,7 +185,7 @@ class Row:
     @property
     def entry(self) -> LogEntry:
         """The step as an entry of the log."""
-        return LogEntry(self.seq, self.event, self.effects, self.ended, self.state.book.turn)
+        return LogEntry(self.seq, cast(AnyEvent, self.event), self.effects, self.ended, self.state.book.turn)
 
 
 def identity(event: Event) -> str | int | None:
