@@ -508,6 +508,7 @@ class TestMoments:
         with pytest.raises(EngineClosed):
             await turn
 
+    @pytest.mark.slow
     async def test_closing_does_not_wait_for_a_disk_that_takes_nothing(self, database: Path) -> None:
         """An answer that cannot be stored is dropped when the engine closes, as in a crash."""
         gate = Gate()

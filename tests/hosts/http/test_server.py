@@ -195,6 +195,7 @@ class TestHeads:
 class TestBodies:
     """Bodies that are too large or too slow."""
 
+    @pytest.mark.slow
     def test_a_slow_body_is_refused(self, impatient_server: LiveServer) -> None:
         """A body that is not complete in time is 408; a client that sends nothing more is then cut off."""
         with connected(impatient_server.port) as client:

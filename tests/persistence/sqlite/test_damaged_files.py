@@ -149,6 +149,7 @@ class TestTornWriteAheadLogs:
         assert found == sorted(found)
         assert found[0] == snapshot.steps
 
+    @pytest.mark.slow
     async def test_an_engine_goes_on(self, snapshot: Snapshot, tmp_path: Path) -> None:
         """It takes up what is there, and the next turn works."""
         for place in (0, len(snapshot.log) // 3, len(snapshot.log) // 2, len(snapshot.log)):

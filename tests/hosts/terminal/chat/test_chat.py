@@ -85,6 +85,7 @@ class TestChatThroughAPipe:
         assert "The question stays open." in done.stdout
         assert "unsaid" not in done.stdout
 
+    @pytest.mark.slow
     def test_a_question_waits_for_the_next_process(self, tmp_path: Path) -> None:
         """P19: a question stays open when the input ends, and is asked first when the chat is resumed."""
         first = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST])

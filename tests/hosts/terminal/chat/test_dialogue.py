@@ -156,6 +156,7 @@ class TestCtrlC:
 class TestMenus:
     """What keys do in a menu."""
 
+    @pytest.mark.slow
     def test_at_an_approval_enter_denies_and_a_typed_yes_allows(self, tmp_path: Path) -> None:
         """P36: Enter alone allows nothing, letters begin an answer, and other words are the reason to deny."""
         (tmp_path / "till.py").write_text(PAYMENT_TOOL)
