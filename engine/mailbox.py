@@ -50,7 +50,6 @@ class Mailbox:
         "_draining",
         "_ended",
         "_in_hand",
-        "_is_handling",
         "_retry",
         "_take",
         "_takes_answers",
@@ -62,7 +61,6 @@ class Mailbox:
         self._take = take
         self._in_hand: _Item | None = None
         self._waiting: deque[_Item] | None = None
-        self._is_handling = False
         self._draining: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
         """Done when nothing is handled any more; made where somebody waits for that."""
@@ -119,7 +117,7 @@ class Mailbox:
         self._takes_answers = False
         if not answers or self._retry is not None:
             self._drop_waiting()
-        if self._is_handling:
+        if self._draining is not None:
             if self._retry is not None:
                 _settle(self._retry, False)
             if self._ended is None:
@@ -133,8 +131,7 @@ class Mailbox:
             self._waiting = deque([item])
         else:
             self._waiting.append(item)
-        if not self._is_handling:
-            self._is_handling = True
+        if self._draining is None:
             self._draining = asyncio.ensure_future(self._drain())
 
     async def _drain(self) -> None:
@@ -157,7 +154,6 @@ class Mailbox:
                 if handled % BURST == 0:
                     await asyncio.sleep(0)
         finally:
-            self._is_handling = False
             self._draining = None
             if not self._waiting:
                 self._waiting = None

@@ -422,9 +422,8 @@ def _part_of(schema: Schema, targets: dict[str, list[Any]]) -> _Part:
 
 def _parts_of(schema: Schema) -> Iterator[tuple[str, Iterable[Any]]]:
     for keyword, value in schema.items():
-        if (
-            keyword in BY_NAME or keyword == "dependencies"
-        ):  # in old drafts, what has a name there may be a list of names
+        # In old drafts, what has a name in `dependencies` may be a list of names.
+        if keyword in BY_NAME or keyword == "dependencies":
             yield keyword, value.values() if isinstance(value, dict) else ()
         elif keyword in IN_LIST or keyword in ONE:
             yield keyword, value if isinstance(value, list) else [value]
