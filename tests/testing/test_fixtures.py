@@ -289,8 +289,7 @@ class TestAFailureIsSaved:
         (path,) = tmp_path.iterdir()
         trace = trace_of(load_trace(path))
         assert path.name.startswith("takes_answers_by_their_effect-")
-        assert len(written) > 1
-        assert min(written) == written[-1] == len(trace) <= 5
+        assert max(written) > written[-1] == len(trace) <= 5
         assert f"Saved as {path}; replay_trace() tries it again." in broken.__notes__
         with monkeypatch.context() as faulty:
             plant(faulty, takes_answers_by_their_type)
