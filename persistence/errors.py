@@ -3,6 +3,7 @@
 StoreError           the database cannot be used as it was opened, or by this program
 ├── StorageFailed    the disk failed, or is full, or another program holds it: try again later
 ├── StoreConflict    somebody else has stored something first: catch up, then decide again
+│   └── CustodyLost  another process looks after the conversation now: begin nothing more for it
 ├── NotAnExport      a file to import is not an export of turnwise, or not all of it
 ├── FileGone         the file was moved, deleted or replaced while it was open: put it back, and open it again
 ├── TracesLeft       what was deleted is gone, but not yet every trace of it
@@ -29,6 +30,11 @@ class StoreConflict(StoreError):
     Another writer was first, or the conversation was deleted, or a request or an answer with this id is already in the
     log. Nothing was stored. `Log.catch_up` returns what was missed; then decide again.
     """
+
+
+class CustodyLost(StoreConflict):
+    """A step was not stored, because another process has taken the conversation into its custody since this one did.
+    Nothing more may be carried out for it here; answers to what was begun here are dropped."""
 
 
 class NotAnExport(StoreError):

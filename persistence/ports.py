@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..states.context import Context
 from ..states.events import Event, Opened
@@ -281,4 +281,127 @@ class SearchableStore(Protocol):
 
         The cost may grow with the number of the owner's vectors. Raises `InvalidInput` like `keep_vectors`.
         """
+        ...
+
+
+# --- stores that several processes share
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The custody that a process has of one conversation.
+
+    `fence` grows with each custody of the conversation, and `holder` names this one; no other custody has the same
+    name. `seq` is the newest step. `was_left` says that an earlier holder has not let go of it: its process died or
+    stands still, and what it had begun is to be reported. `has_deliveries` says that there is something in the outbox.
+    """
+
+    conversation_id: str
+    fence: int
+    holder: str
+    seq: int
+    was_left: bool
+    has_deliveries: bool
+
+
+@dataclass(frozen=True)
+class StepStored:
+    """Another process has stored the step `seq` of a conversation."""
+
+    conversation_id: str
+    seq: int
+
+
+@dataclass(frozen=True)
+class ConversationGone:
+    """Another process has deleted a conversation."""
+
+    conversation_id: str
+
+
+@dataclass(frozen=True)
+class LiveShown:
+    """Another process has shown a live update of a conversation, such as a token; see `EffectContext.progress`."""
+
+    conversation_id: str
+    effect_id: int
+    kind: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NoticesMissed:
+    """Notices may have been missed, because the connection was lost: whoever follows conversations reads what was
+    stored in the meantime."""
+
+
+Notice = StepStored | ConversationGone | LiveShown | NoticesMissed
+"""What a process hears of the others."""
+
+
+class Jobs(Protocol):
+    """Finds a process that looks after a conversation which has work: what an existing job engine must do.
+
+    The log decides what is done; a job only says that somebody must drive a conversation. So a job too many finds
+    nothing to do, and one may be lost only with the transaction that it belongs to.
+    """
+
+    async def call(self, conversation_id: str) -> None:
+        """Have some process look after the conversation, soon. Without effect while such a job waits already. Raises
+        `StorageFailed`."""
+        ...
+
+    async def serve(self, look_after: Callable[[str], Awaitable[None]], *, slots: int, lease: float) -> None:
+        """Call `look_after` with the id of each conversation that has work, of at most `slots` at once and never of one
+        conversation twice at a time in all processes, until this is cancelled. Then wait until those that were begun
+        have returned, which the caller sees to.
+
+        A process whose heart has not beaten for `lease` seconds counts as dead, and what it looked after is called for
+        again. Goes on by itself when the database was away. Raises `StoreError` for what will not pass.
+        """
+        ...
+
+
+@runtime_checkable
+class SharedStore(Protocol):
+    """What a store offers besides, if several processes share it. Its `claim` returns nothing: jobs say what waits.
+
+    Any process may append to any log. The store calls for a process that looks after a conversation in the transaction
+    of each step which begins work there, unless the process that stores it has the custody; and at the moment at which
+    a timer, a scheduled wake-up or a delivery is due.
+    """
+
+    @property
+    def jobs(self) -> Jobs:
+        """What finds a process for the conversations that have work."""
+        ...
+
+    async def take(self, conversation_id: str, holder: str) -> Taken | None:
+        """Take the custody of a conversation, whoever has it; None if there is no such conversation. May be called
+        again with the same `holder` when it has failed.
+
+        Until `let_go`, appends of this store to its log are compared with the fence, and raise `CustodyLost` once
+        another custody has begun. Raises `StorageFailed`.
+        """
+        ...
+
+    async def let_go(self, taken: Taken, *, at_rest: bool) -> None:
+        """Give the custody up. If the conversation is `at_rest`, nothing was left in the middle, and the next custody
+        does not find it `was_left`; what is left in its outbox is called for when it is due. Otherwise it is called for
+        at once. Without effect on the conversation if another custody has begun. Raises `StorageFailed`, and may be
+        called again then; appends are not compared any more in any case."""
+        ...
+
+    async def confirm(self, taken: Taken) -> bool:
+        """Whether this is still the custody of the conversation. Raises `StorageFailed`."""
+        ...
+
+    def show(self, shown: LiveShown) -> None:
+        """Tell the other processes of a live update. Returns at once. They may not hear of it; it is not stored."""
+        ...
+
+    def notices(self) -> AsyncIterator[Notice]:
+        """Listen to what other processes store, delete and show, until the iterator is closed. The first notice is
+        `NoticesMissed`, once it listens. What this store has done itself is not heard. Goes on by itself when the
+        connection was lost."""
         ...
