@@ -396,6 +396,12 @@ class SharedStore(Protocol):
         """Whether this is still the custody of the conversation. Raises `StorageFailed`."""
         ...
 
+    async def find_moved(self, known: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the newest step of those of these conversations that are not at the step which is `known` of them; 0
+        for one that is not stored any more. One look at the store, however many they are: what finds the steps of which
+        no notice was heard. Raises `StorageFailed`."""
+        ...
+
     def show(self, shown: LiveShown) -> None:
         """Tell the other processes of a live update. Returns at once. They may not hear of it; it is not stored."""
         ...
@@ -403,5 +409,8 @@ class SharedStore(Protocol):
     def notices(self) -> AsyncIterator[Notice]:
         """Listen to what other processes store, delete and show, until the iterator is closed. The first notice is
         `NoticesMissed`, once it listens. What this store has done itself is not heard. Goes on by itself when the
-        connection was lost."""
+        connection was lost; while it cannot listen, `NoticesMissed` comes every second.
+
+        A step is visible to whoever hears of it. That a notice is heard is not promised: a process may die between a
+        step and its notice, so whoever must not miss a step looks with `find_moved` now and then."""
         ...
