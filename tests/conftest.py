@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from .support.postgres.fixtures import (
+    NO_SERVER,
+    own_postgres,
+    postgres_databases,
+    postgres_servers,
+    postgres_url,
+)
+
 if TYPE_CHECKING:
     from turnwise.persistence.sqlite.store import SqliteStore
 
@@ -42,6 +50,8 @@ settings.register_profile("mutants", mutants, max_examples=10, phases=[Phase.exp
 PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
+
+__all__ = ["own_postgres", "postgres_databases", "postgres_servers", "postgres_url"]
 
 SUMMARY_LINES = pytest.StashKey[list[str]]()
 """Lines that tests add to the end of the report, whether they pass or not."""
@@ -92,9 +102,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the lines that tests added. Below failures, print again how to repeat the search: `-q` omits the header."""
+    """Print the lines that tests added, and how many were skipped for want of a server. Below failures, print again how
+    to repeat the search: `-q` omits the header."""
     for line in config.stash[SUMMARY_LINES]:
         terminalreporter.write_line(line)
+    without_server = [test for test in terminalreporter.stats.get("skipped", ()) if NO_SERVER in str(test.longrepr)]
+    if without_server:
+        terminalreporter.write_line(f"{len(without_server)} tests were skipped. {NO_SERVER}")
     if terminalreporter.stats.get("failed"):
         terminalreporter.write_line(how_to_repeat(config))
 
