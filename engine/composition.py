@@ -36,7 +36,7 @@ from ..effects.retry_queues import Earlier, Resumable
 from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
 from ..effects.tools.registry import ToolRegistry
-from ..persistence.opening import open_store
+from ..persistence.opening import CONNECTIONS, address_of, open_store
 from ..persistence.ports import Store
 from ..states.effects import (
     CompactHistory,
@@ -352,20 +352,32 @@ def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[Mo
             yield ModelSpec(name=name)
 
 
+_NO_SOURCE = "An engine takes the URL of a database, as an argument or as the setting db, or an open store."
+_TWO_SOURCES = "An engine takes either the URL of a database or an open store, not both."
+
+
 @dataclass(frozen=True)
 class Source:
     """Where the store of an engine comes from: a URL, or whoever has opened it.
 
-    Raises `ConfigurationError` unless exactly one of them is given.
+    `connections` is how many connections to a server the store may hold. Raises `ConfigurationError` unless exactly one
+    of URL and store is given.
     """
 
     url: str | Path | None
     store: Store | None
     read_only: bool = False
+    connections: int = CONNECTIONS
+
+    @classmethod
+    def of(cls, url: str | Path | None, store: Store | None, settings: Settings, *, read_only: bool) -> Source:
+        """Return the source that an application gives or, if it gives none, that of the settings."""
+        given = settings.db if url is None and store is None else url
+        return cls(given, store, read_only, settings.database_connections)
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.store is None):
-            raise ConfigurationError("An engine takes either the URL of a database or an open store.")
+            raise ConfigurationError(_NO_SOURCE if self.url is None else _TWO_SOURCES)
         if self.store is not None and not implements(self.store, Store):
             raise ConfigurationError("A store is an object that implements the port `Store`.")
         if self.read_only and self.store is not None:
@@ -374,14 +386,17 @@ class Source:
             )
 
     def __str__(self) -> str:
-        return type(self.store).__name__ if self.url is None else str(self.url)
+        try:
+            return type(self.store).__name__ if self.url is None else address_of(self.url).name
+        except StoreError:
+            return "a database that has no address"
 
     async def open(self) -> Store:
         """Return the open store. Raises `StoreError`."""
         store = self.store
         if store is None:
             assert self.url is not None
-            store = await open_store(self.url, read_only=self.read_only)
+            store = await open_store(self.url, read_only=self.read_only, connections=self.connections)
         return wrap("store", store)
 
     async def release(self, store: Store, claimed: Iterable[str]) -> None:

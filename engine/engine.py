@@ -147,7 +147,8 @@ class Engine(Homebound):
         dispatcher: Dispatcher | DispatcherFactory | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> Engine:
-        """Return an engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
+        """Return an engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory), or at
+        the setting `db` if neither a URL nor a store is given.
 
             async with Engine.open("sqlite:///dinner.db", model="openai/gpt-4.1-mini") as engine: ...
 
@@ -203,7 +204,7 @@ class Engine(Homebound):
         known_profiles = profiles_of(settings, profiles)
         servers = McpServers({**settings.mcps, **(mcps or {})})
         parts = EngineParts(
-            source=Source(url, store, bool(read_only)),
+            source=Source.of(url, store, settings, read_only=bool(read_only)),
             models=Models.of(model, fallback_models, models).with_named(models_named(settings, known_profiles)),
             tools=ToolRegistry(tools, [servers]),
             servers=servers,

@@ -37,6 +37,7 @@ from pydantic_settings import (
 
 from ..effects.mcp.server import McpServer
 from ..effects.tools.tool import MAX_RESULT, MIN_RESULT
+from ..persistence.opening import CONNECTIONS
 from ..states import presets
 from ..states.errors import ConfigurationError
 from ..states.policy import Policy, Profile
@@ -198,6 +199,22 @@ class Settings(BaseSettings):
     max_result: int = Field(default=MAX_RESULT, ge=MIN_RESULT)
     """The most characters that a model reads of a tool's result, unless the tool has a limit of its own. Of a longer
     one it reads the beginning and the end, and between them how much is left out."""
+
+    db: str | None = Field(default=None, min_length=1, repr=False)
+    """The database of an engine that is given neither a URL nor a store: a path, or a URL like
+    postgresql://user@host/name. It may hold a password, which messages leave out."""
+
+    database_connections: int = Field(default=CONNECTIONS, ge=2, le=1000)
+    """How many connections an engine may hold to a PostgreSQL server at once. Those of all processes together must
+    stay below what the server admits."""
+
+    worker_slots: int = Field(default=100, ge=1, le=100_000)
+    """How many conversations one process looks after at once, where several processes share a database."""
+
+    lease: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 15.0
+    """Seconds after which a process whose heart has not beaten counts as dead, where several processes share a
+    database: others take its conversations over then. A tool that blocks its event loop for so long is taken over,
+    too."""
 
     if not TYPE_CHECKING:  # a type checker reads the arguments in the fields
 

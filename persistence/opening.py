@@ -1,65 +1,75 @@
-"""Opens the store for a URL: the one place that knows which scheme belongs to which store."""
+"""Opens the store for a URL: the one place that knows which scheme belongs to which store.
+
+A store has an address, which answers what is asked of a database that is not open: what it is called, whether a program
+uses it, whether its file lacks something.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from ..states.errors import StoreError
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .ports import Store
 
+CONNECTIONS = 10
+"""How many connections to a server a store may hold, unless it is told."""
 
-async def open_store(url: str | Path, *, read_only: bool = False, create: bool = True) -> Store:
+
+class DatabaseAddress(Protocol):
+    """Where a database is. Its methods raise `StoreError` for a database that cannot be used."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the database: as its user wrote it, without a password."""
+        ...
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the database ends with the process that opens it."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes may have it open at once."""
+        ...
+
+    async def open(self, *, read_only: bool, create: bool, connections: int) -> Store:
+        """Open the store; `open_store` says the rest."""
+        ...
+
+    async def is_in_use(self) -> bool:
+        """Whether an engine that drives conversations has the database open, in this process or another one. A turn
+        under way is interrupted if none has."""
+        ...
+
+    def missing_marks(self) -> tuple[str, ...]:
+        """Return what a file lacks that was put together again by another program, as `sqlite3 .recover` does, a
+        sentence for each mark; nothing for a database that can be opened, or that is not one of turnwise."""
+        ...
+
+    def set_marks(self) -> None:
+        """Give such a file the marks that it lacks, so that it can be opened. Raises `StoreError` also if another
+        program has it open."""
+        ...
+
+
+def address_of(url: str | Path) -> DatabaseAddress:
+    """Return the address of the database at `url`. Raises `StoreError` for an invalid URL, and for a scheme that no
+    store has."""
+    from .sqlite.address import SqliteAddress
+
+    return SqliteAddress.of(url)
+
+
+async def open_store(
+    url: str | Path, *, read_only: bool = False, create: bool = True, connections: int = CONNECTIONS
+) -> Store:
     """Open the store at `url`: a path, `sqlite:///dinner.db`, or `sqlite://` for a database in memory.
 
-    Whoever opens a store must `close` it. One store at a time may write to a database; `read_only` works beside it and
-    changes nothing. Raises `StoreError` for a scheme that no store has, for a database that cannot be used, and,
-    unless it may `create` one, for a database that does not exist.
+    Whoever opens a store must `close` it. One store at a time may write to a file; `read_only` works beside it and
+    changes nothing. `connections` is how many connections to a server the store may hold at once; a file has its own.
+    Raises `StoreError` for a scheme that no store has, for a database that cannot be used, and, unless it may `create`
+    one, for a database that does not exist.
     """
-    from .sqlite.file import Address
-    from .sqlite.store import SqliteStore
-
-    address = Address.of(url)
-    if not create and address.path is not None and not address.path.exists():
-        raise StoreError(f"There is no database called {address.name}.")
-    return await SqliteStore.open(url, read_only=read_only)
-
-
-def is_in_memory(url: str | Path) -> bool:
-    """Whether the database at `url` ends with the process that opens it. Raises `StoreError` for an invalid URL."""
-    from .sqlite.file import Address
-
-    return Address.of(url).path is None
-
-
-def is_in_use(url: str | Path) -> bool:
-    """Whether an engine has the database at `url` open for writing, in this process or another one.
-
-    Raises `StoreError` for an invalid URL.
-    """
-    from .sqlite.file import Address, in_use
-
-    return in_use(Address.of(url))
-
-
-def missing_marks(url: str | Path) -> tuple[str, ...]:
-    """Return what the file of a database lacks that was put together again by another program, as `sqlite3 .recover`
-    does, a sentence for each mark; nothing for a database that can be opened, or that is not one of turnwise.
-
-    Raises `StoreError` for an invalid URL and a file that is not a database.
-    """
-    from .sqlite.database import missing_marks
-    from .sqlite.file import Address
-
-    return missing_marks(Address.of(url))
-
-
-def set_marks(url: str | Path) -> None:
-    """Give such a file the marks that it lacks, so that it can be opened. Raises `StoreError`, also if another program
-    has it open."""
-    from .sqlite.database import set_marks
-    from .sqlite.file import Address
-
-    set_marks(Address.of(url))
+    return await address_of(url).open(read_only=read_only, create=create, connections=connections)

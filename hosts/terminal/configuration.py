@@ -40,7 +40,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from ...effects.tools.registry import ToolRegistry
 from ...engine.settings import FirstOf, values_of_file
 from ...engine.settings import Settings as EngineSettings
-from ...persistence.opening import is_in_memory, open_store
+from ...persistence.opening import address_of, open_store
 from ...persistence.ports import Store
 from ...states import presets
 from ...states.errors import ConfigurationError, InvalidInput, StoreError, UnknownConversation
@@ -57,8 +57,8 @@ class Settings(EngineSettings):
 
     refuses_unknown_keys: ClassVar[bool] = True
 
-    db: str = Field(default="turnwise.db", min_length=1)
-    """The database: a path, or a URL like sqlite:///dinner.db."""
+    db: str = Field(default="turnwise.db", min_length=1, repr=False)
+    """The database: a path, or a URL like sqlite:///dinner.db or postgresql://user@host/name."""
 
     model: str = Field(default="rehearsal", min_length=1)
     """The model, as litellm names it; `rehearsal` needs no key."""
@@ -149,7 +149,7 @@ logger = logging.getLogger("turnwise.terminal")
 @asynccontextmanager
 async def open_for_reading(settings: Settings) -> AsyncIterator[Store]:
     """Open the database read-only and without its lock. Raises `StoreError`."""
-    store = await open_store(settings.db, read_only=True)
+    store = await open_store(settings.db, read_only=True, connections=settings.database_connections)
     try:
         yield store
     finally:
@@ -162,9 +162,9 @@ async def open_for_writing(settings: Settings, *, create: bool = False) -> Async
 
     Raises `StoreError`, also if another program has it open.
     """
-    if is_in_memory(settings.db):
+    if address_of(settings.db).is_in_memory:
         raise StoreError("A database in memory ends with this command; name a file with --db.")
-    store = await open_store(settings.db, create=create)
+    store = await open_store(settings.db, create=create, connections=settings.database_connections)
     try:
         yield store
     finally:
@@ -406,7 +406,7 @@ def resume_hint(conversation_id: str, settings: Settings, model: ModelChoice, na
 
     `name` is what the sentence calls the conversation.
     """
-    if is_in_memory(settings.db):
+    if address_of(settings.db).is_in_memory:
         return f"You cannot resume {name}: its database is in memory only."
     options = [
         *options_for(settings, "db"),
@@ -444,9 +444,12 @@ def _escaped(character: str) -> str:
 
 
 def options_for(settings: Settings, *names: str) -> list[str]:
-    """Return the options that give the named settings their values again."""
+    """Return the options that give the named settings their values again; the database without a password, which
+    whoever copies them has in a file of their own."""
     default = directory_settings()
     changed = {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(default, name)}
+    if "db" in changed and (address := address_of(settings.db)).is_shared:
+        changed["db"] = address.name
     return [part for name, value in changed.items() for part in _option(name, value)]
 
 

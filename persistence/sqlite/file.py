@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from threading import RLock
-from typing import Literal
+from typing import Literal, Self
 
 from filelock import FileLock, Timeout
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
@@ -136,7 +136,7 @@ class Address:
     path: Path | None = None
 
     @classmethod
-    def of(cls, url: str | Path) -> Address:
+    def of(cls, url: str | Path) -> Self:
         """Parse a path (`dinner.db`), a URL (`sqlite:///dinner.db`), or `:memory:` or `sqlite://` for the memory.
 
         Raises `StoreError` for any other URL, and for what cannot be the name of a file.

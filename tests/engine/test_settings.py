@@ -69,6 +69,10 @@ SETTINGS = {
     "tool_marker": Written("CALL", '= "CALL"', "CALL", "TOOL"),
     "kept_updates": Written("7", "= 7", 7, 1024),
     "max_result": Written("500", "= 500", 500, MAX_RESULT),
+    "db": Written("dinner.db", '= "dinner.db"', "dinner.db", None),
+    "database_connections": Written("4", "= 4", 4, 10),
+    "worker_slots": Written("7", "= 7", 7, 100),
+    "lease": Written("2.5", "= 2.5", 2.5, 15.0),
 }
 
 
@@ -133,7 +137,7 @@ class TestWhereTheyComeFrom:
     def test_what_is_no_setting_is_passed_over(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The terminal keeps settings of its own in the file, and so may other programs."""
         monkeypatch.setenv("TURNWISE_DATABASE", "x")
-        write(directory, 'db = "mine.db"\n[web]\nport = 8000')
+        write(directory, 'page = "mine.html"\n[web]\nport = 8000')
 
         assert Settings().agentic_max_turns == 8
 
@@ -174,6 +178,10 @@ class TestWrongSettings:
                 {"profile_allowed_tools": {"chef": "pantry"}},
                 "The setting profile_allowed_tools.chef is not valid: Input should be a list.",
             ),
+            ({"lease": 0.5}, "The setting lease is not valid: Input should be greater than or equal to 1."),
+            ({"worker_slots": 0}, "The setting worker_slots is not valid"),
+            ({"database_connections": 1}, "The setting database_connections is not valid"),
+            ({"db": ""}, "The setting db is not valid"),
             ({"mcps": {"git": {"comand": "x"}}}, "There is no setting called mcps.git.comand."),
             ({"agentic_max_turn": 3}, "There is no setting called agentic_max_turn. Did you mean agentic_max_turns?"),
             ({"rounds": 3}, "There is no setting called rounds. Known: agentic_max_turns, llm_"),
@@ -257,6 +265,20 @@ class TestWhatTheyChange:
         settings = Settings(agentic_max_turns=12, dialogue_window_sec=60, tool_marker="CALL")
 
         assert settings.reply_flow() == presets.reply_flow(12, 60, "CALL")
+
+    async def test_db(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An engine that is given neither a URL nor a store opens this database; another one opens what it is given."""
+        monkeypatch.setenv("TURNWISE_DB", "from_variable.db")
+        async with Engine.open() as engine:
+            await engine.create()
+        async with Engine.open("given.db") as engine:
+            assert await engine.list() == ()
+
+        assert sorted(path.name for path in directory.glob("*.db")) == ["from_variable.db", "given.db"]
+
+    def test_a_password_in_the_database_is_not_shown(self, directory: Path) -> None:
+        """Neither by the settings, nor by what is wrong with them."""
+        assert "secret" not in repr(Settings(db="postgresql://me:secret@host/name", lease=3))
 
     @pytest.mark.parametrize("requests", [1, 3])
     async def test_agentic_max_turns(self, requests: int, directory: Path) -> None:

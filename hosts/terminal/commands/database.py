@@ -32,7 +32,7 @@ from ....persistence.errors import StorageFailed
 from ....persistence.maintenance.doctor import Examination, Finding, examine, repair
 from ....persistence.maintenance.fork import origin_of
 from ....persistence.maintenance.replay import Divergence, StepOutcome, replay_conversation
-from ....persistence.opening import is_in_use, missing_marks, set_marks
+from ....persistence.opening import address_of
 from ....persistence.ports import Store, find_all
 from ....persistence.records import Origin
 from ....persistence.summaries import ConversationFilter, Summary, details_of, details_of_rows, summary_of
@@ -83,7 +83,7 @@ async def list_conversations(
             ids = tuple(summary.id for summary in summaries)
     for fault in faults:
         print_notice(one_line(fault))
-    abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
+    abandoned = any(summary.busy for summary in summaries) and not await address_of(settings.db).is_in_use()
     if as_json:
         branches = arranged(summaries) if as_tree else tuple(map(Branch, summaries))
         depths = ({"depth": branch.depth} if as_tree else {} for branch in branches)
@@ -512,12 +512,13 @@ WRONG = 1
 
 async def doctor(settings: Settings, fix: bool) -> int:
     """Print what is wrong with the database; with `fix` repair what follows from its logs."""
-    lacking = missing_marks(settings.db)
+    address = address_of(settings.db)
+    lacking = address.missing_marks()
     for sentence in lacking:
         print(f"{sentence}{'  Repaired.' if fix else ''}")
     if fix:
         if lacking:
-            set_marks(settings.db)
+            address.set_marks()
         return await _repair(settings)
     if lacking:
         command = command_line("doctor", "--fix", *options_for(settings, "db"))

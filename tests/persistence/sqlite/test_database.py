@@ -24,7 +24,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from turnwise import Engine
 from turnwise.persistence.errors import FileGone, StorageFailed
-from turnwise.persistence.opening import is_in_use
+from turnwise.persistence.opening import address_of
 from turnwise.persistence.sqlite import database as database_module
 from turnwise.persistence.sqlite import file, schema
 from turnwise.persistence.sqlite.database import Database
@@ -339,16 +339,16 @@ class TestTheLock:
         lock_file = Path(f"{path}.lock")
         with other_process(HOLD, path):
             lock_file.unlink()
-            assert is_in_use(path)
+            assert await address_of(path).is_in_use()
             from_outside = await refusal(path)
         store = await SqliteStore.open(path)
         lock_file.unlink()
         within = await refusal(path)
-        assert is_in_use(path)
+        assert await address_of(path).is_in_use()
         await store.close()
 
         assert from_outside == within == f"{path} is already open in another engine; close that one first."
-        assert not is_in_use(path)
+        assert not await address_of(path).is_in_use()
 
     @pytest.mark.skipif(sys.platform != "linux", reason="The lock on the database itself is one of Linux.")
     async def test_a_reader_keeps_the_locks_of_sqlite(self, path: Path) -> None:
