@@ -1,0 +1,1 @@
+"""The store over PostgreSQL, for several processes."""

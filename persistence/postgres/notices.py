@@ -1,0 +1,384 @@
+"""Notices: what one process stores, deletes and shows, as the other processes hear it.
+
+    step committed ─┐                                  ┌─ the loop of the conversation catches up
+    deleted ────────┼─ bundle ── NOTIFY ── LISTEN ─────┼─ its loop ends
+    token shown ────┘                                  └─ watchers see it
+
+PostgreSQL carries them by NOTIFY and LISTEN. A NOTIFY takes a lock of the whole server until its transaction is on the
+disk, so steps that notify in their own transactions are committed one after the other: 24 connections stored a third of
+the steps that they store without. So the notices of a step are sent behind its commit, in bundles of all that a process
+has to tell, and nothing waits for them to reach the disk. A process that dies in between has told nothing: what must
+not be missed is found by `SharedStore.find_moved`, too.
+
+Stored steps are sent within milliseconds, live updates within 50 ms; both in their order. A payload holds less than
+8000 bytes. Live updates may be lost: when they come faster than they can be sent, when one of them is longer than a
+payload, and whenever a connection breaks.
+
+One connection of each process listens. It must lead to the server itself: a pooler such as PgBouncer lends a connection
+for one transaction only, so nobody would listen behind it. That is noticed, and whoever listens then hears every second
+that notices are missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from time import monotonic
+from typing import Any, TypeAlias
+
+import psycopg
+
+from ...states.errors import StoreError
+from ...states.values.value import encodable
+from ..ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
+
+logger = logging.getLogger("turnwise.postgres")
+
+CHANNEL = "turnwise"
+
+NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
+"""Sends one payload. It need not survive a crash of the server, so its commit does not wait for the disk."""
+
+Execute: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[object]]
+"""Executes one statement in a transaction of its own, on a connection of the pool. Raises `StoreError`."""
+
+STEP_GAP = 0.005
+"""Seconds between two bundles of a process at least, so that a busy one sends at most 200 a second."""
+
+LIVE_GAP = 0.05
+"""Seconds for which live updates are collected: a person does not see the difference."""
+
+FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
+"""Seconds between two attempts to connect; doubled each time."""
+
+LOOK = 1.0
+"""Seconds between two notices that some are missed, while none can be heard."""
+
+PULSE, PATIENCE = 15.0, 5.0
+"""Seconds between two notices that a process sends to itself, and until one counts as not heard."""
+
+_KEEPALIVE: dict[str, Any] = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+
+
+class Notices:
+    """What a process tells the others, and hears from them. A store has one, and calls it from the event loop.
+
+    `execute` is what notices are sent by; `conninfo` leads to the server itself, for the connection that listens.
+    """
+
+    def __init__(self, execute: Execute, conninfo: str) -> None:
+        self._execute = execute
+        self._conninfo = conninfo
+        self._node = secrets.token_hex(8)
+        """By this the notices of this process are told from those of others."""
+        self._outgoing = Outgoing()
+        self._urgent = asyncio.Event()
+        """Set while something waits that is not collected any longer."""
+        self._sending: asyncio.Task[None] | None = None
+        self._sent_at = 0.0
+        self._is_closed = False
+        self._heard_itself_at = -inf
+        self.bundles = 0
+        """How many bundles were sent."""
+
+    # --- telling
+
+    def tell(self, notice: Notice) -> None:
+        """Tell the others. A step, or a deletion, must be committed: whoever hears of it reads it. Does not wait."""
+        if self._is_closed:
+            return
+        self._outgoing.add(notice)
+        if not isinstance(notice, LiveShown):
+            self._urgent.set()
+        if self._sending is None:
+            self._begin()
+
+    async def close(self) -> None:
+        """Send what waits, unless that takes long, and nothing more."""
+        self._is_closed = True
+        if self._sending is not None:
+            self._urgent.set()
+            _, late = await asyncio.wait([self._sending], timeout=PATIENCE)
+            for sending in late:
+                sending.cancel()
+
+    def _begin(self) -> None:
+        if not self._is_closed:
+            self._sending = asyncio.ensure_future(self._send_all())
+            self._sending.add_done_callback(self._has_sent)
+
+    def _has_sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        if not sending.cancelled() and (error := sending.exception()) is not None:
+            logger.error("Notices cannot be sent.", exc_info=error)
+        elif self._outgoing:  # added when the task had just found nothing more
+            self._begin()
+
+    async def _send_all(self) -> None:
+        wait = 0.0
+        while self._outgoing:
+            await asyncio.sleep(max(wait, self._sent_at + STEP_GAP - monotonic()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIVE_GAP - STEP_GAP):
+                    await self._urgent.wait()
+            self._urgent.clear()
+            try:
+                for bundle in self._outgoing.take():
+                    await self._execute(NOTIFY, (CHANNEL, _payload(self._node, bundle)))
+                    self.bundles += 1
+                wait = 0.0
+            except StoreError as error:
+                if self._is_closed:
+                    return
+                logger.debug("Notices were not sent: %s", error)
+                self._outgoing.add(NoticesMissed())
+                wait = min(max(FIRST_WAIT, 2 * wait), LONGEST_WAIT)
+            self._sent_at = monotonic()
+
+    # --- hearing
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether notices reach this process, as far as is known: it has heard its own not long ago."""
+        return monotonic() - self._heard_itself_at < PULSE + PATIENCE
+
+    async def listen(self) -> AsyncGenerator[Notice, None]:
+        """Listen to the other processes until this is closed, as `SharedStore.notices` says."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                async with await self._connect() as connection:
+                    if await _is_pooled(connection):
+                        break
+                    async for notice in self._hear(connection):
+                        wait = FIRST_WAIT
+                        yield notice
+            except (psycopg.Error, OSError) as error:
+                logger.warning("Notices of other processes are not heard for now: %s", _sentence(error))
+            self._heard_itself_at = -inf
+            yield NoticesMissed()
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LOOK)
+        logger.warning(
+            "This database is reached through a pool of connections, behind which notices of other processes are not "
+            "heard: what they store is looked for every second, and their live updates are not shown."
+        )
+        while True:
+            yield NoticesMissed()
+            await asyncio.sleep(LOOK)
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(
+            self._conninfo, autocommit=True, connect_timeout=10, application_name="turnwise notices", **_KEEPALIVE
+        )
+
+    async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> AsyncGenerator[Notice, None]:
+        """Listen on this connection until it breaks. Raises `psycopg.Error`."""
+        await connection.execute(f"LISTEN {CHANNEL}")
+        yield NoticesMissed()
+        self._heard_itself_at = monotonic()
+        pulse_at = 0.0
+        while True:
+            if monotonic() >= pulse_at:
+                pulse_at = monotonic() + PULSE
+                with suppress(StoreError, TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._execute(NOTIFY, (CHANNEL, _payload(self._node, ())))
+            async for notify in connection.notifies(timeout=LOOK):
+                for notice in self._of_others(notify.payload):
+                    yield notice
+                await asyncio.sleep(0)  # many may be there at once
+            if not self.is_heard:
+                yield NoticesMissed()
+            if monotonic() - self._heard_itself_at > 3 * PULSE:
+                raise psycopg.OperationalError("nothing was heard for long")
+
+    def _of_others(self, payload: str) -> Iterator[Notice]:
+        """Yield the notices of a payload, unless they are of this process."""
+        try:
+            node, *pieces = json.loads(payload)
+        except (ValueError, TypeError):
+            return  # anybody may notify
+        if node == self._node:
+            self._heard_itself_at = monotonic()
+            return
+        for piece in pieces:
+            if (notice := _decoded(piece)) is not None:
+                yield notice
+
+
+async def _is_pooled(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Whether a pooler stands between this connection and the server: it makes up the number of the server process."""
+    found = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+    return found is not None and found[0] != connection.info.backend_pid
+
+
+def _sentence(error: Exception) -> str:
+    """What the driver says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+# --- what goes out
+
+MOST_STEPS = 5_000
+"""How many notices of steps may wait. When there are more, the other processes are told that they miss some."""
+
+MOST_LIVE = 262_144
+"""How many characters of live updates may wait. What is shown beyond that is not sent."""
+
+PAYLOAD = 7_900
+"""Bytes of a payload. The server takes less than 8000."""
+
+_TOKEN = 1_200
+"""Characters of a token at most: in any script, and escaped, they fit into a payload."""
+
+
+class Outgoing:
+    """What waits to be sent, in order.
+
+    Steps of one conversation become one notice, of the newest. Tokens of one answer become one token if nothing of
+    their conversation stands between them. What waits is bounded.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Notice] = {}
+        self._next = 0
+        self._steps: dict[str, int] = {}
+        """The place of the notice of a step, by conversation."""
+        self._tokens: dict[str, int] = {}
+        """The place of the token that the next one may be added to, by conversation."""
+        self._live = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, notice: Notice) -> None:
+        """Add a notice, or add to one that waits."""
+        match notice:
+            case StepStored(conversation_id):
+                self._tokens.pop(conversation_id, None)
+                self._add_step(notice)
+            case LiveShown():
+                self._show(notice)
+            case NoticesMissed():
+                self._forget_all()
+                self._append(notice)
+            case ConversationGone():
+                self._append(notice)
+
+    def take(self) -> Iterator[Sequence[str]]:
+        """Take all that waits out, and yield it as bundles of JSON that fit into a payload each."""
+        waiting = tuple(self._waiting.values())
+        self._forget_all()
+        bundle: list[str] = []
+        size = 0
+        for notice in waiting:
+            piece = _encoded(notice)
+            length = len(piece.encode())
+            if size + length > PAYLOAD - _FRAME and bundle:
+                yield bundle
+                bundle, size = [], 0
+            bundle.append(piece)
+            size += length + 1
+        if bundle:
+            yield bundle
+
+    def _add_step(self, stored: StepStored) -> None:
+        if (place := self._steps.get(stored.conversation_id)) is not None:
+            self._waiting[place] = stored
+        elif len(self._steps) >= MOST_STEPS:
+            self.add(NoticesMissed())
+        else:
+            self._steps[stored.conversation_id] = self._append(stored)
+
+    def _show(self, shown: LiveShown) -> None:
+        text = shown.data.get("text", "")
+        size = len(text) if isinstance(text, str) else 0
+        self._live += size + _FRAME
+        if self._live > MOST_LIVE:
+            return
+        if shown.kind != "token" or not size:
+            self._tokens.pop(shown.conversation_id, None)
+            self._append(shown)
+            return
+        for start in range(0, size, _TOKEN):
+            self._add_token(replace(shown, data={**shown.data, "text": text[start : start + _TOKEN]}))
+
+    def _add_token(self, token: LiveShown) -> None:
+        place = self._tokens.get(token.conversation_id)
+        before = None if place is None else self._waiting[place]
+        if place is not None and isinstance(before, LiveShown) and (joined := _joined(before, token)) is not None:
+            self._waiting[place] = joined
+        else:
+            self._tokens[token.conversation_id] = self._append(token)
+
+    def _append(self, notice: Notice) -> int:
+        self._next += 1
+        self._waiting[self._next] = notice
+        return self._next
+
+    def _forget_all(self) -> None:
+        self._waiting, self._steps, self._tokens, self._live = {}, {}, {}, 0
+
+
+def _joined(before: LiveShown, token: LiveShown) -> LiveShown | None:
+    """The two tokens as one; None if they are not of one text, or too long. `Pure.`"""
+    text = before.data["text"] + token.data["text"]
+    joined = replace(token, data={**token.data, "text": text})
+    is_one_text = before == replace(token, data={**token.data, "text": before.data["text"]})
+    return joined if is_one_text and len(text) <= _TOKEN else None
+
+
+# --- as JSON: a payload is the node of its process, and a list of notices
+
+_FRAME = 32
+"""Bytes of a payload that are none of a notice."""
+
+_STEP, _GONE, _SHOWN, _MISSED = "stored", "gone", "shown", "missed"
+
+
+def _payload(node: str, pieces: Sequence[str]) -> str:
+    return f"[{','.join((json.dumps(node), *pieces))}]"
+
+
+def _encoded(notice: Notice) -> str:
+    """Return a notice as JSON. One that cannot be sent becomes one that something is missed, or, if it is live, an
+    empty one. `Pure.`"""
+    fields: list[Any]
+    match notice:
+        case StepStored(conversation_id, seq):
+            fields = [_STEP, conversation_id, seq]
+        case ConversationGone(conversation_id):
+            fields = [_GONE, conversation_id]
+        case LiveShown(conversation_id, effect_id, kind, data):
+            fields = [_SHOWN, conversation_id, effect_id, kind, dict(data)]
+        case NoticesMissed():
+            fields = [_MISSED]
+    try:
+        text = encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
+    except (TypeError, ValueError):
+        return "[]"  # data that is not JSON, of a performer of the application
+    if len(text.encode()) <= PAYLOAD - _FRAME:
+        return text
+    return "[]" if isinstance(notice, LiveShown) else f'["{_MISSED}"]'
+
+
+def _decoded(piece: Any) -> Notice | None:
+    """Return the notice that this JSON is; None for what this version does not know. `Pure.`"""
+    match piece:
+        case ["stored", str(conversation_id), int(seq)]:
+            return StepStored(conversation_id, seq)
+        case ["gone", str(conversation_id)]:
+            return ConversationGone(conversation_id)
+        case ["shown", str(conversation_id), int(effect_id), str(kind), dict(data)]:
+            return LiveShown(conversation_id, effect_id, kind, data)
+        case ["missed"]:
+            return NoticesMissed()
+        case _:
+            return None
