@@ -4,11 +4,12 @@
     records       what every store shares: the rows of a conversation and their verification
     codec         how steps are encoded in rows
     summaries     what a list of conversations shows, as it follows from their events
+    sql/          what the stores in relational databases share
     sqlite/       the store in a SQLite database
     maintenance/  replay, fork, export, import and examination of any store
     opening       which store belongs to a URL
 
-What a step means is for `states/` to say; an effect is never performed here. SQLAlchemy is imported in `sqlite/` only.
+What a step means is for `states/` to say; an effect is never performed here. SQLAlchemy is imported in these only.
 Each name of `__init__.pyi` is imported on first use, so that importing this package imports no database.
 """
 

@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from ...states.errors import StoreError
 from ...states.values.acts import MemoryScope
 from ..errors import StorageFailed
+from ..sql.writing import Append
 from . import erasure, file
 from .file import (
     HEAD,
@@ -36,7 +37,6 @@ from .file import (
 from .schema import migrate
 from .thread import ConnectionThread, Opening, Worker
 from .writer import Receipt, WritingThread
-from .writing import Append
 
 T = TypeVar("T")
 

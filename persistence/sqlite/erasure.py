@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from ..errors import TracesLeft
+from ..sql.schema import conversations, events, metadata, text_positions, texts
 from . import search
 from .file import driver_of, writing
-from .schema import conversations, events, metadata, text_positions, texts
 
 logger = logging.getLogger("turnwise.store")
 

@@ -27,7 +27,8 @@ from ...states.values.acts import MemoryScope
 from ..codec import decode, without_given_messages
 from ..errors import Damaged
 from ..records import EventRow, RebuildIndex, StorageFault
-from . import file, queries, search
+from ..sql import queries
+from . import file, search
 from .file import driver_of, roll_back
 from .search import NAME, TEXT, TextRow, indexed_words, keys_of, number_of, source_of
 
@@ -78,7 +79,7 @@ def _index_conversation(connection: Connection, key: int, budget: Budget) -> boo
 def _texts_of_log(connection: Connection, key: int, owner: str | None, position: int) -> Iterator[TextRow]:
     """The texts of a conversation up to the step `position`, as its log says today."""
     log = _LogPart(connection, key, 0)
-    return log.texts(queries.steps(connection, key, 1, position), number_of(owner, key))
+    return log.texts(queries.steps(driver_of(connection), key, 1, position), number_of(owner, key))
 
 
 class _LogPart:
@@ -93,7 +94,7 @@ class _LogPart:
     def read(self, budget: Budget) -> list[EventRow]:
         """Read the next rows, at least one if there is one, until the budget is spent."""
         rows: list[EventRow] = []
-        for row in queries.each_step(self._connection, self._key, self._position + 1):
+        for row in queries.each_step(driver_of(self._connection), self._key, self._position + 1):
             rows.append(row)
             budget.steps -= 1
             budget.characters -= len(row.payload)
@@ -116,7 +117,7 @@ class _LogPart:
     def event(self, seq: int) -> Event | None:
         """The event of a step, or None if it cannot be read."""
         if seq not in self._events:
-            rows = queries.steps(self._connection, self._key, seq, seq)
+            rows = queries.steps(driver_of(self._connection), self._key, seq, seq)
             entry = _entry(rows[0]) if rows else None
             self._events[seq] = None if entry is None else entry.event
         return self._events[seq]
@@ -128,7 +129,7 @@ class _LogPart:
             return context
         changed = driver_of(self._connection).execute(_POLICY, (self._key, self._position)).fetchone()[0]
         for seq in (1, changed):
-            for row in queries.steps(self._connection, self._key, seq, seq) if seq is not None else ():
+            for row in queries.steps(driver_of(self._connection), self._key, seq, seq) if seq is not None else ():
                 entry = _entry(without_given_messages(row))
                 context = context if entry is None else context.after(entry.event)
         return context

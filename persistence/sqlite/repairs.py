@@ -18,9 +18,8 @@ from ..records import (
     ResetDelivery,
     StorageFault,
 )
-from . import queries, writing
-from .file import driver_of
-from .schema import (
+from ..sql import queries, writing
+from ..sql.schema import (
     acknowledgements,
     conversations,
     details,
@@ -31,6 +30,7 @@ from .schema import (
     text_positions,
     texts,
 )
+from .file import driver_of
 
 _FINDINGS_OF_SQLITE = 20
 """How many faults SQLite reports at most: enough to show what kind of damage it is."""
@@ -89,13 +89,13 @@ def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
         if isinstance(each, RebuildIndex):
             continue
         if isinstance(each, CountDeliveries):
-            key, _ = queries.found(connection, each.conversation_id)
+            key, _ = queries.found(driver_of(connection), each.conversation_id)
             writing.count_deliveries(driver_of(connection), key)
             continue
         statement, parameters = _statement(each)
         connection.execute(statement, parameters)
         if isinstance(each, ReplaceDetails):
-            key, _ = queries.found(connection, each.conversation_id)
+            key, _ = queries.found(driver_of(connection), each.conversation_id)
             writing.replace(driver_of(connection), key, each.details)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,10 @@ from ...states.errors import UnknownConversation
 from ...states.events import Event, Opened
 from ...states.step import Step
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
-from ..codec import GENESIS, EncodedStep, encode, from_microseconds, to_microseconds
-from ..errors import Damaged
+from ..codec import GENESIS, EncodedStep, encode, to_microseconds
 from ..ports import LoadedConversation
 from ..records import (
     ConversationRecord,
-    Origin,
     Outgoing,
     RebuildIndex,
     Repair,
@@ -34,15 +31,18 @@ from ..records import (
     StoredEntry,
     Undelivered,
 )
-from ..summaries import EVERYTHING, ConversationFilter, Details, Summary, read_header
-from . import indexing, queries, search
+from ..sql import queries
+from ..sql.listing import read_summaries
+from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
+from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
+from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
+from . import indexing, search
 from . import repairs as storage
 from .database import BUSY_TIMEOUT, Database
 from .file import driver_of
 from .indexing import Follower
-from .reading import read_entries, read_head, read_missed, read_request
+from .survey import survey
 from .writer import Receipt
-from .writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 
 
 class SqliteStore:
@@ -89,7 +89,7 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> int:
-            return _followed(follower, queries.add_opened(connection, record, details, event.parent))
+            return _followed(follower, queries.add_opened(driver_of(connection), record, details, event.parent))
 
         key = await self.database.write(add)
         position = LogPosition(key, row.seq, row.chain, row.chain, is_titled=details.first_message is not None)
@@ -101,7 +101,7 @@ class SqliteStore:
         Raises `UnknownConversation`, and `Damaged` if the head or one of the few steps that are read is not what was
         stored.
         """
-        found = await self.database.read(partial(read_head, conversation_id=conversation_id))
+        found = await self.database.read(lambda connection: read_head(driver_of(connection), conversation_id))
         log = SqliteLog(self.database, conversation_id, found.position)
         return LoadedConversation(log, found.state, found.context)
 
@@ -110,7 +110,8 @@ class SqliteStore:
 
         Raises `UnknownConversation`, and `Damaged` if one of these steps is missing or is not what was stored.
         """
-        return await self.database.read(lambda connection: read_entries(connection, conversation_id, after, up_to))
+        wanted = conversation_id, after, up_to
+        return await self.database.read(lambda connection: read_entries(driver_of(connection), *wanted))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation so that nothing of it is left in the file, or in the files beside it.
@@ -131,24 +132,19 @@ class SqliteStore:
 
         Raises `Damaged` if one of them cannot be read.
         """
-
-        def read(connection: Connection) -> tuple[Summary, ...]:
-            return tuple(map(_summary, queries.read(connection, wanted)))
-
-        return await self.database.read(read)
+        return await self.database.read(lambda connection: read_summaries(driver_of(connection), wanted))
 
     async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
         """Return up to `limit` conversations with a scheduled wake-up, the earliest first. An index finds them.
 
         Raises `Damaged` if a moment cannot be read.
         """
-        rows = await self.database.read(lambda connection: queries.scheduled(connection, limit))
-        return tuple((conversation_id, _moment(at)) for conversation_id, at in rows)
+        return await self.database.read(lambda connection: read_scheduled(driver_of(connection), limit))
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait, each once as long as this store is open."""
         if not self._unclaimed:
-            waiting = await self.database.read(queries.waiting)
+            waiting = await self.database.read(lambda connection: queries.waiting(driver_of(connection)))
             self._unclaimed.extend(each for each in waiting if each not in self._claimed)
             self._claimed.update(waiting)
         return tuple(self._unclaimed.popleft() for _ in range(min(limit, len(self._unclaimed))))
@@ -165,8 +161,7 @@ class SqliteStore:
         """
         wanted = tuple(conversation_ids)
         await self.database.flush()
-        rows = await self.database.read(lambda connection: queries.undelivered(connection, wanted))
-        return tuple(map(_undelivered, rows))
+        return await self.database.read(lambda connection: read_outbox(driver_of(connection), wanted))
 
     # --- texts
 
@@ -205,13 +200,14 @@ class SqliteStore:
 
     async def ids(self, prefix: str = "") -> tuple[str, ...]:
         """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
-        return await self.database.read(lambda connection: queries.ids(connection, prefix))
+        return await self.database.read(lambda connection: queries.ids(driver_of(connection), prefix))
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
         key = self._hidden.get(conversation_id)
-        read = partial(queries.read_record, conversation_id=conversation_id, key=key)
-        return await self.database.read(read)
+        return await self.database.read(
+            lambda connection: queries.read_record(driver_of(connection), conversation_id, key)
+        )
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
         """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
@@ -220,7 +216,7 @@ class SqliteStore:
 
         def add(connection: Connection) -> None:
             for record in given:
-                _followed(follower, queries.add_record(connection, record))
+                _followed(follower, queries.add_record(driver_of(connection), record))
 
         await self.database.write(add)
 
@@ -230,7 +226,7 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> None:
-            _followed(follower, queries.add_copy(connection, source_id, record))
+            _followed(follower, queries.add_copy(driver_of(connection), source_id, record))
 
         await self.database.write(add)
 
@@ -241,7 +237,7 @@ class SqliteStore:
 
     async def survey(self) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
         """Return the ids of all conversations that can be found, and what hides the others."""
-        found = await self.database.look(queries.survey)
+        found = await self.database.look(survey)
         self._hidden = found.hidden
         return found.ids, found.faults
 
@@ -281,40 +277,6 @@ def _followed(follower: Follower, key: int) -> int:
     return key
 
 
-def _summary(row: queries.SummaryRow) -> Summary:
-    try:
-        header = read_header(row.header)
-        return Summary(
-            **{**header, "owner": row.owner, "title": header.get("title") or row.first_message or ""},
-            id=row.id,
-            state=row.state_type,
-            busy=row.waits,
-            updated_at=from_microseconds(row.updated_at),
-            origin=None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq),
-            wakes_at=None if row.wakes_at is None else from_microseconds(row.wakes_at),
-            seq=row.seq,
-        )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
-
-
-def _moment(at: int) -> datetime:
-    try:
-        return from_microseconds(at)
-    except (TypeError, OverflowError) as error:
-        raise Damaged(0, "The scheduled wake-ups cannot be read: the file is damaged.") from error
-
-
-def _undelivered(row: queries.UndeliveredRow) -> Undelivered:
-    due = row.next_attempt
-    try:
-        if any(type(count) is not int for count in (row.effect_id, row.seq, row.attempts, row.begun)):
-            raise TypeError("a number is not an integer")
-        return Undelivered(*row[:-2], None if due is None else from_microseconds(due), row.begun)
-    except (TypeError, OverflowError) as error:
-        raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error
-
-
 class SqliteLog:
     """Implements the port `Log`. Made by `SqliteStore.create` and `SqliteStore.load`."""
 
@@ -352,16 +314,19 @@ class SqliteLog:
         Raises `UnknownConversation` and `Damaged`.
         """
         where = self._conversation_id, self._position
-        return await self._database.read(lambda connection: read_request(connection, *where, event_id))
+        return await self._database.read(lambda connection: read_request(driver_of(connection), *where, event_id))
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """Return the steps that others have stored behind `seq`, and move on to the newest of them.
 
         Raises `UnknownConversation` and `Damaged`.
         """
-        work = partial(read_missed, conversation_id=self._conversation_id, position=self._position)
-        database = self._database
-        return await (database.read(work) if database.is_read_only else database.write(work))
+        database, where = self._database, (self._conversation_id, self._position)
+
+        def read(connection: Connection) -> tuple[StoredEntry, ...]:
+            return read_missed(driver_of(connection), *where)
+
+        return await (database.read(read) if database.is_read_only else database.write(read))
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Remove a delivery that has arrived from the outbox.

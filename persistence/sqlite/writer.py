@@ -26,11 +26,13 @@ from typing import Any
 from ...states.values.acts import MemoryScope
 from ..codec import EncodedStep
 from ..errors import FileGone, StoreConflict
-from . import erasure, file, writing
+from ..sql import writing
+from ..sql.pending import PendingResult
+from ..sql.writing import Append, OutboxKey, Postponement
+from . import erasure, file
 from .file import OpenFiles, as_storage_failure, is_locked
 from .indexing import Follower
-from .thread import ConnectionThread, Job, Opening, PendingResult, Worker
-from .writing import Append, OutboxKey, Postponement
+from .thread import ConnectionThread, Job, Opening, Worker
 
 logger = logging.getLogger("turnwise.store")
 

@@ -25,14 +25,14 @@ from turnwise.persistence.codec import EncodedStep, decode, decode_state
 from turnwise.persistence.errors import StoreConflict
 from turnwise.persistence.maintenance.doctor import examine_record
 from turnwise.persistence.records import EventRow, Outgoing
-from turnwise.persistence.sqlite import queries
+from turnwise.persistence.sql import queries
+from turnwise.persistence.sql.writing import Append, LogPosition
 from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.file import Address, Mode, configured, connect
+from turnwise.persistence.sqlite.file import Address, Mode, configured, connect, driver_of
 from turnwise.persistence.sqlite.schema import migrate
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.thread import END, ConnectionThread, Start, Worker
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
-from turnwise.persistence.sqlite.writing import Append, LogPosition
 from turnwise.states.context import Context
 from turnwise.states.errors import StoreError
 from turnwise.states.events import Opened, PolicyChanged, Request
@@ -169,7 +169,7 @@ class FileStorage:
                     yield f"{conversation_id} in the file: {fault}"
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
-        record = queries.read_record(connection, conversation_id)
+        record = queries.read_record(driver_of(connection), conversation_id)
         findings = examine_record(record).findings
         if findings:
             yield from (finding.sentence for finding in findings)

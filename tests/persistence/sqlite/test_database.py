@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import shutil
 import signal
@@ -25,6 +24,7 @@ from sqlalchemy.exc import ProgrammingError
 from turnwise import Engine
 from turnwise.persistence.errors import FileGone, StorageFailed
 from turnwise.persistence.opening import address_of
+from turnwise.persistence.sql.statements import Statement
 from turnwise.persistence.sqlite import database as database_module
 from turnwise.persistence.sqlite import file, schema
 from turnwise.persistence.sqlite.database import Database
@@ -501,18 +501,20 @@ class TestCompiledStatements:
     """What SQLAlchemy has compiled for one database of a process serves the next one."""
 
     async def test_a_list_compiles_nothing_that_an_earlier_one_has(
-        self, path: Path, caplog: pytest.LogCaptureFixture
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """SQLAlchemy logs for each statement whether it was generated just now."""
-        for each in (path, path.with_name("supper.db")):
-            caplog.clear()
-            with caplog.at_level(logging.INFO, "sqlalchemy.engine"):
-                store = await SqliteStore.open(each)
-                await store.list(ConversationFilter(role="sub_agent", state="idle"))
-                await store.close()
+        """The second list selects by other values, and of another database."""
+        first = await SqliteStore.open(path)
+        await first.list(ConversationFilter(role="sub_agent", state="idle", limit=3, metadata={"a": 1}))
+        await first.close()
+        compiled: list[object] = []
+        monkeypatch.setattr(Statement, "of", compiled.append)
 
-        assert "cached since" in caplog.text
-        assert "generated in" not in caplog.text
+        second = await SqliteStore.open(path.with_name("supper.db"))
+        found = await second.list(ConversationFilter(role="sub_agent", state="failed", limit=5, metadata={"b": 2}))
+        await second.close()
+
+        assert (found, compiled) == ((), [])
 
     async def test_a_connection_that_was_closed_stays_closed(self, path: Path) -> None:
         """The engine that connections share has no other connection to give."""

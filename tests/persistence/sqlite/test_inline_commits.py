@@ -16,6 +16,7 @@ import pytest
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records import Outgoing
+from turnwise.persistence.sql.writing import Append
 from turnwise.persistence.sqlite import file, indexing, writer
 from turnwise.persistence.sqlite.database import Database, open_for_reading, open_for_writing
 from turnwise.persistence.sqlite.file import Address, driver_of
@@ -31,7 +32,6 @@ from turnwise.persistence.sqlite.writer import (
     Writer,
     WritingThread,
 )
-from turnwise.persistence.sqlite.writing import Append
 from turnwise.states import LlmResponse, StoreError
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 

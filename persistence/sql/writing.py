@@ -1,8 +1,7 @@
 """The SQL by which conversations change: steps, receipts of deliveries, and what a list shows of conversations.
 
 Each function works within the transaction of its caller. One `executemany` of the driver does the work of a whole
-batch. SQLAlchemy writes the SQL, once, when this file is imported. To execute a statement through it takes longer than
-SQLite needs to commit, so what a step needs goes to the driver directly.
+batch.
 
 Titles, metadata and roles follow from the log. They are written together with the steps that change them, and with no
 others.
@@ -10,14 +9,11 @@ others.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Integer, bindparam, delete, exists, insert, literal_column, select, update
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import BigInteger, ColumnElement, bindparam, delete, exists, insert, literal_column, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
-from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from ...states.events import DetailsChanged, UserMessage
 from ..codec import DELIVERIES, EncodedStep, deliveries_checksum, delivery_checksum, link
@@ -25,27 +21,21 @@ from ..errors import StoreConflict
 from ..records import DetailsRow, EventRow, HeadRow, Outgoing
 from ..summaries import HEADER_COLUMNS, given_title, header_column, message_title
 from ..summaries import metadata_entries as metadata_entries_of
+from .pending import PendingResult
 from .schema import acknowledgements, conversations, details, events, metadata_entries, outbox
-from .thread import PendingResult
-
-
-def prepared(statement: Any, *parameters: str) -> str:
-    """Return the statement as text for the driver, which takes these parameters in this order."""
-    compiled = statement.compile(dialect=SQLiteDialect(paramstyle="qmark"))
-    assert tuple(compiled.positiontup) == parameters, compiled.positiontup
-    return str(compiled)
+from .statements import Driver, Statement, prepared
 
 
 class LogPosition:
     """The newest step of a conversation, its number and its link, as far as one log knows it. `key` is the key of the
     conversation's own row.
 
-    Only the holder of the writer's lock changes it, right after a commit, so that a step counts although its caller
-    stopped waiting.
+    Only what has committed a step changes it, right after the commit, so that a step counts although its caller stopped
+    waiting.
 
     `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
-    disk may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that no
-    later one need try.
+    database may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that
+    no later one need try.
     """
 
     __slots__ = ("chain", "in_doubt", "is_titled", "key", "origin", "seq")
@@ -101,8 +91,8 @@ class Append(PendingResult):
 class OutboxKey(NamedTuple):
     """The key of a row of the outbox.
 
-    `origin` is the link of the conversation's first step. SQLite gives the key of a deleted conversation to another
-    one, whose rows must not be taken for those of the first.
+    `origin` is the link of the conversation's first step. The key of a deleted conversation may be given to
+    another one, whose rows must not be taken for those of the first.
     """
 
     conversation: int
@@ -164,9 +154,9 @@ _POSTPONE = prepared(
 )
 _BEGIN = prepared(update(outbox).where(*_AT_KEY).values(begun=bindparam("begun")), "begun", *_KEY)
 
-_COUNTED = sqlite.insert(acknowledgements).from_select(
+_COUNTED = upsert(acknowledgements).from_select(
     ["conversation", "checksum"],
-    select(outbox.c.conversation, bindparam("checksum", type_=Integer())).where(*_AT_KEY),
+    select(outbox.c.conversation, bindparam("checksum", type_=BigInteger())).where(*_AT_KEY),
 )
 _COUNT = prepared(
     _COUNTED.on_conflict_do_update(
@@ -192,13 +182,13 @@ _SET_SENT = prepared(
 )
 
 
-def advance(driver: sqlite3.Connection, steps: Sequence[Append]) -> bool:
+def advance(driver: Driver, steps: Sequence[Append]) -> bool:
     """Store linked steps of different conversations with their deliveries, by one statement a table, and the few
     changes of titles and metadata one by one.
 
     Returns False if one of the conversations does not stand at the position of its step; the caller must roll back
     then. The link is compared too, so that another conversation in the place of a deleted one is not taken for it.
-    Raises sqlite3's IntegrityError if an event's id, or its effect's, is already in the log.
+    Raises the driver's IntegrityError if an event's id, or its effect's, is already in the log.
     """
     if driver.executemany(_ADVANCE, map(_head_values, steps)).rowcount != len(steps):
         return False
@@ -233,7 +223,7 @@ def _step_values(one: Append) -> tuple[object, ...]:
     return (one.position.key, *row[:-2], bytearray(row.state), bytearray(one.chain))
 
 
-def write_again(driver: sqlite3.Connection, step: Append) -> bool:
+def write_again(driver: Driver, step: Append) -> bool:
     """Write the head of a conversation once more. Returns False if this step is not the newest one.
 
     If the COMMIT that follows succeeds, everything that was written before is on the disk as well. The number is
@@ -243,7 +233,7 @@ def write_again(driver: sqlite3.Connection, step: Append) -> bool:
     return all(driver.execute(_NEGATE_SEQ, (key, number, chain)).rowcount == 1 for number in (seq, -seq))
 
 
-def note(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
+def note(driver: Driver, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
     """Remove deliveries that have arrived from the outbox, and store the failed attempts of the others."""
     delivered, failed = [], []
     for key, postponement in receipts:
@@ -258,12 +248,12 @@ def note(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postpon
         driver.executemany(_POSTPONE, failed)
 
 
-def begin_attempt(driver: sqlite3.Connection, key: OutboxKey, begun: int) -> None:
+def begin_attempt(driver: Driver, key: OutboxKey, begun: int) -> None:
     """Store in how many attempts to deliver this the process has died, if it dies in the one that begins now."""
     driver.execute(_BEGIN, (begun, *key))
 
 
-def count_deliveries(driver: sqlite3.Connection, conversation: int) -> None:
+def count_deliveries(driver: Driver, conversation: int) -> None:
     """Let what is in the outbox of a conversation be what must be in it."""
     rows = driver.execute(_DELIVERIES, (conversation,)).fetchall()
     driver.execute(_FORGET_ACKNOWLEDGED, (conversation,))
@@ -291,7 +281,7 @@ _REMOVE_ENTRIES = prepared(
 )
 
 
-def _set(column: str, *, once: bool = False) -> str:
+def _set(column: str, *, once: bool = False) -> Statement:
     """Return the statement that sets a column, where it already has a value or, with `once`, only where it has none."""
     row = upsert(details).values({"conversation": bindparam("conversation"), column: bindparam(column)})
     where = details.c[column].is_(None) if once else None
@@ -306,34 +296,34 @@ _SET_TITLE = _set("title")
 _SET_METADATA = _set("metadata")
 
 
-def read(driver: sqlite3.Connection, key: int) -> DetailsRow:
+def read(driver: Driver, key: int) -> DetailsRow:
     """Return what is stored of the details of a conversation, damaged or not."""
     first_message, *header = driver.execute(_READ, (key,)).fetchone() or (None,) * len(_TEXTS)
     entries = tuple(entry for (entry,) in driver.execute(_READ_ENTRIES, (key,)))
     return DetailsRow(tuple(header), first_message, entries)
 
 
-def is_titled(driver: sqlite3.Connection, key: int) -> bool:
+def is_titled(driver: Driver, key: int) -> bool:
     """Whether a message of a user has given the conversation a title."""
     row = driver.execute(_FIRST_MESSAGE, (key,)).fetchone()
     return row is not None and row[0] is not None
 
 
-def add(driver: sqlite3.Connection, key: int, row: DetailsRow) -> None:
+def add(driver: Driver, key: int, row: DetailsRow) -> None:
     """Store the details of a conversation that has none so far."""
     if any(text is not None for text in (row.first_message, *row.header)):
         driver.execute(_ADD, (key, row.first_message, *row.header))
         _add_entries(driver, key, row.entries)
 
 
-def replace(driver: sqlite3.Connection, key: int, row: DetailsRow) -> None:
+def replace(driver: Driver, key: int, row: DetailsRow) -> None:
     """Store the details of a conversation in place of those that are stored."""
     driver.execute(_REMOVE, (key,))
     driver.execute(_REMOVE_ENTRIES, (key,))
     add(driver, key, row)
 
 
-def change(driver: sqlite3.Connection, key: int, event: DetailsEvent) -> None:
+def change(driver: Driver, key: int, event: DetailsEvent) -> None:
     """Store what this event changes. A title that a message gives stays once it is stored."""
     if isinstance(event, UserMessage):
         driver.execute(_SET_FIRST_MESSAGE, (key, message_title(event.text, len(event.images))))
@@ -346,5 +336,5 @@ def change(driver: sqlite3.Connection, key: int, event: DetailsEvent) -> None:
         _add_entries(driver, key, metadata_entries_of(event.metadata))
 
 
-def _add_entries(driver: sqlite3.Connection, key: int, entries: tuple[bytes, ...]) -> None:
+def _add_entries(driver: Driver, key: int, entries: tuple[bytes, ...]) -> None:
     driver.executemany(_ADD_ENTRY, [(entry, key) for entry in entries])
