@@ -1,0 +1,83 @@
+"""How statements are executed over psycopg, and how texts are stored that PostgreSQL would not take.
+
+PostgreSQL's texts hold every character but NUL. Names that an application or a person gives may have it, so in them it
+is escaped, and so is the character that escapes it. JSON escapes both by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.types.string import StrDumperUnknown, TextLoader
+
+from ..sql.statements import Statement
+
+_ESCAPE, _ESCAPED, _NUL = "\1", "\1\2", "\1\3"
+
+
+def escaped(text: str) -> str:
+    """Return the text without NUL. No two texts are escaped to the same one, and a prefix to a prefix. `Pure.`"""
+    if "\0" in text or _ESCAPE in text:
+        return text.replace(_ESCAPE, _ESCAPED).replace("\0", _NUL)
+    return text
+
+
+def unescaped(text: str) -> str:
+    """Return the text that was escaped. `Pure.`"""
+    if _ESCAPE in text:
+        return text.replace(_NUL, "\0").replace(_ESCAPED, _ESCAPE)
+    return text
+
+
+class _TextDumper(StrDumperUnknown):
+    """Writes texts as parameters."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(escaped(obj))
+
+
+class _TextLoader(TextLoader):
+    """Reads columns of texts."""
+
+    def load(self, data: Buffer) -> bytes | str:
+        text = super().load(data)
+        return unescaped(text) if isinstance(text, str) else text
+
+
+def adapt(connection: psycopg.Connection[Any]) -> None:
+    """Have a connection escape texts. To be called once, when it was opened."""
+    connection.adapters.register_dumper(str, _TextDumper)
+    connection.adapters.register_loader("text", _TextLoader)
+
+
+class PostgresDriver:
+    """Executes the statements of `sql/` over an adapted connection: a `sql.statements.Driver`.
+
+    A plain text is a statement in psycopg's own style, with `%s` for each parameter.
+    """
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        """Execute a statement with these parameters."""
+        return self.connection.execute(_text(sql), parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[Any]:
+        """Execute a statement once for each row of parameters, without waiting for each."""
+        rows = list(parameters)
+        if len(rows) == 1:
+            return self.execute(sql, rows[0])
+        cursor = self.connection.cursor()
+        cursor.executemany(_text(sql), rows)
+        return cursor
+
+
+def _text(sql: str) -> Any:
+    """Return the text for psycopg, whose type checker asks for literals."""
+    return sql.postgresql if isinstance(sql, Statement) else sql
