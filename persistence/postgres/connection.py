@@ -1,0 +1,207 @@
+"""One connection to PostgreSQL: how it is made, what executes statements on it, and what its errors mean.
+
+A connection serves one transaction after the other. All that a transaction needs is set in the message that begins it,
+since a pooler in transaction mode gives every transaction another session. This costs the server 10 µs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+import psycopg
+from psycopg import pq
+from psycopg.errors import error_from_result
+
+from ...states.errors import StoreError
+from ..errors import StorageFailed
+from ..sql.statements import Statement
+from .driver import adapt
+
+if TYPE_CHECKING:
+    from ..sql.statements import Driver
+    from .address import PostgresAddress
+
+STATEMENT_TIMEOUT = 60.0
+"""Seconds after which the server gives a statement up."""
+
+LOCK_TIMEOUT = 10.0
+"""Seconds for which a statement waits for what another transaction holds locked. These end within milliseconds, unless
+their process stands still."""
+
+IDLE_TIMEOUT = 10.0
+"""Seconds after which the server ends a transaction whose process does nothing: it stands still, and others wait."""
+
+LATEST_ANSWER = STATEMENT_TIMEOUT + 10
+"""Seconds after which a server that has not answered a statement is not waited for any longer."""
+
+PREPARE_AFTER = 2
+"""How often a connection executes a statement until it has the server keep the plan, which saves it 60 µs each time."""
+
+Access = Literal["read", "write"]
+
+_BEGIN: dict[Access, str] = {
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "write": "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+}
+_LIMITS = {
+    "statement_timeout": STATEMENT_TIMEOUT,
+    "lock_timeout": LOCK_TIMEOUT,
+    "idle_in_transaction_session_timeout": IDLE_TIMEOUT,
+}
+
+
+def begin_statement(address: PostgresAddress, access: Access) -> bytes:
+    """Return what begins a transaction: one that sees a single moment, or one that writes."""
+    limits = [f"SET LOCAL {name} = {int(seconds * 1000)}" for name, seconds in _LIMITS.items()]
+    return "; ".join(filter(None, (_BEGIN[access], *limits, address.search_path))).encode()
+
+
+class PostgresDriver:
+    """A connection that executes statements within a transaction. Implements `sql.statements.Driver`.
+
+    One thread uses it at a time; `break_off` and `is_stuck` are for others. `connection` is the driver's own, for what
+    takes part in the transaction.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self._server = connection.pgconn
+        self.process_id = connection.info.backend_pid
+        """The number of the server's process, or what a pooler makes up for it."""
+        self.patience = LATEST_ANSWER
+        """Seconds after which an answer is not waited for any longer."""
+        self._waits_since = monotonic()
+        self._guard = Lock()
+        """Held where the socket is closed or broken off: a number of a socket that was closed may be another's."""
+
+    @classmethod
+    def connect(cls, address: PostgresAddress) -> PostgresDriver:
+        """Connect to the server. Raises `StorageFailed`."""
+        try:
+            connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=PREPARE_AFTER)
+        except psycopg.Error as error:
+            raise StorageFailed(f"{address.name} cannot be opened now: {_why(error)}.") from error
+        connection.prepared_max = 200
+        adapt(connection)
+        return cls(connection)
+
+    # --- statements: in all of them the server is waited for
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        """Execute a statement: one that the stores share, or one with psycopg's `%s`."""
+        self._waits_since = monotonic()
+        return self.connection.execute(_text(sql), parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[Any]:
+        """Execute a statement once for each row of parameters. The row count is that of all of them."""
+        rows = list(parameters)
+        if len(rows) == 1:
+            return self.execute(sql, rows[0])
+        self._waits_since = monotonic()
+        cursor = self.connection.cursor()
+        cursor.executemany(_text(sql), rows)
+        return cursor
+
+    def begin(self, statement: bytes) -> None:
+        """Begin a transaction by the statement that `begin_statement` has made."""
+        self._send(statement)
+
+    def commit(self) -> None:
+        """Commit. Raises an error of the driver if nothing was committed, or if that is not known."""
+        self._send(b"COMMIT", expected=b"COMMIT")
+
+    def roll_back(self) -> bool:
+        """Roll back; returns whether the connection is still good for something."""
+        with suppress(psycopg.Error):
+            self._send(b"ROLLBACK")
+            return True
+        return False
+
+    def _send(self, statement: bytes, expected: bytes | None = None) -> None:
+        """Send a statement without parameters, past the driver's cursors, which take as long as the server does."""
+        self._waits_since = monotonic()
+        result = self._server.exec_(statement)
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            raise error_from_result(result)
+        if expected is not None and result.command_status != expected:
+            raise psycopg.InternalError("the transaction was rolled back, because a statement in it had failed")
+
+    # --- its end
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the server has owed an answer for so long that none is to be expected."""
+        return monotonic() - self._waits_since > self.patience
+
+    def break_off(self) -> None:
+        """Have the thread that waits for the server receive an error at once. For other threads."""
+        with (
+            self._guard,
+            suppress(OSError, psycopg.Error),
+            socket.socket(fileno=os.dup(self.connection.fileno())) as line,
+        ):
+            line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection. A second call does nothing."""
+        with self._guard:
+            self.connection.close()
+
+
+def _text(sql: str) -> Any:
+    return sql.postgresql if isinstance(sql, Statement) else sql
+
+
+# --- errors
+
+_LOST = "the connection was lost"
+
+_CAUSES = {
+    "25006": "the server takes no writes",
+    "40001": "another transaction was in the way",
+    "40P01": "another transaction was in the way",
+    "53100": "the server's disk is full",
+    "53200": "the server has no memory left",
+    "53300": "the server has no connection left",
+    "55P03": "another program holds it locked",
+    "57014": "it took too long",
+}
+"""What passes, by the code of PostgreSQL; see its documentation, appendix A."""
+
+_LOST_CODES = ("08", "57P", "25P03")
+
+_REFUSED_CODES = {
+    "42501": "its user lacks the rights",
+    "42P01": "it lacks tables of turnwise",
+    "42703": "it lacks columns of turnwise",
+}
+"""What does not pass by waiting."""
+
+
+def failure(name: str, error: psycopg.Error | OSError) -> StoreError:
+    """Return the error of a store that an error of the driver is: `StorageFailed`, unless waiting does not help."""
+    code = getattr(error, "sqlstate", None) or ""
+    if refused := _REFUSED_CODES.get(code):
+        said = getattr(getattr(error, "diag", None), "message_primary", None)
+        return StoreError(
+            f"{name} cannot be used: {refused} ({said})." if said else f"{name} cannot be used: {refused}."
+        )
+    cause = _CAUSES.get(code) or (_LOST if not code or code.startswith(_LOST_CODES) else f"the server reports {code}")
+    return StorageFailed(f"{name} cannot be used now: {cause}.")
+
+
+def _why(error: psycopg.Error) -> str:
+    """Return why a connection failed, in the words of the server or of the operating system. They hold no password."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return re.sub(r"^\w+:\s+", "", first.rpartition(" failed: ")[2]).strip().rstrip(".")
+
+
+if TYPE_CHECKING:
+    _DRIVER: type[Driver] = PostgresDriver
