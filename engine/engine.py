@@ -12,6 +12,7 @@ import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,6 +24,7 @@ from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
 from ..effects.schemas.wire import wire_tools
 from ..effects.tools.registry import ToolRegistry
+from ..persistence.ports import SharedStore
 from ..persistence.summaries import ConversationFilter, checked_id, checked_owner
 from ..states import presets
 from ..states.context import Context
@@ -64,6 +66,7 @@ from .ports import Dispatcher
 from .recovery import Recovery
 from .redactor import EventRedactor
 from .registry import ConversationRegistry
+from .relay import Relay
 from .requests import checked_answer, checked_new_id
 from .schedules import GivenInterval
 from .updates import TreeUpdate
@@ -230,6 +233,8 @@ class Engine(Homebound):
     _closing: asyncio.Future[None] | None = None
     _loading: asyncio.Task[None] | None = None
     """What the models need is being loaded."""
+    _relay: Relay | None = None
+    """Follows the other processes that share the store, if it is one that can be shared."""
 
     def __init__(self, parts: EngineParts) -> None:
         super().__init__()
@@ -674,6 +679,8 @@ class Engine(Homebound):
         self._store = await self._parts.source.open()
         if self._parts.source.read_only:
             return
+        if isinstance(self._store, SharedStore):
+            self._follow_others(self._store, self._store)
         self._loading = self._parts.models.get_ready()
         await self._parts.servers.open()  # before the calls that a crash interrupted run again
         await self._agents.wake_ups.look_at_clock()
@@ -681,6 +688,12 @@ class Engine(Homebound):
         await self._agents.open()
         if self._parts.source.store is not None:
             self._recovery.join(self._parts.source.store)
+
+    def _follow_others(self, store: SharedStore, conversations: Store) -> None:
+        """Have the conversations show what the other processes do that share the store."""
+        self._registry.services = replace(self._registry.services, show_others=store.show)
+        self._relay = Relay(store, conversations, self._registry, self._tree, self._drop_deleted)
+        self._relay.open()
 
     async def _close(self) -> None:
         if self._opening is not None:
@@ -693,6 +706,7 @@ class Engine(Homebound):
         handed: Set[str] = frozenset()
         store = self._store
         try:
+            await self._stop_hearing()
             await self._agents.stop()  # this posts what waits, for which the store is read
             self._store = None
             await self._recovery.stop()
@@ -712,6 +726,11 @@ class Engine(Homebound):
                 self._recovery.leave()
                 await self._parts.source.release(store, self._recovery.claimed - handed)
 
+    async def _stop_hearing(self) -> None:
+        """Follow no other process."""
+        if self._relay is not None:
+            await self._relay.stop()
+
     def _note_loaded(self, conversation_id: str, context: Context) -> None:
         """Log which rules of a conversation that was read cannot be carried out here."""
         if not self._parts.source.read_only:
@@ -724,13 +743,21 @@ class Engine(Homebound):
 
     async def _forget(self, conversation_id: str, unread: Sequence[Waiting | Owed], link: bytes) -> None:
         """Forget what is kept of a conversation that was deleted, and tell the agents whose messages are unread."""
+        await self._forget_kept(conversation_id)
+        await self._agents.mail.return_unread(conversation_id, unread, link)
+
+    async def _drop_deleted(self, conversation_id: str) -> None:
+        """Drop a conversation that another process has deleted, which also tells the agents."""
+        await self._registry.drop_deleted(conversation_id)
+        await self._forget_kept(conversation_id)
+
+    async def _forget_kept(self, conversation_id: str) -> None:
         self._recovery.drop(conversation_id)
         await self._deliveries.drop(conversation_id)
         await self._agents.drop(conversation_id)
         self._tree.delete(conversation_id)
         if self._parts.tracing is not None:
             self._parts.tracing.drop(conversation_id)
-        await self._agents.mail.return_unread(conversation_id, unread, link)
 
     async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
         return await self._recovery.left_by_others(conversation_id, effect_id, target)

@@ -33,7 +33,7 @@ from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
 from ..effects.dispatcher import Sender
 from ..persistence.errors import StorageFailed, StoreConflict
-from ..persistence.ports import Log
+from ..persistence.ports import LiveShown, Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
@@ -102,7 +102,7 @@ class Loop:
         self.conversation_id = conversation_id
         self.projection = projection
         self.feed = Feed(services.kept_updates)
-        self.follower = Follower(self.catch_up, services.clock, projection)
+        self.follower = Follower(self.catch_up, services.clock, projection, looks=services.show_others is None)
         self.turns = TurnWaiters(projection, self.follower)
         self.steps = StepReader(projection.read_entries)
         self._log = log
@@ -136,6 +136,11 @@ class Loop:
     def has_ended(self) -> bool:
         """Whether the loop has failed or is being closed."""
         return self._failure is not None or self._is_closing
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody watches the conversation, or waits for it."""
+        return self.feed.is_watched or self.follower.is_waited_for
 
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
@@ -184,7 +189,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            if not self._is_restricted or not self.projection.is_read:
+            if not self._is_restricted or self._services.tree.is_watched:
                 await self._prepare()
             if (policy := self.projection.context.policy).redact:
                 event = await self._services.redactor.redacted(event, policy)
@@ -197,12 +202,17 @@ class Loop:
 
     async def _prepare(self) -> None:
         """Before a conversation that was read goes on, put its open calls under the declarations of this engine."""
-        if not self.projection.is_read:  # who watches the whole engine is shown this step, too
-            await self._services.tree.prepare(self.projection)
+        await self._prepare_tree()
         if not self._is_restricted:
             for report in await self._restrictions():
                 await self._step(report)
             self._is_restricted = True
+
+    async def _prepare_tree(self) -> None:
+        """Before the next step, have those who watch all conversations know what came before it."""
+        tree = self._services.tree
+        if tree.is_watched:
+            await tree.prepare(self.conversation_id, self.projection)
 
     async def _restrictions(self, *, taken_over: bool = False) -> Sequence[CallRestricted]:
         declarations, now = self._services.declarations, self._services.clock.now()
@@ -278,6 +288,7 @@ class Loop:
 
     async def _catch_up(self) -> bool:
         """Follow the steps that others have stored. Returns whether there were any."""
+        await self._prepare_tree()
         entries = await self._log.catch_up()
         for entry in entries:
             step = repeated_step(entry, self.state, self.projection.context)
@@ -325,11 +336,11 @@ class Loop:
     def _publish(self, entry: LogEntry, state: AnyState) -> None:
         """Move the projection on, and show the step to those who watch or wait."""
         tree, projection = self._services.tree, self.projection
-        is_tree_watched = tree.is_watched
+        is_tree_watched = tree.is_watched and tree.concerns(projection.context.owner)
         updates = projection.advance(entry, state, is_watched=is_tree_watched or self.feed.is_watched)
         self.feed.follow(updates, state)
         if is_tree_watched:
-            tree.follow(self.conversation_id, projection.context.owner, updates)
+            tree.follow(self.conversation_id, projection.context.owner, updates, entry.seq)
         self.turns.notify(entry)
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
@@ -364,11 +375,24 @@ class Loop:
         )
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
-        if kind in UNAWAITED or effect_id in pending(self.state):
+        if self._is_shown(effect_id, kind):
             shown = self._services.redactor.shown(kind, data, self._policy)
-            update = live_update(kind, shown, effect_id, self.state)
-            self.feed.publish(update)
-            self._services.tree.follow(self.conversation_id, self.projection.context.owner, (update,))
+            self._show(effect_id, kind, shown)
+            if (show_others := self._services.show_others) is not None:
+                show_others(LiveShown(self.conversation_id, effect_id, kind, shown))
+
+    def show_live(self, effect_id: int, kind: LiveKind, shown: Mapping[str, Any]) -> None:
+        """Show a live update of another process, unless its effect has ended. Raises `InvalidInput`."""
+        if self._is_shown(effect_id, kind):
+            self._show(effect_id, kind, shown)
+
+    def _is_shown(self, effect_id: int, kind: LiveKind) -> bool:
+        return kind in UNAWAITED or effect_id in pending(self.state)
+
+    def _show(self, effect_id: int, kind: LiveKind, shown: Mapping[str, Any]) -> None:
+        update = live_update(kind, shown, effect_id, self.state)
+        self.feed.publish(update)
+        self._services.tree.show(self.conversation_id, self.projection.context.owner, (update,))
 
     def _fail(self, why: TurnwiseError) -> None:
         if not self.has_ended:
@@ -437,7 +461,8 @@ class LoopServices:
     `choices` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
     the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
     shows the updates of all conversations. `declarations` are those of the tools that the engine has now. `read_only`
-    has requests refused.
+    has requests refused. `show_others` passes live updates on to the other processes that share the store; where there
+    is one, loops are told what those store, and do not look for it.
     """
 
     dispatcher: Dispatcher
@@ -451,6 +476,7 @@ class LoopServices:
     tree: TreeFeed
     declarations: Declarations
     read_only: bool = False
+    show_others: Callable[[LiveShown], None] | None = None
 
     request_observers: tuple[RequestObserver, ...] = field(init=False)
     """The observers that see requests."""

@@ -94,6 +94,22 @@ class ConversationRegistry:
         """Whether this conversation is in memory."""
         return conversation_id in self._loops
 
+    def find_in_memory(self, conversation_id: str) -> Loop | None:
+        """Return the loop of this conversation if it is in memory."""
+        return self._held(conversation_id)
+
+    def is_loading(self, conversation_id: str) -> bool:
+        """Whether this conversation is being read from the store."""
+        return conversation_id in self._loading
+
+    def loops(self) -> tuple[Loop, ...]:
+        """Return the loops of all conversations that are in memory."""
+        return tuple(self._loops.values())
+
+    def followed(self) -> tuple[Loop, ...]:
+        """Return the loops that wait for something, and those that somebody watches or waits for."""
+        return tuple(loop for loop in self._loops.values() if loop.is_followed or loop.conversation_id in self._waiting)
+
     def streaming(self) -> Iterator[StreamingConversation]:
         """Yield the conversations whose models write answers at this moment."""
         for conversation_id, loop in self._waiting.items():
@@ -314,6 +330,10 @@ class ConversationRegistry:
         for conversation in conversations:
             with suppress(UnknownConversation):  # somebody else has deleted it
                 await self._delete(conversation.id, traces)
+
+    async def drop_deleted(self, conversation_id: str) -> None:
+        """Stop driving a conversation that another process has deleted, as `delete` does."""
+        await self._drop(conversation_id, UnknownConversation(conversation_id))
 
     async def _drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving a conversation that is gone: nothing more of it is stored, or goes out. Whoever waits for it

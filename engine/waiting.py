@@ -276,16 +276,33 @@ class Follower:
     finds when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its
     own. One that also waits for what people do has it look while the conversation waits for a person, whose answer any
     engine takes.
+
+    It never `looks` where the engine is told of the steps of others, as `relay.py` says.
     """
 
-    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting", "_waiting_for_people")
+    __slots__ = (
+        "_catch_up",
+        "_clock",
+        "_elsewhere",
+        "_looks",
+        "_projection",
+        "_task",
+        "_waiting",
+        "_waiting_for_people",
+    )
 
     def __init__(
-        self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
+        self,
+        catch_up: Callable[[], Awaitable[None]],
+        clock: Clock,
+        projection: ConversationProjection,
+        *,
+        looks: bool = True,
     ) -> None:
         self._catch_up = catch_up
         self._clock = clock
         self._projection = projection
+        self._looks = looks
         self._elsewhere = pending(projection.state) or _NOTHING
         """Effects in flight that another loop carries out, or nobody."""
         self._waiting = 0
@@ -298,6 +315,11 @@ class Follower:
             self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
         if self._elsewhere or self._waiting_for_people:
             self._begin()
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for the conversation."""
+        return self._waiting > 0
 
     def take_over(self) -> frozenset[int]:
         """Whatever is in flight is carried out here from now on. Returns the effects that were not."""
@@ -332,7 +354,7 @@ class Follower:
             self._task.cancel()
 
     def _begin(self) -> None:
-        if self._waiting and self._task is None and self._interval() is not None:
+        if self._looks and self._waiting and self._task is None and self._interval() is not None:
             self._task = asyncio.ensure_future(self._follow())
             self._task.add_done_callback(self._has_ended)
 

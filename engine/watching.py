@@ -9,13 +9,18 @@ watches nothing is kept, so a watcher that resumes from before that time reads t
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from ..persistence.summaries import Details, Summary, summary_in_state
+from ..states.context import Context
 from ..states.errors import EngineClosed, InvalidInput, Refused, StoreError, TurnwiseError
+from ..states.events import Opened
+from ..states.machine import begin
 from ..states.states import State, pending
+from ..states.step import LogEntry
 from .projection import ConversationProjection, ReadEntries
 from .updates import (
     AnyTreeUpdate,
@@ -35,9 +40,6 @@ from .updates import (
     snapshot,
     updates_of_log,
 )
-
-if TYPE_CHECKING:
-    from ..persistence.summaries import Summary
 
 
 class Watcher:
@@ -332,11 +334,15 @@ class StreamingConversation(NamedTuple):
 _TREE_FEED_CAPACITY = 4096
 """How many updates of all conversations are kept, live ones included: those of some dozen agents that stream."""
 
-_ListConversations = Callable[[str | None], Awaitable[Sequence["Summary"]]]
+_ListConversations = Callable[[str | None], Awaitable[Sequence[Summary]]]
 """Returns all stored conversations of an owner, or of everybody for None."""
 
 _ListStreaming = Callable[[], Iterable[StreamingConversation]]
 """Returns the conversations whose models write answers at this moment."""
+
+
+_LONGEST_GAP = 1024
+"""How many updates of one conversation are shown at once. If more were missed, a new list costs less."""
 
 
 class TreeFeed(KeptUpdates["_Published"]):
@@ -345,16 +351,43 @@ class TreeFeed(KeptUpdates["_Published"]):
     A watcher begins with a list of the conversations, and goes on with what their loops publish; one that falls behind
     the oldest update kept begins again with a new list. Each conversation in the list has the number of its newest
     step, by which what the list shows already is told from what is new.
+
+    Another process may move a conversation that has no loop here. So the step up to which each conversation was listed
+    or shown is known while somebody watches, and what is missing is shown before the next step of its loop.
     """
 
     def __init__(self, capacity: int = _TREE_FEED_CAPACITY) -> None:
         super().__init__(capacity)
+        self._owners: Counter[str | None] = Counter()
+        """Whose conversations are watched; None stands for everybody's."""
+        self._known: dict[str, int] = {}
+        """The step up to which every watcher has been shown a conversation, by its id."""
 
-    def follow(self, conversation_id: str, owner: str | None, updates: Sequence[Update] | None) -> None:
-        """Show the updates of a step. None if nobody here knows them: then every watcher begins again."""
+    def concerns(self, owner: str | None) -> bool:
+        """Whether somebody watches the conversations of this owner."""
+        return owner in self._owners or None in self._owners
+
+    @property
+    def known(self) -> Mapping[str, int]:
+        """The conversations that were listed or shown, each with the step up to which it was."""
+        return self._known
+
+    def lacks(self, summary: Summary) -> bool:
+        """Whether somebody who watches has not been shown the newest step of this conversation."""
+        return self.concerns(summary.owner) and self._known.get(summary.id, 0) < summary.seq
+
+    def follow(self, conversation_id: str, owner: str | None, updates: Sequence[Update] | None, seq: int) -> None:
+        """Show the updates of the step `seq`. None if nobody here knows them: then every watcher begins again."""
+        if self.is_watched:
+            self._known[conversation_id] = seq
         if updates is None:
             self.begin_again()
-        elif self.is_watched and updates:
+        else:
+            self.show(conversation_id, owner, updates)
+
+    def show(self, conversation_id: str, owner: str | None, updates: Sequence[Update]) -> None:
+        """Show updates of a conversation."""
+        if self.is_watched and updates:
             self.keep(_Published(conversation_id, owner, update) for update in updates)
 
     def begin_again(self) -> None:
@@ -365,26 +398,53 @@ class TreeFeed(KeptUpdates["_Published"]):
     def open(self, summary: Summary) -> None:
         """Show that a conversation has begun."""
         if self.is_watched:
+            self._known[summary.id] = summary.seq
             self.keep((_Published(summary.id, summary.owner, ConversationOpenedUpdate(summary)),))
 
     def delete(self, conversation_id: str) -> None:
         """Show that a conversation was deleted. Its owner need not be known: who has not seen it passes it over."""
         if self.is_watched:
+            self._known.pop(conversation_id, None)
             self.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
 
-    async def prepare(self, projection: ConversationProjection) -> None:
-        """Read the contents of a conversation before its next step, so that the updates of the step are known. If they
-        cannot be read, the watchers begin again behind the step."""
-        if self.is_watched and not projection.is_read:
-            with suppress(TurnwiseError):
-                await projection.read_contents()
+    async def prepare(self, conversation_id: str, projection: ConversationProjection) -> None:
+        """Read the contents of a conversation before its next step, so that the updates of the step are known, and show
+        the steps that were not shown here. If they cannot be read, the watchers begin again behind the step."""
+        if not (self.is_watched and self.concerns(projection.context.owner)):
+            return
+        with suppress(TurnwiseError):
+            await projection.read_contents()
+            if self._known.get(conversation_id, 0) < projection.seq:
+                self._show_missing(conversation_id, await projection.read_entries(0, projection.seq))
+
+    def _show_missing(self, conversation_id: str, entries: Sequence[LogEntry]) -> None:
+        """Show what is missing of this log. Raises `Refused` if another version of the state machine wrote it."""
+        known, seq = self._known.get(conversation_id, 0), entries[-1].seq
+        updates = [one for one in updates_of_log(entries) if one.position is not None and one.position[0] > known]
+        opened = entries[0].event
+        if not known and isinstance(opened, Opened):
+            self.open(summary_in_state(conversation_id, begin(opened).state, opened.at, Details().after(opened)))
+        owner = Context().after(opened).owner
+        self.follow(conversation_id, owner, None if len(updates) > _LONGEST_GAP else updates, seq)
+
+    @contextmanager
+    def _watching(self, owner: str | None) -> Iterator[None]:
+        """Return a context that lasts while somebody watches the conversations of this owner, or of everybody."""
+        self._owners[owner] += 1
+        try:
+            with self.reading():
+                yield
+        finally:
+            self._owners -= Counter((owner,))  # which drops an owner of whom nobody is left
+            if not self.is_watched:
+                self._known.clear()
 
     async def updates(
         self, owner: str | None, listed: _ListConversations, streaming: _ListStreaming
     ) -> AsyncGenerator[TreeUpdate, None]:
         """Yield a snapshot of the conversations of this owner (None: of everybody), then their updates, until the feed
         is closed. Raises what `listed` raises."""
-        with self.reading():
+        with self._watching(owner):
             while not self.has_ended_at(self.end):
                 async for update in self._from_snapshot(_Tree(owner), listed, streaming):
                     yield update
@@ -398,6 +458,8 @@ class TreeFeed(KeptUpdates["_Published"]):
             summaries = await listed(tree.owner)
         except EngineClosed:
             return
+        for summary in summaries:
+            self._known.setdefault(summary.id, summary.seq)
         yield tree.snapshot(summaries)
         missed = self.since(position)
         if missed is None:
@@ -427,10 +489,11 @@ class _Tree:
 
     def __init__(self, owner: str | None) -> None:
         self.owner = owner
-        self._shown: dict[str, int] = {}
+        self._shown: dict[str, Position] = {}
+        """The newest stored update that was shown of each conversation, or the place behind its newest step."""
 
     def snapshot(self, summaries: Sequence[Summary]) -> TreeUpdate:
-        self._shown = {summary.id: summary.seq for summary in summaries}
+        self._shown = {summary.id: (summary.seq + 1, 0) for summary in summaries}
         return TreeUpdate(None, TreeSnapshotUpdate(tuple(summaries)))
 
     def new(self, published: Iterable[_Published]) -> Iterator[TreeUpdate]:
@@ -444,13 +507,21 @@ class _Tree:
             case ConversationDeletedUpdate():
                 return self._shown.pop(conversation_id, None) is not None
             case ConversationOpenedUpdate(conversation=summary):
-                return self._concerns(owner) and self._shown.setdefault(conversation_id, 0) < summary.seq
+                behind = (summary.seq + 1, 0)
+                return self._concerns(owner) and self._shown.setdefault(conversation_id, behind) is behind
             case TreeSnapshotUpdate():
                 return False
             case _ if update.position is not None:
-                return self._concerns(owner) and update.position[0] > self._shown.get(conversation_id, 0)
+                return self._concerns(owner) and self._is_next(conversation_id, update.position)
             case _:
                 return self._concerns(owner)
+
+    def _is_next(self, conversation_id: str, position: Position) -> bool:
+        """Whether this update was not shown. What a loop publishes, and what was missing, may be the same."""
+        is_next = position > self._shown.get(conversation_id, (0, 0))
+        if is_next:
+            self._shown[conversation_id] = position
+        return is_next
 
     def streamed(self, streaming: Iterable[StreamingConversation]) -> tuple[TreeUpdate, ...]:
         return tuple(

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -406,7 +406,7 @@ class SharedStore(Protocol):
         """Tell the other processes of a live update. Returns at once. They may not hear of it; it is not stored."""
         ...
 
-    def notices(self) -> AsyncIterator[Notice]:
+    def notices(self) -> AsyncGenerator[Notice, None]:
         """Listen to what other processes store, delete and show, until the iterator is closed. The first notice is
         `NoticesMissed`, once it listens. What this store has done itself is not heard. Goes on by itself when the
         connection was lost; while it cannot listen, `NoticesMissed` comes every second.

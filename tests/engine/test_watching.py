@@ -344,12 +344,12 @@ class TestTheFeed:
     async def test_keeps_nothing_while_nobody_watches(self) -> None:
         """Also when the last watcher has left."""
         world = World()
-        world.feed.follow("c", None, (message(4),))
+        world.feed.follow("c", None, (message(4),), 4)
         assert not world.feed.is_watched
         first, second = world.watch(), world.watch()
         await take(first, 1)
         await take(second, 1)
-        world.feed.follow("c", None, (message(5),))
+        world.feed.follow("c", None, (message(5),), 5)
         assert [one.update for one in await take(first, 1)] == [message(5)]
 
         await first.aclose()
@@ -368,12 +368,12 @@ class TestTheFeed:
 
         world = World()
         projection = ConversationProjection(Idle().replace(book=Idle().book.replace(seq=3)), Context(), read)
-        await world.feed.prepare(projection)
+        await world.feed.prepare("c", projection)
         assert reads == []
 
         updates = world.watch()
         await take(updates, 1)
-        await world.feed.prepare(projection)
+        await world.feed.prepare("c", projection)
 
         assert reads == [0]
         await updates.aclose()
@@ -381,11 +381,11 @@ class TestTheFeed:
     async def test_what_happens_while_the_list_is_read_is_shown_once(self) -> None:
         """Whether the list shows it already or not."""
         world = World()
-        world.during = lambda: world.feed.follow("c", None, (message(3, 9), message(4), message(4, 2)))  # type: ignore[method-assign]
+        world.during = lambda: world.feed.follow("c", None, (message(3, 9), message(4), message(4, 2)), 4)  # type: ignore[method-assign]
         updates = world.watch()
 
         found = await take(updates, 3)
-        world.feed.follow("c", None, (message(5),))
+        world.feed.follow("c", None, (message(5),), 5)
         found += await take(updates, 1)
 
         assert [one.update for one in found[1:]] == [message(4), message(4, 2), message(5)]
@@ -397,10 +397,10 @@ class TestTheFeed:
         world.listed = [summary(seq=5), summary("new", seq=1)]
         updates = world.watch()
         await take(updates, 1)
-        world.feed.follow("c", None, (message(5),))
+        world.feed.follow("c", None, (message(5),), 5)
         world.feed.open(summary("new", seq=1))
         world.feed.open(summary("newer", seq=1))
-        world.feed.follow("c", None, (message(6),))
+        world.feed.follow("c", None, (message(6),), 6)
 
         found = await take(updates, 2)
 
@@ -418,7 +418,7 @@ class TestTheFeed:
         for conversation_id in ("c", "c", "unknown"):
             world.feed.delete(conversation_id)
         world.feed.open(summary("c", seq=1))
-        world.feed.follow("c", None, (message(2),))
+        world.feed.follow("c", None, (message(2),), 2)
 
         found = await take(updates, 3)
 
@@ -432,10 +432,10 @@ class TestTheFeed:
         await take(updates, 1)
         world.listed = [summary(seq=103)]
         for seq in range(4, 104):
-            world.feed.follow("c", None, (message(seq),))
+            world.feed.follow("c", None, (message(seq),), seq)
 
         (again,) = await take(updates, 1)
-        world.feed.follow("c", None, (message(104),))
+        world.feed.follow("c", None, (message(104),), 104)
         (after,) = await take(updates, 1)
 
         assert isinstance(again.update, TreeSnapshotUpdate)
@@ -451,7 +451,7 @@ class TestTheFeed:
         def publish() -> None:
             for _ in range(bursts.pop(0) if bursts else 0):
                 world.listed = [summary(seq=world.listed[0].seq + 1)]
-                world.feed.follow("c", None, (message(world.listed[0].seq),))
+                world.feed.follow("c", None, (message(world.listed[0].seq),), world.listed[0].seq)
 
         world.during = publish  # type: ignore[method-assign]
         updates = world.watch()
@@ -466,7 +466,7 @@ class TestTheFeed:
         world = World()
         updates = world.watch()
         await take(updates, 1)
-        world.feed.follow("c", None, None)
+        world.feed.follow("c", None, None, 4)
 
         assert [one.update.type for one in await take(updates, 1)] == ["tree_snapshot"]
         await updates.aclose()
@@ -475,10 +475,10 @@ class TestTheFeed:
         """With the tokens that came while the list was read, once; later ones follow."""
         world = World()
         world.streamed = (token("A table", from_start=True),)
-        world.during = lambda: world.feed.follow("c", None, (token("A "), token("table")))  # type: ignore[method-assign]
+        world.during = lambda: world.feed.show("c", None, (token("A "), token("table")))  # type: ignore[method-assign]
         updates = world.watch()
         found = await take(updates, 2)
-        world.feed.follow("c", None, (token(" for two"),))
+        world.feed.show("c", None, (token(" for two"),))
         found += await take(updates, 1)
 
         assert [one.update for one in found[1:]] == [token("A table", from_start=True), token(" for two")]

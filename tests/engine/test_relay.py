@@ -1,0 +1,362 @@
+"""Engines of several processes over one shared store: each shows what the others store, delete and show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from turnwise import Conversation, Engine, UnknownConversation
+from turnwise.effects.model.port import Token
+from turnwise.engine.updates import TokenUpdate, TreeUpdate, Update, parse_id
+from turnwise.persistence.ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
+from turnwise.testing import FunctionLlm, reply
+
+from ..support.engine_scenarios import Gate, Watcher, answers_after, until
+from ..support.shared_store import Bus, SharedDouble, shared_stores
+
+
+class Processes:
+    """Two engines that share a store: `worker` has a model, and `web` is where people look."""
+
+    def __init__(self, bus: Bus, stores: tuple[SharedDouble, ...], worker: Engine, web: Engine) -> None:
+        self.bus = bus
+        self.worker_store, self.web_store = stores
+        self.worker = worker
+        self.web = web
+
+
+@asynccontextmanager
+async def processes(model: Any = None, **options: Any) -> AsyncIterator[Processes]:
+    """Two engines over one store."""
+    model = model or FunctionLlm(lambda _: reply("Here."))
+    async with (
+        shared_stores() as (bus, stores),
+        Engine.open(store=stores[0], model=model, **options) as worker,
+        Engine.open(store=stores[1], model=model, **options) as web,
+    ):
+        yield Processes(bus, stores, worker, web)
+
+
+async def both_handles(engines: Processes, **options: Any) -> tuple[Conversation, Conversation]:
+    """A new conversation, as the worker and as the web process have it."""
+    there = await engines.worker.create(**options)
+    return there, await engines.web.get(there.id)
+
+
+def stored(updates: list[Update]) -> list[tuple[str | None, str, Any]]:
+    """The stored updates, without a snapshot."""
+    return [(one.id, one.type, one.data) for one in updates if one.id is not None and one.type != "snapshot"]
+
+
+def lost(*kinds: type[Notice]) -> Callable[[Notice], bool]:
+    """Say of a notice of these kinds that it is lost."""
+    return lambda notice: isinstance(notice, kinds)
+
+
+class TestOneConversation:
+    """Somebody watches or waits in a process that stores nothing."""
+
+    async def test_every_stored_update_is_shown_as_in_the_process_that_stored_it(self) -> None:
+        """In the same order, with the same ids, each once."""
+        async with processes() as engines:
+            there, here = await both_handles(engines)
+            left, right = Watcher(there), Watcher(here)
+            for text in ("One.", "Two.", "Three."):
+                await there.send(text)
+            await right.until("turn_ended", 3)
+            await left.until("turn_ended", 3)
+            await asyncio.gather(left.stop(), right.stop())
+
+            assert stored(right.updates) == stored(left.updates)
+            assert (await here.replay()).divergence is None
+
+    async def test_tokens_are_shown_while_the_answer_is_written(self) -> None:
+        """Before its step is stored, and as one text with those of the process that writes it."""
+        gate = Gate()
+
+        async def slowly(request: Any, show: Any) -> Any:
+            for text in ("A ", "table", "."):
+                show(Token(text))
+            await gate()
+            return reply("A table.")
+
+        async with processes(Streams(slowly)) as engines:
+            there, here = await both_handles(engines)
+            right = Watcher(here)
+            await right.until("snapshot")
+            going = asyncio.ensure_future(there.send("Hi."))
+            await until(lambda: texts(right.updates) == "A table.")
+            assert "message" in right.types()
+            assert not right.types().count("turn_ended")
+            gate.opened.set()
+            await going
+            await right.until("turn_ended")
+            await right.stop()
+
+    async def test_one_who_waits_gets_the_turn(self) -> None:
+        """Without a look at the store of its own: one look a second is for all who wait."""
+        gate = Gate()
+        async with processes(FunctionLlm(answers_after(gate, "At last."))) as engines:
+            there, here = await both_handles(engines)
+            going = asyncio.ensure_future(there.send("Hi."))
+            await gate.arrived.wait()
+            await until(lambda: here.state.type == "llm_requesting")
+            waiting = [asyncio.ensure_future(here.wait()) for _ in range(3)]
+            await asyncio.sleep(0)
+            gate.opened.set()
+
+            assert {turn.reply for turn in await asyncio.gather(*waiting, going)} == {"At last."}
+
+    async def test_a_deletion_ends_what_is_watched_and_waited_for(self) -> None:
+        """As one in the same process does."""
+        gate = Gate()
+        async with processes(FunctionLlm(answers_after(gate, "Never."))) as engines:
+            there, here = await both_handles(engines)
+            going = asyncio.ensure_future(there.send("Hi."))
+            right = Watcher(here)
+            await until(lambda: here.state.type == "llm_requesting")
+            waiting = asyncio.ensure_future(here.wait())
+            await asyncio.sleep(0)
+            await engines.worker.delete(there.id)
+
+            with pytest.raises(UnknownConversation):
+                await waiting
+            await right.collecting
+            with pytest.raises(UnknownConversation):
+                await engines.web.get(here.id)
+            await asyncio.gather(going, return_exceptions=True)
+
+    async def test_one_that_was_created_again_is_not_ended(self) -> None:
+        """The notice of the deletion may come late."""
+        async with processes() as engines:
+            engines.bus.loses = lost(ConversationGone)
+            await engines.worker.create(conversation_id="c")
+            await engines.worker.delete("c")
+            again = await engines.web.create(conversation_id="c")
+            right = Watcher(again)
+            engines.web_store.heard.put_nowait(ConversationGone("c"))
+            await engines.web.refresh("c")
+
+            assert (await again.send("Hi.")).reply == "Here."
+            await right.until("turn_ended")
+            await right.stop()
+
+
+class TestLostNotices:
+    """Nothing that is stored depends on a notice."""
+
+    async def test_a_watcher_misses_nothing_when_all_notices_are_lost(self) -> None:
+        """What is watched is looked at."""
+        async with processes() as engines:
+            engines.bus.loses = lost(StepStored, LiveShown, ConversationGone)
+            there, here = await both_handles(engines)
+            left, right = Watcher(there), Watcher(here)
+            await there.send("Hi.")
+            await right.until("turn_ended")
+            await left.until("turn_ended")
+            await asyncio.gather(left.stop(), right.stop())
+
+            assert stored(right.updates) == stored(left.updates)
+
+    async def test_one_look_is_for_all_conversations(self) -> None:
+        """However many are waited for."""
+        gate = Gate()
+        async with processes(FunctionLlm(answers_after(gate, "At last."))) as engines:
+            engines.bus.loses = lost(StepStored)
+            handles = [await both_handles(engines) for _ in range(20)]
+            going = [asyncio.ensure_future(there.send("Hi.")) for there, _ in handles]
+            await until(lambda: all(there.state.type == "llm_requesting" for there, _ in handles))
+            watchers = [Watcher(here) for _, here in handles]
+            await asyncio.gather(*(one.until("snapshot") for one in watchers))
+            await until(lambda: 20 in engines.web_store.looks)
+            gate.opened.set()
+            await asyncio.gather(*going, *(one.until("turn_ended") for one in watchers))
+            await asyncio.gather(*(one.stop() for one in watchers))
+
+            assert len(engines.web_store.looks) < len(handles)
+
+    async def test_when_notices_were_missed_all_that_is_in_memory_is_looked_at(self) -> None:
+        """Also what nobody watches: whoever asks for it next gets it as it is."""
+        async with processes() as engines:
+            engines.bus.loses = lost(StepStored)
+            there, here = await both_handles(engines)
+            await there.send("Hi.")
+            assert here.state.book.turn == 0
+
+            engines.web_store.heard.put_nowait(NoticesMissed())
+            await until(lambda: here.state == there.state)
+
+    async def test_doubled_late_and_invented_notices_change_nothing(self) -> None:
+        """Anybody who may use the database may notify."""
+        async with processes() as engines:
+            there, here = await both_handles(engines)
+            right = Watcher(here)
+            await there.send("Hi.")
+            for notice in (
+                StepStored(here.id, 1),
+                StepStored(here.id, 10**15),
+                StepStored("nobody", 3),
+                LiveShown(here.id, 1, "token", {"text": "late", "kind": "text"}),
+                LiveShown(here.id, 10**9, "token", {"text": "early", "kind": "text"}),
+                LiveShown(here.id, 1, "delivered", {"nonsense": 1}),
+                LiveShown(here.id, 1, "invented", {}),
+                ConversationGone("nobody"),
+            ):
+                engines.web_store.heard.put_nowait(notice)
+            await there.send("Again.")
+            await right.until("turn_ended", 2)
+            await right.stop()
+
+            assert not {"late", "early"} & set(texts(right.updates).split())
+            assert [one[0] for one in stored(right.updates)] == sorted(
+                {one[0] for one in stored(right.updates)}, key=parse_id
+            )
+
+    async def test_a_step_that_is_stored_while_the_conversation_is_read_is_followed(self) -> None:
+        """It may have been read before the step."""
+        async with processes() as engines:
+            there = await engines.worker.create()
+            getting = [asyncio.ensure_future(engines.web.get(there.id)) for _ in range(2)]
+            await there.send("Hi.")
+            here, _ = await asyncio.gather(*getting)
+
+            await until(lambda: here.state == there.state)
+
+
+class TestTrees:
+    """Somebody watches all conversations of an owner, in a process that has none of them in memory."""
+
+    async def test_what_others_begin_and_move_is_shown(self) -> None:
+        """With the same updates as in the process that stores them."""
+        async with processes() as engines:
+            left, right = TreeWatcher(engines.worker), TreeWatcher(engines.web)
+            await left.until("tree_snapshot")
+            await right.until("tree_snapshot")
+            first, second = [await engines.worker.create(owner="anna") for _ in range(2)]
+            for conversation in (first, second, first):
+                await conversation.send("Hi.")
+            await right.until("turn_ended", 3)
+            await left.until("turn_ended", 3)
+            await engines.worker.delete(second.id)
+            await right.until("conversation_deleted")
+            await asyncio.gather(left.stop(), right.stop())
+
+            for conversation in (first, second):
+                assert right.stored(conversation.id) == left.stored(conversation.id)
+
+    async def test_what_was_listed_goes_on_where_the_list_ended(self) -> None:
+        """What the list shows already is not shown again."""
+        async with processes() as engines:
+            there = await engines.worker.create()
+            await there.send("Before.")
+            right = TreeWatcher(engines.web)
+            await right.until("tree_snapshot")
+            await there.send("After.")
+            await right.until("turn_ended")
+            await right.stop()
+
+            said = [one.update.text for one in right.updates if one.update.type == "message"]
+            assert said == ["After.", "Here."]
+
+    async def test_what_nobody_watches_is_not_shown(self) -> None:
+        """Conversations of other owners."""
+        async with processes() as engines:
+            right = TreeWatcher(engines.web, owner="anna")
+            await right.until("tree_snapshot")
+            there = await engines.worker.create(owner="berta")
+            for _ in range(3):
+                await there.send("Hi.")
+            seen = await engines.worker.create(owner="anna")
+            await seen.send("Hi.")
+            await right.until("turn_ended")
+            await right.stop()
+
+            assert {one.conversation_id for one in right.updates} == {None, seen.id}
+
+    async def test_nothing_is_missed_when_all_notices_are_lost(self) -> None:
+        """The newest of the list are looked at."""
+        async with processes() as engines:
+            engines.bus.loses = lost(StepStored, ConversationGone)
+            left, right = TreeWatcher(engines.worker), TreeWatcher(engines.web)
+            await left.until("tree_snapshot")
+            await right.until("tree_snapshot")
+            there = await engines.worker.create()
+            await there.send("Hi.")
+            await right.until("turn_ended")
+            await left.until("turn_ended")
+            await engines.worker.delete(there.id)
+            engines.web_store.heard.put_nowait(NoticesMissed())
+            await right.until("conversation_deleted")
+            await asyncio.gather(left.stop(), right.stop())
+
+            assert right.stored(there.id) == left.stored(there.id)
+
+    async def test_tokens_are_shown(self) -> None:
+        """Also of a conversation that was not in memory before its turn."""
+        gate = Gate()
+
+        async def slowly(request: Any, show: Any) -> Any:
+            await asyncio.sleep(0.05)
+            show(Token("A table."))
+            await gate()
+            return reply("A table.")
+
+        async with processes(Streams(slowly)) as engines:
+            right = TreeWatcher(engines.web)
+            await right.until("tree_snapshot")
+            there = await engines.worker.create()
+            going = asyncio.ensure_future(there.send("Hi."))
+            await right.until("token")
+            gate.opened.set()
+            await going
+            await right.stop()
+
+
+def texts(updates: list[Update]) -> str:
+    """The text of all tokens."""
+    return "".join(one.text for one in updates if isinstance(one, TokenUpdate))
+
+
+class Streams:
+    """A model that shows its answer while it writes it."""
+
+    name = "streams"
+
+    def __init__(self, answer: Callable[[Any, Callable[[str], None]], Any]) -> None:
+        self._answer = answer
+
+    async def complete(self, request: Any, show: Any) -> Any:
+        """Answer."""
+        return await self._answer(request, show)
+
+
+class TreeWatcher:
+    """Collects the updates of a tree while a test runs."""
+
+    def __init__(self, engine: Engine, owner: str | None = None) -> None:
+        self.updates: list[TreeUpdate] = []
+        self._source = engine.updates(owner=owner)
+        self._collecting = asyncio.ensure_future(self._collect())
+
+    async def _collect(self) -> None:
+        async for update in self._source:
+            self.updates.append(update)
+
+    async def until(self, kind: str, count: int = 1) -> None:
+        """Wait for the `count`-th update of this type."""
+        await until(lambda: [one.update.type for one in self.updates].count(kind) >= count)
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        self._collecting.cancel()
+        await asyncio.wait([self._collecting])
+
+    def stored(self, conversation_id: str) -> list[Any]:
+        """The stored updates of a conversation, as JSON."""
+        live = ("token", "tool_progress", "delivered")
+        of_one = (one for one in self.updates if one.conversation_id == conversation_id)
+        return [one.data for one in of_one if one.update.type not in (*live, "conversation_deleted")]
