@@ -78,6 +78,9 @@ LOST_DELIVERY = (
 OTHER_ORIGIN = "The conversation that this one was copied from, or the step, is not the one that was stored."
 """What is wrong with a copy whose origin was changed."""
 
+OTHER_OWNER = "The owner is not the one that the first step names."
+"""What is wrong with a conversation whose owner was changed beside the log."""
+
 _DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at", "wakes_at")
 """The columns of the head row that follow from the state and the newest step."""
 
@@ -238,7 +241,7 @@ class _ExaminedConversation:
         expected = details_row(details)
         replace = ReplaceDetails(self._record.id, owner, expected)
         if self._record.owner != owner:
-            yield self._finding(1, "The owner is not the one that the first step names.", replace)
+            yield self._finding(1, OTHER_OWNER, replace)
         if stored is not None and (others := _other_fields(stored, expected)):
             sentence = f"What lists show does not agree with the steps: {', '.join(others)}."
             yield self._finding(1, sentence, replace)
@@ -271,7 +274,7 @@ class _ExaminedConversation:
                 yield self._finding(row.seq, sentence, DropDelivery(*it))
                 continue
             waiting.append(row)
-            if self._damage is None and not _is_readable(row):
+            if self._damage is None and not is_readable(row):
                 sentence = f"The attempts to deliver the effect {row.effect_id} cannot be read."
                 yield self._finding(row.seq, sentence, ResetDelivery(*it))
             elif self._damage is None and row.begun >= DELIVERY_DEATHS:
@@ -284,7 +287,7 @@ class _ExaminedConversation:
         return Finding(sentence, self._record.id, seq, repair)
 
 
-def _is_readable(row: OutboxRow) -> bool:
+def is_readable(row: OutboxRow) -> bool:
     """Whether it can be read how often the delivery was tried and when it is due."""
     try:
         due = None if row.next_attempt is None else from_microseconds(row.next_attempt)

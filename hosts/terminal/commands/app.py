@@ -33,6 +33,10 @@ Verdict = Annotated[
     typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list the calls in doubt"),
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that was exported, or - for stdin.")]
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The database to copy, as for --db.")]
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="The database to copy into; a file is made if it is missing.")
+]
 
 
 def _option(name: str, metavar: str, help: str, default: str | bool = False) -> Any:
@@ -41,10 +45,11 @@ def _option(name: str, metavar: str, help: str, default: str | bool = False) -> 
 
 
 # what a command works with
+_DATABASE = "The database: a path, or a URL: sqlite:///path, postgresql://user@host/name."
 _A_MODEL = "As in openai/gpt-4.1-mini or ollama/…."
 _TOOLS = "package.module:function, with commas between them."
 
-Db = Annotated[str | None, _option("--db", "DB", "The database: a path, or sqlite:///path.", "turnwise.db")]
+Db = Annotated[str | None, _option("--db", "DB", _DATABASE, "turnwise.db")]
 DemoDb = Annotated[str | None, _option("--db", "DB", "Keep the conversation here.", "a file that is removed")]
 Model = Annotated[
     list[str] | None,
@@ -102,6 +107,9 @@ At = Annotated[
     str | None, _option("--at", "SEQ", "The number of a step, as in `turnwise show --events`.", "the newest")
 ]
 Format = Annotated[str, _option("--format", "FORMAT", "turnwise (the whole log) or openai (the messages).", True)]
+Ahead = Annotated[
+    bool, typer.Option("--ahead", help="Copy what rests, while a program still uses the source; the rest comes later.")
+]
 Fix = Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")]
 
 # where a server listens, and whom it serves
@@ -402,6 +410,22 @@ def import_(
     if format_ == "openai":
         _run(import_messages(settings, read_messages(file)))
     _run(import_(settings, read(file)))
+
+
+@app.command()
+def copy(source: Source, target: Target, ahead: Ahead = False, debug: Debug = None) -> None:
+    """Copy the conversations of a database into another one.
+
+    From a file to a server, or back: to move. The copy goes on where the original stood, with its questions, timers and
+    deliveries, so nobody may open the source afterwards. Each conversation is read back and compared. A copy that was
+    interrupted goes on when the command is run again: what is there and equal is passed over, and what has gone on in
+    the source since takes the place of its earlier copy. The source is only read. The index of what was said and the
+    vectors of texts are not copied: they are made again where they are needed. Exit 1 if something was left out.
+    """
+    settings = _settings(debug=debug)
+    from .copy import copy as copy_database
+
+    _run(copy_database(settings, source, target, ahead=ahead))
 
 
 @app.command()
