@@ -433,8 +433,13 @@ class Engine(Homebound):
         return loop
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
-        return Conversation(self, await self._registry.get_loop(checked_id(conversation_id)), self._home)
+        """Return a handle on a conversation, which shows what is stored by now, in whatever process. Nothing in it
+        changes by that. Raises `UnknownConversation`."""
+        was_in_memory = self._registry.holds(checked_id(conversation_id))
+        loop = await self._registry.get_loop(conversation_id)
+        if self._relay is not None and was_in_memory:
+            await self._relay.refresh(loop)
+        return Conversation(self, loop, self._home)
 
     async def list(
         self,

@@ -242,8 +242,7 @@ class Loop:
         if handled := self.recent_requests.find_remembered(request, filled):
             return self._ignored(handled)
         try:
-            await self._adopt_choices(request, filled)
-            step = await self._step(request)
+            step = await self._put(request, filled)
         except (Refused, InvalidInput, StoreConflict):
             if handled := await self.recent_requests.find(request, filled):
                 return self._ignored(handled)
@@ -252,6 +251,22 @@ class Loop:
             handled = await self.recent_requests.find(request, filled)
             return self._ignored(handled or self.recent_requests.note_no_op(request, filled))
         return Outcome(step, self.recent_requests.just_noted(request))
+
+    async def _put(self, request: Request, filled: Filled) -> Step:
+        """Put a request to the machine. Where other processes share the store, one that is refused, or does nothing, is
+        put again behind what they have stored: its caller may have seen that there."""
+        await self._adopt_choices(request, filled)
+        try:
+            step = await self._step(request)
+        except (Refused, InvalidInput):
+            if not await self._was_behind():
+                raise
+            return await self._step(request)
+        return await self._step(request) if step.ignored and await self._was_behind() else step
+
+    async def _was_behind(self) -> bool:
+        """Follow what other processes have stored. Returns whether there was anything."""
+        return self._services.show_others is not None and await self._catch_up()
 
     async def _adopt_choices(self, request: Request, filled: Filled) -> None:
         """Before it begins to work, the conversation changes to the models and profiles of its engine, where it follows

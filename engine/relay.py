@@ -110,6 +110,12 @@ class Relay:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def refresh(self, loop: Loop) -> None:
+        """Have a loop follow what the other processes have stored by now. Raises `UnknownConversation`, `StoreError`
+        and, while the store takes nothing, `Refused`."""
+        if await self._store.find_moved({loop.conversation_id: loop.projection.seq}):
+            await loop.catch_up()
+
     def _begin(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)

@@ -13,9 +13,9 @@ from turnwise import Conversation, Engine, UnknownConversation
 from turnwise.effects.model.port import Token
 from turnwise.engine.updates import TokenUpdate, TreeUpdate, Update, parse_id
 from turnwise.persistence.ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
-from turnwise.testing import FunctionLlm, reply
+from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 
-from ..support.engine_scenarios import Gate, Watcher, answers_after, until
+from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
 from ..support.shared_store import Bus, SharedDouble, shared_stores
 
 
@@ -144,6 +144,55 @@ class TestOneConversation:
             assert (await again.send("Hi.")).reply == "Here."
             await right.until("turn_ended")
             await right.stop()
+
+
+class TestRequests:
+    """A caller goes from one process to another, which has not heard of the newest steps yet."""
+
+    async def test_a_handle_shows_what_is_stored(self) -> None:
+        """Whoever has seen a step in one process sees it in the other."""
+        async with processes() as engines:
+            engines.bus.loses = lost(StepStored)
+            there, here = await both_handles(engines)
+            await there.send("Hi.")
+
+            assert (await engines.web.get(here.id)).state == there.state
+            assert [message.text for message in await here.transcript()] == ["Hi.", "Here."]
+
+    async def test_a_deleted_conversation_is_unknown(self) -> None:
+        """Although it is in memory here."""
+        async with processes() as engines:
+            engines.bus.loses = lost(ConversationGone)
+            there, here = await both_handles(engines)
+            await engines.worker.delete(there.id)
+
+            with pytest.raises(UnknownConversation):
+                await engines.web.get(here.id)
+
+    async def test_an_answer_is_taken_to_a_question_that_was_asked_elsewhere(self) -> None:
+        """It would be refused by what is known here."""
+        asks = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked.")])
+        async with processes(asks, tools=["ask_user_question"]) as engines:
+            engines.bus.loses = lost(StepStored)
+            there, here = await both_handles(engines)
+            asked = await there.send("Hi.")
+            assert asked.status == "awaiting_user"
+            assert here.state.type == "idle"
+
+            assert (await here.answer({QUESTION["question"]: "6:30 PM"}, call_id=asked.call_id)).reply == "Booked."
+
+    async def test_a_cancel_finds_the_turn_that_began_elsewhere(self) -> None:
+        """It would do nothing by what is known here."""
+        gate = Gate()
+        async with processes(FunctionLlm(answers_after(gate, "Never."))) as engines:
+            engines.bus.loses = lost(StepStored)
+            there, here = await both_handles(engines)
+            going = asyncio.ensure_future(there.send("Hi."))
+            await gate.arrived.wait()
+            cancelled = await here.cancel()
+
+            assert not cancelled.no_op
+            assert (await going).status == "cancelled"
 
 
 class TestLostNotices:
