@@ -16,6 +16,11 @@ CONNECTIONS = 10
 """How many connections to a server a store may hold, unless it is told."""
 
 
+POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+"""The schemes of URLs of databases in PostgreSQL, for which alone its modules are imported. The last one is what
+SQLAlchemy calls the same driver."""
+
+
 class DatabaseAddress(Protocol):
     """Where a database is. Its methods raise `StoreError` for a database that cannot be used."""
 
@@ -57,6 +62,10 @@ class DatabaseAddress(Protocol):
 def address_of(url: str | Path) -> DatabaseAddress:
     """Return the address of the database at `url`. Raises `StoreError` for an invalid URL, and for a scheme that no
     store has."""
+    if isinstance(url, str) and url.partition("://")[0] in POSTGRESQL:
+        from .postgres.address import PostgresAddress
+
+        return PostgresAddress.of(url)
     from .sqlite.address import SqliteAddress
 
     return SqliteAddress.of(url)
@@ -65,7 +74,8 @@ def address_of(url: str | Path) -> DatabaseAddress:
 async def open_store(
     url: str | Path, *, read_only: bool = False, create: bool = True, connections: int = CONNECTIONS
 ) -> Store:
-    """Open the store at `url`: a path, `sqlite:///dinner.db`, or `sqlite://` for a database in memory.
+    """Open the store at `url`: a path, `sqlite:///dinner.db`, `sqlite://` for a database in memory, or
+    `postgresql://user@host/dinner` for one that several processes share.
 
     Whoever opens a store must `close` it. One store at a time may write to a file; `read_only` works beside it and
     changes nothing. `connections` is how many connections to a server the store may hold at once; a file has its own.

@@ -20,13 +20,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ...states.errors import StoreError
+from ..opening import POSTGRESQL
 
-SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
-"""The schemes of its URLs. The last one is what SQLAlchemy calls the same driver."""
+if TYPE_CHECKING:
+    from .store import PostgresStore
 
 _OWN_OPTIONS = ("schema", "direct_host", "direct_port")
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -97,6 +98,23 @@ class PostgresAddress:
         """The statement that lets a transaction see the tables; empty if it sees them anyway."""
         return "" if self.schema is None else f'SET LOCAL search_path = "{self.schema}"'
 
+    async def open(self, *, read_only: bool, create: bool, connections: int) -> PostgresStore:
+        """Open the store; `open_store` says the rest."""
+        from .store import PostgresStore
+
+        return await PostgresStore.open(self, connections=connections, read_only=read_only, create=create)
+
+    async def is_in_use(self) -> bool:
+        """Whether some process has looked for work in the database within a minute."""
+        from .database import PostgresDatabase
+        from .job_tables import JobTables
+
+        database = await PostgresDatabase.open(self, connections=1, read_only=True)
+        try:
+            return await database.read(lambda driver: JobTables.found(driver).are_served(driver))
+        finally:
+            await database.close()
+
     def missing_marks(self) -> tuple[str, ...]:
         """Nothing: there is no file."""
         return ()
@@ -117,7 +135,7 @@ def _psycopg() -> Any:
 def _own_options(url: str) -> tuple[dict[str, str], str]:
     """Return the options in a URL that are of turnwise, and the URL without them, as libpq takes it."""
     scheme, _, rest = url.partition("://")
-    if scheme not in SCHEMES:
+    if scheme not in POSTGRESQL:
         raise StoreError(_INVALID)
     place, _, query = rest.partition("?")
     options = [option for option in query.split("&") if option]

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 from psycopg.abc import Buffer
+from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from ..sql.statements import Statement
@@ -48,8 +49,10 @@ class _TextLoader(TextLoader):
 
 
 def adapt(connection: psycopg.Connection[Any]) -> None:
-    """Have a connection escape texts. To be called once, when it was opened."""
+    """Have a connection escape texts, and send every integer with 64 bits: the server keeps a plan for each combination
+    of sizes. To be called once, when it was opened."""
     connection.adapters.register_dumper(str, _TextDumper)
+    connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_loader("text", _TextLoader)
 
 

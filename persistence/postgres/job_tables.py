@@ -115,6 +115,13 @@ class JobTables:
         if due < datetime.now(UTC) + SOON:
             self.call(driver, conversation_id)
 
+    def are_served(self, driver: Driver) -> bool:
+        """Whether some process has looked for jobs within a minute."""
+        recent = (
+            f"SELECT 1 FROM \"{self.schema}\".procrastinate_workers WHERE last_heartbeat > now() - interval '1 min'"
+        )
+        return driver.execute(f"{recent} LIMIT 1").fetchone() is not None
+
     # --- installing
 
     def _version(self, driver: Driver) -> tuple[int, str] | None:

@@ -33,11 +33,12 @@ from .writing import LogPosition
 
 
 class FoundHead(NamedTuple):
-    """What a conversation needs for its next step, and the position at which that is stored."""
+    """What a conversation needs for its next step, the position at which that is stored, and its row."""
 
     position: LogPosition
     state: AnyState
     context: Context
+    head: HeadRow
 
 
 def read_head(driver: Driver, conversation_id: str) -> FoundHead:
@@ -55,7 +56,7 @@ def read_head(driver: Driver, conversation_id: str) -> FoundHead:
     context = _context(driver, key, first.event)
     is_titled = writing.is_titled(driver, key)
     position = LogPosition(key, head.seq, head.chain, first.chain, is_titled=is_titled)
-    return FoundHead(position, decode_state(head), context)
+    return FoundHead(position, decode_state(head), context, head)
 
 
 def _opening(driver: Driver, key: int) -> StoredEntry:
@@ -111,8 +112,15 @@ def read_entries(driver: Driver, conversation_id: str, after: int, up_to: int | 
     return entries
 
 
-def read_missed(driver: Driver, conversation_id: str, position: LogPosition) -> tuple[StoredEntry, ...]:
-    """Read the steps that were stored behind `position`, and move it on.
+class MissedSteps(NamedTuple):
+    """The steps that others have stored, and the row of the conversation behind them."""
+
+    entries: tuple[StoredEntry, ...]
+    head: HeadRow
+
+
+def read_missed(driver: Driver, conversation_id: str, position: LogPosition) -> MissedSteps:
+    """Read the steps that were stored behind `position`. It is moved on by whoever hands them over.
 
     Raises `UnknownConversation` if the conversation was deleted, also if another one has taken its id.
     """
@@ -120,8 +128,7 @@ def read_missed(driver: Driver, conversation_id: str, position: LogPosition) -> 
     seq, chain = position.seq, position.chain
     entries = read_steps(queries.steps(driver, key, seq + 1), seq, chain)
     check_end(head, *_end(entries, seq, chain))
-    position.seq, position.chain = head.seq, head.chain
-    return entries
+    return MissedSteps(entries, head)
 
 
 def read_request(driver: Driver, conversation_id: str, position: LogPosition, event_id: str) -> StoredEntry | None:

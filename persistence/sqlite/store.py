@@ -324,7 +324,9 @@ class SqliteLog:
         database, where = self._database, (self._conversation_id, self._position)
 
         def read(connection: Connection) -> tuple[StoredEntry, ...]:
-            return read_missed(driver_of(connection), *where)
+            entries, head = read_missed(driver_of(connection), *where)
+            self._position.seq, self._position.chain = head.seq, head.chain
+            return entries
 
         return await (database.read(read) if database.is_read_only else database.write(read))
 

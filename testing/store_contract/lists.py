@@ -20,7 +20,7 @@ from ...states.policy import Policy
 from ...states.states import pending
 from ...states.values.acts import Schedule
 from ...states.values.messages import HistoryMessage, Image
-from .story import NOON, OpenedStore, Story, deliveries_of, on_a_store
+from .story import NOON, OpenedStore, Story, deliveries_of, on_a_claiming_store, on_a_store
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -131,7 +131,7 @@ class ListContract(OpenedStore):
 
     # --- claim
 
-    @on_a_store
+    @on_a_claiming_store
     async def test_what_waits_is_claimed(self, store: Store) -> None:
         """Conversations that wait for the model, for a timer or for a delivery; no others."""
         story = Story().say().answer()
@@ -147,7 +147,7 @@ class ListContract(OpenedStore):
 
         assert set(await store.claim(10)) == {"busy", "retrying", "undelivered"}
 
-    @on_a_store
+    @on_a_claiming_store
     async def test_each_conversation_is_claimed_once(self, store: Store) -> None:
         """In batches, the one whose timer is due first comes first."""
         for hours in (3, 1, 2):
@@ -161,7 +161,7 @@ class ListContract(OpenedStore):
         assert batches[0] == ("in 1 hours", "in 2 hours", "in 3 hours")
         assert {*batches[1], *batches[2]} == {f"busy {number}" for number in range(4)}
 
-    @on_a_store
+    @on_a_claiming_store
     async def test_what_is_released_is_claimed_again(self, store: Store) -> None:
         """The conversations of an engine that has closed are for the next one over the same store; others stay."""
         await Story().say().into(store, "first")
@@ -173,7 +173,7 @@ class ListContract(OpenedStore):
         assert await store.claim(5) == ("second",)
         assert await store.claim(5) == ()
 
-    @on_a_store
+    @on_a_claiming_store
     async def test_what_waits_later_is_claimed_later(self, store: Store) -> None:
         """A conversation that began to wait after everything else was claimed."""
         await Story().say().into(store, "first")

@@ -38,6 +38,7 @@ from .story import (
     SOON,
     OpenedStore,
     Story,
+    claims,
     deliveries_of,
     found_request,
     log_of,
@@ -192,7 +193,7 @@ class ConversationContract(OpenedStore):
                     ("paper", 2, SOON),
                     ("radio", 0, None),
                 ]
-                assert await store.claim(10) == ("story",)
+                assert await claims(store, "story")
 
         asyncio.run(write())
         asyncio.run(read())
@@ -253,7 +254,7 @@ class ConversationContract(OpenedStore):
             await store.load("goes")
         assert [summary.id for summary in await store.list()] == ["stays"]
         assert await store.ids() == ("stays",)
-        assert await store.claim(10) == ("stays",)
+        assert await claims(store, "stays")
         assert await undelivered_in(store) == [("stays", "screen", said[0][0])]
         assert await log_of(store, "stays") == story.log
 
@@ -791,7 +792,7 @@ class RecordContract(OpenedStore):
                 carried = read_export(line.encode() for line in await _exported(there))
                 assert carried[0].steps == records[0].steps
                 assert carried[1].steps[:-1] == records[1].steps
-                assert await there.claim(10) == ()
+                assert await claims(there)
 
         for place in ("here", "there"):
             (tmp_path / place).mkdir()

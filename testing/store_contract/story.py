@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 import pytest
 
 from ...persistence.codec import GENESIS, encode
-from ...persistence.ports import SearchableStore
+from ...persistence.ports import SearchableStore, SharedStore
 from ...persistence.records import ConversationRecord, EventRow, HeadRow
 from ...states.context import Context
 from ...states.effects import DeliverToUser
@@ -142,6 +142,18 @@ def on_a_store(test: Callable[[Contract, Store], Awaitable[None]]) -> Callable[[
     return run
 
 
+def on_a_claiming_store(test: Callable[[Contract, Store], Awaitable[None]]) -> Callable[[Contract, Path], None]:
+    """Turn a test of `claim` into one that pytest runs; it is skipped for a store that processes share."""
+
+    async def run(self: Contract, store: Store) -> None:
+        if isinstance(store, SharedStore):
+            pytest.skip("this store claims nothing, because jobs say what waits")
+        await test(self, store)
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return on_a_store(run)
+
+
 def on_a_searchable_store(test: Callable[[T, SearchedStore], Awaitable[None]]) -> Callable[[T, Path], None]:
     """Turn a test of a store that can be searched into one that pytest runs; it is skipped for any other store."""
 
@@ -166,6 +178,11 @@ def deliveries_of(step: Step, *targets: str) -> tuple[tuple[int, str], ...]:
 def plain(entries: Iterable[LogEntry]) -> list[LogEntry]:
     """Return the entries without what a store adds to them."""
     return [LogEntry(one.seq, one.event, one.effects, one.ended, one.turn) for one in entries]
+
+
+async def claims(store: Store, *expected: str) -> bool:
+    """Whether the store claims exactly these conversations; nothing if processes share it."""
+    return set(await store.claim(len(expected) + 10)) == (set() if isinstance(store, SharedStore) else set(expected))
 
 
 async def log_of(store: Store, conversation_id: str = "story") -> list[LogEntry]:
