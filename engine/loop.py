@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import Context as Variables
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -65,7 +65,7 @@ from .projection import ConversationProjection
 from .recovery import known_effects, reports
 from .redactor import EventRedactor
 from .requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
-from .updates import live_update, repeated_step
+from .updates import LiveUpdate, TokenUpdate, live_update, repeated_step
 from .waiting import Follower, TurnWaiters
 from .watching import Feed, TreeFeed
 
@@ -390,22 +390,33 @@ class Loop:
         )
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
-        if self._is_shown(effect_id, kind):
-            shown = self._services.redactor.shown(kind, data, self._policy)
-            self._show(effect_id, kind, shown)
-            if (show_others := self._services.show_others) is not None:
-                show_others(LiveShown(self.conversation_id, effect_id, kind, shown))
+        if not self._is_shown(effect_id, kind):
+            return
+        shown = self._services.redactor.shown(kind, data, self._policy)
+        update = live_update(kind, shown, effect_id, self.state)
+        self._show(update)
+        if (show_others := self._services.show_others) is not None:
+            place = 0
+            if isinstance(update, TokenUpdate):
+                text, place = self.feed.streamed.to_pass_on(update)
+                shown = {**shown, "text": text}
+            show_others(LiveShown(self.conversation_id, effect_id, kind, shown, place))
 
-    def show_live(self, effect_id: int, kind: LiveKind, shown: Mapping[str, Any]) -> None:
-        """Show a live update of another process, unless its effect has ended. Raises `InvalidInput`."""
-        if self._is_shown(effect_id, kind):
-            self._show(effect_id, kind, shown)
+    def show_live(self, effect_id: int, kind: LiveKind, data: Mapping[str, Any], place: int) -> None:
+        """Show a live update of another process, unless its effect has ended. Of a token that stands at this `place` in
+        its text, what is new is shown. Raises `InvalidInput`."""
+        if not self._is_shown(effect_id, kind):
+            return
+        update = live_update(kind, data, effect_id, self.state)
+        if isinstance(update, TokenUpdate):
+            update = replace(update, text=self.feed.streamed.new_part(update, place))
+        if not isinstance(update, TokenUpdate) or update.text:
+            self._show(update)
 
     def _is_shown(self, effect_id: int, kind: LiveKind) -> bool:
         return kind in UNAWAITED or effect_id in pending(self.state)
 
-    def _show(self, effect_id: int, kind: LiveKind, shown: Mapping[str, Any]) -> None:
-        update = live_update(kind, shown, effect_id, self.state)
+    def _show(self, update: LiveUpdate) -> None:
         self.feed.publish(update)
         self._services.tree.show(self.conversation_id, self.projection.context.owner, (update,))
 

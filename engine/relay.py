@@ -306,7 +306,7 @@ def _show(loop: Loop, live: Iterable[LiveShown]) -> None:
     for shown in live:
         if shown.kind in _KINDS:
             with suppress(InvalidInput):
-                loop.show_live(shown.effect_id, cast("LiveKind", shown.kind), shown.data)
+                loop.show_live(shown.effect_id, cast("LiveKind", shown.kind), shown.data, shown.place)
 
 
 def _parts(items: Iterable[tuple[str, int]], size: int) -> Iterable[list[tuple[str, int]]]:

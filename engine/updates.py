@@ -645,14 +645,19 @@ class Streaming:
         return as_json(self)
 
 
+SHORTEST_REPEATED, LONGEST_REPEATED = 256, 65_536
+"""Characters of a text that is passed on to other processes once more when it has doubled."""
+
+
 class StreamedText:
     """Collects the tokens of one request. A token of another request or attempt begins anew."""
 
-    __slots__ = ("_fallback", "_key", "_pieces")
+    __slots__ = ("_fallback", "_key", "_lengths", "_pieces")
 
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
         self._pieces: dict[str, list[str]] | None = None
+        self._lengths: dict[str, int] = {}
         self._fallback = False
 
     def add(self, token: TokenUpdate) -> None:
@@ -665,6 +670,23 @@ class StreamedText:
         if self._pieces is None:
             self._pieces = {}
         self._pieces.setdefault(token.kind, []).append(token.text)
+        self._lengths[token.kind] = self._lengths.get(token.kind, 0) + len(token.text)
+
+    def to_pass_on(self, token: TokenUpdate) -> tuple[str, int]:
+        """Return the text to pass on to other processes for the token that was added last, and its place in the whole
+        text: all of it each time that its length has doubled, for those who have missed a part."""
+        length = self._lengths[token.kind]
+        place = length - len(token.text)
+        if place.bit_length() < length.bit_length() and SHORTEST_REPEATED <= length <= LONGEST_REPEATED:
+            return self._joined(token.kind), 0
+        return token.text, place
+
+    def new_part(self, token: TokenUpdate, place: int) -> str:
+        """Return what is new of a token that stands at this place in its whole text; nothing if what stands before it
+        is missing here: a text with a gap would not be the beginning of the message that follows."""
+        is_known = (token.turn, token.request, token.attempt) == self._key
+        length = self._lengths.get(token.kind, 0) if is_known else 0
+        return token.text[length - place :] if place <= length else ""
 
     def keep_only(self, requests: Collection[int]) -> None:
         """Forget the text unless its request is one of these, which are still under way."""
@@ -680,6 +702,7 @@ class StreamedText:
         """Forget the text."""
         self._key = None
         self._pieces = None
+        self._lengths = {}
         self._fallback = False
 
     @property

@@ -321,12 +321,16 @@ class ConversationGone:
 
 @dataclass(frozen=True)
 class LiveShown:
-    """Another process has shown a live update of a conversation, such as a token; see `EffectContext.progress`."""
+    """Another process has shown a live update of a conversation, such as a token; see `EffectContext.progress`.
+
+    The text of a token stands at the `place` in the whole text that is streamed of its kind. So one who missed a token
+    shows none of those behind it, until the text is sent from its beginning once more."""
 
     conversation_id: str
     effect_id: int
     kind: str
     data: Mapping[str, Any]
+    place: int = 0
 
 
 @dataclass(frozen=True)

@@ -308,7 +308,8 @@ class Outgoing:
             self._append(shown)
             return
         for start in range(0, size, _TOKEN):
-            self._add_token(replace(shown, data={**shown.data, "text": text[start : start + _TOKEN]}))
+            part = {**shown.data, "text": text[start : start + _TOKEN]}
+            self._add_token(replace(shown, data=part, place=shown.place + start))
 
     def _add_token(self, token: LiveShown) -> None:
         place = self._tokens.get(token.conversation_id)
@@ -328,11 +329,13 @@ class Outgoing:
 
 
 def _joined(before: LiveShown, token: LiveShown) -> LiveShown | None:
-    """The two tokens as one; None if they are not of one text, or too long. `Pure.`"""
-    text = before.data["text"] + token.data["text"]
-    joined = replace(token, data={**token.data, "text": text})
-    is_one_text = before == replace(token, data={**token.data, "text": before.data["text"]})
-    return joined if is_one_text and len(text) <= _TOKEN else None
+    """The two tokens as one; None if the second does not go on with the text of the first, or if they are too long.
+    `Pure.`"""
+    text: str = before.data["text"]
+    is_next = token == replace(before, data={**before.data, "text": token.data["text"]}, place=before.place + len(text))
+    if not is_next or len(text) + len(token.data["text"]) > _TOKEN:
+        return None
+    return replace(before, data={**before.data, "text": text + token.data["text"]})
 
 
 # --- as JSON: a payload is the node of its process, and a list of notices
@@ -356,8 +359,8 @@ def _encoded(notice: Notice) -> str:
             fields = [_STEP, conversation_id, seq]
         case ConversationGone(conversation_id):
             fields = [_GONE, conversation_id]
-        case LiveShown(conversation_id, effect_id, kind, data):
-            fields = [_SHOWN, conversation_id, effect_id, kind, dict(data)]
+        case LiveShown(conversation_id, effect_id, kind, data, place):
+            fields = [_SHOWN, conversation_id, effect_id, kind, dict(data), place]
         case NoticesMissed():
             fields = [_MISSED]
     try:
@@ -376,8 +379,8 @@ def _decoded(piece: Any) -> Notice | None:
             return StepStored(conversation_id, seq)
         case ["gone", str(conversation_id)]:
             return ConversationGone(conversation_id)
-        case ["shown", str(conversation_id), int(effect_id), str(kind), dict(data)]:
-            return LiveShown(conversation_id, effect_id, kind, data)
+        case ["shown", str(conversation_id), int(effect_id), str(kind), dict(data), int(place)]:
+            return LiveShown(conversation_id, effect_id, kind, data, place)
         case ["missed"]:
             return NoticesMissed()
         case _:

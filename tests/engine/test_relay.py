@@ -97,6 +97,35 @@ class TestOneConversation:
             await right.until("turn_ended")
             await right.stop()
 
+    async def test_a_text_is_never_shown_with_a_gap(self) -> None:
+        """When tokens are lost, those behind them are not shown, until the text so far is sent once more."""
+        gate, words = Gate(), [f"word-{number} " for number in range(100)]
+
+        async def slowly(request: Any, show: Any) -> Any:
+            for word in words:
+                show(Token(word))
+            await gate()
+            return reply("".join(words))
+
+        def loses_some(notice: Notice) -> bool:
+            return isinstance(notice, LiveShown) and 30 <= notice.place < 200
+
+        async with processes(Streams(slowly)) as engines:
+            engines.bus.loses = loses_some
+            there, here = await both_handles(engines)
+            right = Watcher(here)
+            await right.until("snapshot")
+            going = asyncio.ensure_future(there.send("Hi."))
+            await gate.arrived.wait()
+            await until(lambda: texts(right.updates) == "".join(words))
+            gate.opened.set()
+            await going
+            await right.stop()
+
+            shown = [one.text for one in right.updates if isinstance(one, TokenUpdate)]
+            assert shown[:3] == words[:3]
+            assert len(shown) < len(words)
+
     async def test_one_who_waits_gets_the_turn(self) -> None:
         """Without a look at the store of its own: one look a second is for all who wait."""
         gate = Gate()

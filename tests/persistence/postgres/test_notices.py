@@ -82,9 +82,9 @@ async def two_processes(url: str) -> AsyncIterator[tuple[Process, Process]]:
         yield telling, listening
 
 
-def token(text: str, conversation_id: str = "c", effect_id: int = 1, kind: str = "text") -> LiveShown:
+def token(text: str, conversation_id: str = "c", effect_id: int = 1, kind: str = "text", place: int = 0) -> LiveShown:
     """A token of an answer."""
-    return LiveShown(conversation_id, effect_id, "token", {"text": text, "kind": kind})
+    return LiveShown(conversation_id, effect_id, "token", {"text": text, "kind": kind}, place)
 
 
 def sent(outgoing: Outgoing) -> list[list[Any]]:
@@ -169,9 +169,9 @@ class TestHearing:
         """2,000 conversations that stream are told in payloads that the server takes, and nothing of them is lost."""
         async with two_processes(postgres_url) as (telling, listening):
             names = [f"conversation-{number}" for number in range(2_000)]
-            for text in "abc":
+            for place, text in enumerate("abc"):
                 for name in names:
-                    telling.notices.tell(token(text, name))
+                    telling.notices.tell(token(text, name, place=place))
             for name in names:
                 telling.notices.tell(StepStored(name, 2))
             await until(lambda: StepStored(names[-1], 2) in listening.heard)
@@ -202,9 +202,9 @@ class TestBundles:
     def test_tokens_of_one_text_become_one_token(self) -> None:
         """Also with tokens of other conversations between them."""
         outgoing = Outgoing()
-        for text in ("a", "b"):
+        for place, text in enumerate(("a", "b")):
             for name in ("c", "d"):
-                outgoing.add(token(text, name))
+                outgoing.add(token(text, name, place=place))
 
         assert [piece[4]["text"] for bundle in sent(outgoing) for piece in bundle] == ["ab", "ab"]
 
@@ -214,13 +214,14 @@ class TestBundles:
             StepStored("c", 3),
             token("?", kind="thinking"),
             token("?", effect_id=2),
+            token("a"),
             LiveShown("c", 1, "tool_progress", {"call_id": "x", "text": "half"}),
         ],
     )
     def test_tokens_are_not_joined_over_what_stands_between_them(self, between: Notice) -> None:
         """They would be shown in another order."""
         outgoing = Outgoing()
-        for notice in (token("a"), between, token("b")):
+        for notice in (token("a"), between, token("b", place=2)):
             outgoing.add(notice)
 
         assert len(sent(outgoing)[0]) == 3
@@ -242,7 +243,9 @@ class TestBundles:
         payloads = list(outgoing.take())
 
         assert all(len(",".join(bundle).encode()) <= PAYLOAD for bundle in payloads)
-        assert sum(len(json.loads(piece)[4]["text"]) for bundle in payloads for piece in bundle) == 20_000
+        pieces = [json.loads(piece) for bundle in payloads for piece in bundle]
+        assert sum(len(piece[4]["text"]) for piece in pieces) == 20_000
+        assert [piece[5] for piece in pieces] == [1_200 * number for number in range(len(pieces))]
 
     def test_what_fits_into_no_payload_is_left_out(self) -> None:
         """A report of a tool that is too long, or no JSON, is not sent; an id that is too long says that something is
