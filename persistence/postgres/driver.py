@@ -48,7 +48,7 @@ class _TextLoader(TextLoader):
         return unescaped(text) if isinstance(text, str) else text
 
 
-def adapt(connection: psycopg.Connection[Any]) -> None:
+def adapt(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Have a connection escape texts, and send every integer with 64 bits: the server keeps a plan for each combination
     of sizes. To be called once, when it was opened."""
     connection.adapters.register_dumper(str, _TextDumper)

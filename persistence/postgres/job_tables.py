@@ -47,6 +47,13 @@ SOON = timedelta(seconds=3)
 _ADDED = f"""
 CREATE INDEX IF NOT EXISTS turnwise_lock ON procrastinate_jobs (lock) WHERE status IN ('todo', 'doing');
 
+CREATE TABLE IF NOT EXISTS turnwise_looks (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    looked_at timestamptz NOT NULL DEFAULT now(),
+    swept_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO turnwise_looks DEFAULT VALUES ON CONFLICT DO NOTHING;
+
 ALTER TABLE procrastinate_jobs SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);
 ALTER TABLE procrastinate_events SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 4000,
@@ -68,20 +75,25 @@ $body$;
 """
 """The index finds the jobs of a conversation, and a fetch which jobs wait for one that runs: without it a fetch takes a
 second while 10,000 jobs wait. Jobs are deleted when they end, so the table is small, and what is dead in it would soon
-be many times what lives; how many rows live says nothing about when to clean up."""
+be many times what lives; how many rows live says nothing about when to clean up. The one row of `turnwise_looks` says
+when workers have looked for what is due, and for what was left over."""
 
 
 @dataclass(frozen=True)
 class JobTables:
-    """Where procrastinate's tables are: `schema`. Implements `custody.Calls`. Made by `install` or `found`."""
+    """Where procrastinate's tables are: in `schema`, and in `conversations` the tables that they belong to. Implements
+    `custody.Calls`. Made by `install` or `found`."""
 
     schema: str
+    conversations: str
 
     @classmethod
     def beside(cls, schema: str) -> JobTables:
         """The tables that belong to the conversations in this schema. `Pure.`"""
         name = "turnwise_jobs" if schema == "public" else f"turnwise_jobs_{schema}"
-        return cls(name if len(name) < _LONGEST_NAME else f"turnwise_jobs_{blake2b(schema.encode()).hexdigest()[:16]}")
+        if len(name) >= _LONGEST_NAME:
+            name = f"turnwise_jobs_{blake2b(schema.encode()).hexdigest()[:16]}"
+        return cls(name, schema)
 
     @classmethod
     def found(cls, driver: Driver) -> JobTables:

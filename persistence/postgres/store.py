@@ -8,14 +8,14 @@ what it returns is put into the values of the port.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ...states.errors import StoreError, UnknownConversation
+from ...states.errors import UnknownConversation
 from ...states.events import Event, Opened
 from ...states.step import Step
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
@@ -33,6 +33,7 @@ from .address import PostgresAddress
 from .custody import Calls, Work, call_for_work
 from .database import PostgresDatabase
 from .job_tables import JobTables
+from .jobs import PostgresJobs
 from .notices import Execute, Notices
 from .receipts import PendingReceipts
 from .steps import Outcome, store_step
@@ -71,7 +72,8 @@ class PostgresStore:
         except BaseException:
             await database.close()
             raise
-        return cls(database, Notices(_executing(database), address.direct_conninfo), _NoJobs(), calls)
+        jobs = PostgresJobs(database, calls)
+        return cls(database, Notices(_executing(database), address.direct_conninfo), jobs, calls)
 
     # --- one conversation
 
@@ -283,14 +285,6 @@ def _executing(database: PostgresDatabase) -> Execute:
         await database.write(lambda driver: driver.execute(sql, parameters))
 
     return execute
-
-
-class _NoJobs:
-    async def call(self, conversation_id: str) -> None:
-        raise StoreError("This store has no jobs.")
-
-    async def serve(self, look_after: Callable[[str], Awaitable[None]], *, slots: int, lease: float) -> None:
-        raise StoreError("This store has no jobs.")
 
 
 def _keep(driver: Driver, conversation_id: str) -> None:
