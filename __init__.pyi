@@ -66,6 +66,7 @@ from .engine.choices import OfferedTool as OfferedTool
 from .engine.composition import DispatcherFactory as DispatcherFactory
 from .engine.conversation import Cancelled as Cancelled
 from .engine.conversation import Conversation as Conversation
+from .engine.custody import CustodyCounts as CustodyCounts
 from .engine.engine import Engine as Engine
 from .engine.inspection import RequestView as RequestView
 from .engine.inspection import StepView as StepView

@@ -50,6 +50,9 @@ Earlier = Callable[[str, int, str], Awaitable[tuple[tuple[int, int], ...]]]
 """Finds what another engine has yet to send before an effect of this conversation, with this id, to this target: the
 ids of the effects, and how many attempts have failed."""
 
+Admit = Callable[[str], Awaitable[None]]
+"""Returns once an attempt may be made for this conversation, or never, if another process makes them now."""
+
 Left = tuple[str, int, str]
 """A conversation, an effect and a target that the effect has not reached."""
 
@@ -119,11 +122,13 @@ class Resumable(Protocol):
 
 
 class RetryQueues:
-    """The queues of all conversations, one for each target. `earlier` finds what other engines have yet to send."""
+    """The queues of all conversations, one for each target. `earlier` finds what other engines have yet to send, and
+    `admit` is awaited before each attempt."""
 
-    def __init__(self, clock: Clock, earlier: Earlier | None = None) -> None:
+    def __init__(self, clock: Clock, earlier: Earlier | None = None, admit: Admit | None = None) -> None:
         self._clock = clock
         self._earlier = earlier
+        self._admit = admit
         self._stuck: dict[_Key, tuple[tuple[int, int], ...]] = {}
         """What other engines make no attempts at any more, and so holds nothing up."""
         self.left: set[Left] = set()
@@ -148,6 +153,11 @@ class RetryQueues:
     async def drop(self, conversation_id: str) -> None:
         """Stop sending for this conversation."""
         await self._stop([key for key in self._workers if key[0] == conversation_id])
+
+    def is_busy(self, conversation_id: str, until: datetime) -> bool:
+        """Whether an attempt is under way for this conversation, or one is due before `until`."""
+        first = (queue[0] for key, queue in self._queues.items() if key[0] == conversation_id and queue)
+        return any(one.is_under_way or one.due is None or one.due <= until for one in first)
 
     async def wait_until_tried(self) -> None:
         """Return when each queued effect was tried once, by this process or an earlier one, or waits behind one that
@@ -199,6 +209,8 @@ class RetryQueues:
             await self._clock.sleep_until(sooner(pending.due, self._clock.now(), _wait_after(pending.attempts)))
         if queue[0] is not pending or await self._waits_for_others(queue) or queue[0] is not pending:
             return
+        if self._admit is not None:
+            await self._admit(pending.conversation_id)
         pending.is_under_way = True
         fault = await self._attempt(pending, variables)
         pending.is_under_way = False

@@ -28,6 +28,7 @@ from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
 from .choices import OfferedTool
 from .conversation import Conversation
+from .custody import CustodyCounts
 from .engine import Engine
 from .home import Home
 
@@ -314,6 +315,7 @@ class BlockingEngine(_Blocking[Engine]):
     updates = _iterates(Engine.updates)
     refresh = _waits(Engine.refresh)
     check = _waits(Engine.check)
+    drain = _waits(Engine.drain)
 
     def close(self) -> None:
         """Close the engine as `Engine.close` does, and end its thread. A second call waits for the first one."""
@@ -342,6 +344,7 @@ class BlockingEngine(_Blocking[Engine]):
 
     tools = _Shown[tuple[OfferedTool, ...]](Engine.tools)
     tool_names = _Shown[tuple[str, ...]](Engine.tool_names)
+    custody_counts = _Shown[CustodyCounts](Engine.custody_counts)
 
 
 def open_blocking(engine: Engine) -> BlockingEngine:

@@ -32,12 +32,12 @@ from ..effects.recall.performer import DocumentReader, Enrichment, RecallPerform
 from ..effects.recall.ports import DocumentSource, Embed, Memory
 from ..effects.recall.search import ConversationSearch, Embedding, VectorSearch, scope_of
 from ..effects.redaction.redaction import Redaction
-from ..effects.retry_queues import Earlier, Resumable
+from ..effects.retry_queues import Admit, Earlier, Resumable
 from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
 from ..effects.tools.registry import ToolRegistry
 from ..persistence.opening import CONNECTIONS, address_of, open_store
-from ..persistence.ports import Store
+from ..persistence.ports import SharedStore, Store
 from ..states.effects import (
     CompactHistory,
     DeliverToUser,
@@ -58,6 +58,7 @@ from ..states.policy import ModelSpec, Policy, Profile, Recent
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from .agents.agents import EngineAgents
 from .choices import Choices, RuleChecks
+from .custody import once_confirmed
 from .models import BlockedTurns, Models
 from .ports import Dispatcher, Observer
 from .redactor import EventRedactor
@@ -101,6 +102,13 @@ class EngineParts:
     documents: DocumentSource | None = None
     embed: Embed | None = None
     tracing: Tracing | None = None
+    worker: bool = True
+    """Whether the engine looks after conversations, where several processes share its store."""
+
+    @property
+    def has_custody(self) -> bool:
+        """Whether the store is shared, so that the engine carries out only what it has the custody of."""
+        return self.source.is_shared and not self.source.read_only
 
     @property
     def performs_itself(self) -> bool:
@@ -121,9 +129,10 @@ def build_performers(
     agents: EngineAgents,
     blocked: BlockedTurns,
     answering: RunningAnswers,
+    confirm: Admit | None,
 ) -> Performers:
     """Return the performer of each kind of effect. The first that asks a model in a turn waits as long as that cannot
-    be asked at all."""
+    be asked at all, and each first of all for `confirm`, if it is given."""
     settings, tools, clock, tracing = parts.settings, parts.tools, parts.clock, parts.tracing
 
     def caller(silence: float, whole: float | None = None) -> ModelCaller:
@@ -150,7 +159,8 @@ def build_performers(
     for kind in _FIRST_TO_ASK:
         performers[kind] = blocked.once_askable(performers[kind])
     performers |= parts.performers
-    return wrap("performers", performers if tracing is None else tracing.performers(performers))
+    wrapped = wrap("performers", performers if tracing is None else tracing.performers(performers))
+    return wrapped if confirm is None else once_confirmed(wrapped, confirm)
 
 
 def build_resumers(
@@ -174,13 +184,13 @@ def build_choices(parts: EngineParts, memory: EngineMemory, redactor: EventRedac
     return Choices(checks, parts.models.with_windows(Policy(profiles=parts.profiles)).profiles)
 
 
-def build_channels(parts: EngineParts, earlier: Earlier) -> DeliveryDispatcher:
+def build_channels(parts: EngineParts, earlier: Earlier | None, confirm: Admit | None) -> DeliveryDispatcher:
     """Return the dispatcher of deliveries; without speech channels where the settings say so. `earlier` finds what
-    other engines have yet to deliver. Raises `ConfigurationError`."""
+    other engines have yet to deliver, and each attempt waits for `confirm`. Raises `ConfigurationError`."""
     speaks, tracing = parts.settings.tts_enabled, parts.tracing
     used = tuple(channel for channel in parts.channels if speaks or not getattr(channel, "is_speech", False))
     attempt = None if tracing is None else tracing.attempt
-    return DeliveryDispatcher(wrap("channels", used), parts.clock, attempt, earlier)
+    return DeliveryDispatcher(wrap("channels", used), parts.clock, attempt, earlier, confirm)
 
 
 def build_observers(
@@ -384,6 +394,16 @@ class Source:
             raise ConfigurationError(
                 "An engine that only reads takes the URL of a database, and opens the store itself."
             )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may have the store open, too."""
+        if self.url is None:
+            return implements(self.store, SharedStore)
+        try:
+            return address_of(self.url).is_shared
+        except StoreError:
+            return False  # opening it says why
 
     def __str__(self) -> str:
         try:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..effects.context import mark_of
 from ..effects.model.performers.llm_request import RequestWriter
+from ..persistence.errors import CustodyLost
 from ..states.dialogue import usage
 from ..states.effects import Abort, CompactHistory
 from ..states.errors import CompactionFailed, ConfigurationError, InvalidInput, Refused
@@ -515,7 +516,11 @@ class Conversation(Homebound):
         taken = checked(event)
         if isinstance(taken, DetailsChanged) and taken.metadata is not None:
             taken = taken.replace(metadata=checked_metadata(taken.metadata, self._marks))
-        return (await self._ask(taken)).step
+        while True:
+            try:
+                return (await self._ask(taken)).step
+            except CustodyLost:
+                pass  # of an answer: what nobody performs here is taken without custody
 
     # --- what was said
 

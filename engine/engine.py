@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, cast
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer, senders_of
@@ -24,7 +24,6 @@ from ..effects.mcp.servers import McpServers
 from ..effects.model.performers.asking import RunningAnswers
 from ..effects.schemas.wire import wire_tools
 from ..effects.tools.registry import ToolRegistry
-from ..persistence.ports import SharedStore
 from ..persistence.summaries import ConversationFilter, checked_id, checked_owner
 from ..states import presets
 from ..states.context import Context
@@ -57,6 +56,7 @@ from .composition import (
     wrap,
 )
 from .conversation import Conversation, new_id
+from .custody import Custody, CustodyCounts
 from .declarations import Declarations
 from .home import Home, Homebound
 from .loop import Loop, LoopServices
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from ..effects.model.port import Llm
     from ..effects.recall.ports import DocumentSource, Embed
     from ..effects.redaction.redaction import Redaction
-    from ..persistence.ports import Store
+    from ..persistence.ports import SharedStore, Store
     from ..persistence.summaries import Summary
     from .blocking import BlockingEngine
     from .settings import Settings
@@ -132,6 +132,7 @@ class Engine(Homebound):
         *,
         store: Store | None = None,
         read_only: bool = False,
+        worker: bool = True,
         model: str | ModelSpec | Llm = "rehearsal",
         fallback_models: Iterable[str | ModelSpec | Llm] = (),
         models: Iterable[str | ModelSpec | Llm] = (),
@@ -185,11 +186,16 @@ class Engine(Homebound):
         snapshots of updates are as stored; each request raises `Refused` with `read_only`. What another engine stores
         is shown once `refresh` has read it.
 
+        Over a database that several processes share, such as PostgreSQL, any engine takes requests, and those with
+        `worker` also carry out what conversations ask for, each conversation in one process at a time. With
+        `worker=False` an engine only takes requests, stores them and shows what happens. `drain` lets a worker finish.
+
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
-        engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
-        place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop. It is an object
-        of the port `turnwise.engine.ports.Dispatcher`, which passes answers to `engine.answer`, or a function that
-        returns such an object; the function is called at once, with the performers, the clock and `engine.answer`.
+        engine. Each engine over a store that processes share needs one of its own. `performers` maps types of effect to
+        what carries them out, in addition to the built-in performers or in place of them. A `dispatcher` replaces the
+        one that runs performers as tasks of the event loop. It is an object of the port
+        `turnwise.engine.ports.Dispatcher`, which passes answers to `engine.answer`, or a function that returns such an
+        object; the function is called at once, with the performers, the clock and `engine.answer`.
 
         Raises `ConfigurationError` at once for arguments that cannot be what they are given as, and when it opens,
         `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is found by
@@ -223,7 +229,12 @@ class Engine(Homebound):
             documents=checked_function("documents", documents),
             embed=checked_function("embed", embed),
             tracing=build_tracing(tracer_provider),
+            worker=bool(worker),
         )
+        if not parts.worker and not parts.source.is_shared:
+            raise ConfigurationError(
+                "Only an engine over a database that processes share can leave the work to others."
+            )
         return cls(parts)
 
     open_blocking = _blocking_door(open)
@@ -244,8 +255,10 @@ class Engine(Homebound):
         self._registry = ConversationRegistry(
             lambda: self.store, note_loaded=self._note_loaded, resume=self._resume, forget=self._forget
         )
-        self._agents = EngineAgents(lambda: self.store, self._registry, parts.clock)
-        self._deliveries = build_channels(parts, self._left_by_others)
+        has_custody = parts.has_custody
+        confirm = self._confirm if has_custody else None
+        self._agents = EngineAgents(lambda: self.store, self._registry, parts.clock, confirm, wakes=not has_custody)
+        self._deliveries = build_channels(parts, None if has_custody else self._left_by_others, confirm)
         self._memory = EngineMemory(lambda: self.store, parts)
         self._redactor = EventRedactor(parts.redaction, parts.tools)
         self.choices = build_choices(parts, self._memory, self._redactor)
@@ -253,15 +266,30 @@ class Engine(Homebound):
         self._blocked = BlockedTurns(self.choices.find_fault_in_turn, parts.clock)
         self._answering = RunningAnswers()
         self._performers = build_performers(
-            parts, self._deliveries, self._memory, self._agents, self._blocked, self._answering
+            parts, self._deliveries, self._memory, self._agents, self._blocked, self._answering, confirm
         )
         take = self._take_answer if parts.performs_itself else self.answer
         self._dispatcher = wrap("dispatcher", parts.dispatcher(self._performers, parts.clock, take))
         resumers = build_resumers(self._deliveries, self._agents, parts.performers)
         orphans = self._agents.orphans
         self._recovery = Recovery(lambda: self.store, self._registry, resumers, orphans, self._blocked)
+        self._custody = self._build_custody() if has_custody else None
         self._tree = TreeFeed()
         self._registry.services = self._services()
+
+    def _build_custody(self) -> Custody:
+        """Return what looks after conversations, where several processes share the store."""
+        settings = self._parts.settings
+        return Custody(
+            lambda: cast("SharedStore", self.store),
+            self._registry,
+            self._recovery,
+            self._agents.wake_ups,
+            (self._deliveries.queues, self._agents.queues),
+            self._parts.clock,
+            slots=settings.worker_slots,
+            lease=settings.lease,
+        )
 
     def _services(self) -> LoopServices:
         """Return what all conversations share."""
@@ -277,6 +305,7 @@ class Engine(Homebound):
             redactor=self._redactor,
             tree=self._tree,
             declarations=Declarations(parts.tools, is_complete=parts.runs_all_tools),
+            custody=self._custody,
             read_only=parts.source.read_only,
         )
 
@@ -320,11 +349,29 @@ class Engine(Homebound):
         takes seconds where one hangs. What has not arrived then is tried again when the database is opened again; of a
         database in memory it is lost.
 
+        Over a database that processes share, another one goes on at once with what was under way.
+
         Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
+
+    async def drain(self, seconds: float) -> None:
+        """Look after no more conversations, and return when those at hand have come to rest, or after so many seconds:
+        what a worker does that is told to stop, before it closes the engine. What is not at rest then goes on in
+        another process once this one is closed. The engine goes on taking requests.
+
+        Over a database of one process there is nothing to leave to others, and it returns at once.
+        """
+        if self._custody is not None:
+            await self._custody.drain(seconds)
+
+    @property
+    def custody_counts(self) -> CustodyCounts:
+        """How many conversations this process looks after, and how it has fared; see `CustodyCounts`. All are 0 over a
+        database of one process."""
+        return CustodyCounts() if self._custody is None else self._custody.counts
 
     @property
     def is_open(self) -> bool:
@@ -684,8 +731,9 @@ class Engine(Homebound):
         self._store = await self._parts.source.open()
         if self._parts.source.read_only:
             return
-        if isinstance(self._store, SharedStore):
-            self._follow_others(self._store, self._store)
+        if self._custody is not None:
+            await self._open_shared(self._custody, self._store)
+            return
         self._loading = self._parts.models.get_ready()
         await self._parts.servers.open()  # before the calls that a crash interrupted run again
         await self._agents.wake_ups.look_at_clock()
@@ -694,17 +742,21 @@ class Engine(Homebound):
         if self._parts.source.store is not None:
             self._recovery.join(self._parts.source.store)
 
-    def _follow_others(self, store: SharedStore, conversations: Store) -> None:
-        """Have the conversations show what the other processes do that share the store."""
+    async def _open_shared(self, custody: Custody, conversations: Store) -> None:
+        """Have the conversations show what the other processes do that share the store, and take part in the work."""
+        custody.claim_store()
+        store = cast("SharedStore", conversations)
         self._registry.services = replace(self._registry.services, show_others=store.show)
         self._relay = Relay(store, conversations, self._registry, self._tree, self._drop_deleted)
         self._relay.open()
+        if self._parts.worker:
+            self._loading = self._parts.models.get_ready()
+        await self._parts.servers.open()
+        if self._parts.worker:
+            custody.serve()
 
     async def _close(self) -> None:
-        if self._opening is not None:
-            self._registry.stop_loading(EngineClosed())
-            self._parts.servers.stop_opening()
-            await asyncio.wait([self._opening])  # a lock half taken could not be given back
+        await self._stop_opening()
         if self._loading is not None:
             self._loading.cancel()
         waiting = self._registry.waiting
@@ -736,6 +788,17 @@ class Engine(Homebound):
         if self._relay is not None:
             await self._relay.stop()
 
+    async def _stop_opening(self) -> None:
+        """Let go of what this process looks after, load nothing more, and wait until the engine has opened, or has
+        not."""
+        if self._opening is None:
+            return
+        if self._custody is not None and self._opening.done():
+            await self._custody.stop()
+        self._registry.stop_loading(EngineClosed())
+        self._parts.servers.stop_opening()
+        await asyncio.wait([self._opening])  # a lock half taken could not be given back
+
     def _note_loaded(self, conversation_id: str, context: Context) -> None:
         """Log which rules of a conversation that was read cannot be carried out here."""
         if not self._parts.source.read_only:
@@ -763,6 +826,11 @@ class Engine(Homebound):
         self._tree.delete(conversation_id)
         if self._parts.tracing is not None:
             self._parts.tracing.drop(conversation_id)
+
+    async def _confirm(self, conversation_id: str) -> None:
+        """Return if this process may touch the world for the conversation; see `Custody.confirm`."""
+        assert self._custody is not None, "only an engine with custody confirms it"
+        await self._custody.confirm(conversation_id)
 
     async def _left_by_others(self, conversation_id: str, effect_id: int, target: str) -> tuple[tuple[int, int], ...]:
         return await self._recovery.left_by_others(conversation_id, effect_id, target)

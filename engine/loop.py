@@ -14,6 +14,9 @@ Another loop, in this process or in another one, may drive the same conversation
 between them: an append to a log that has moved on is a conflict. The loop then follows the steps that it missed, shows
 them to its watchers, and puts its event to the machine again.
 
+Where several processes share a store, the one that has the custody of the conversation carries out its effects, whoever
+has stored the step, and the others only store and show; see `custody.py`.
+
 What an earlier process left in the middle is reported to the machine, as `recovery.py` says.
 """
 
@@ -32,7 +35,8 @@ from typing import Any, NoReturn
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
 from ..effects.dispatcher import Sender
-from ..persistence.errors import StorageFailed, StoreConflict
+from ..persistence.codec import next_timer
+from ..persistence.errors import CustodyLost, StorageFailed, StoreConflict
 from ..persistence.ports import LiveShown, Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
@@ -58,11 +62,11 @@ from ..states.step import LogEntry, Step
 from .choices import Choices
 from .declarations import Declarations
 from .inspection import StepReader
-from .mailbox import Mailbox, SenderVariables
+from .mailbox import Mailbox, SenderVariables, Work
 from .outbox import outgoing_of
-from .ports import Dispatcher, LoopOwner, Observer, RequestObserver
+from .ports import Custodian, Dispatcher, LoopOwner, Observer, RequestObserver
 from .projection import ConversationProjection
-from .recovery import known_effects, reports
+from .recovery import effects_in_flight, known_effects, reports
 from .redactor import EventRedactor
 from .requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .updates import LiveUpdate, TokenUpdate, live_update, repeated_step
@@ -169,25 +173,30 @@ class Loop:
 
     async def catch_up(self) -> None:
         """Follow the steps that others have stored, after all that came before. Raises what `request` raises."""
-        await self._mailbox.request(None)
+        await self.between_events(self._follow_others)
+
+    async def between_events(self, work: Work) -> None:
+        """Do this after all that came before; nothing else happens to the conversation meanwhile, so it must not ask
+        for anything here. Raises what it raises, and what `request` raises."""
+        await self._mailbox.request(work)
 
     # --- one event
 
-    async def _take(self, event: Event | None, filled: Filled, variables: Variables) -> Outcome:
-        """Handle one event, without the secrets in it; for None, only follow what others have stored. Raises `Refused`,
+    async def _take(self, event: Event | Work, filled: Filled, variables: Variables) -> Outcome:
+        """Handle one event, without the secrets in it, or do what is to be done between two events. Raises `Refused`,
         `InvalidInput`, and a `StoreError` if the step could not be stored.
 
         An answer or a report that cannot be taken, for a reason that will not pass, would leave the turn waiting for
         ever. So the loop fails then, and everybody who waits for the conversation gets the reason.
         """
         if self._failure is not None:
-            if event is None or isinstance(event, Request):
+            if callable(event) or isinstance(event, Request):
                 raise self._failure
             return self._ignored()
         self._senders.current = variables
         try:
-            if event is None:
-                await self._catch_up()
+            if callable(event):
+                await event()
                 return self._ignored()
             if not self._is_restricted or self._services.tree.is_watched:
                 await self._prepare()
@@ -218,9 +227,9 @@ class Loop:
         declarations, now = self._services.declarations, self._services.clock.now()
         return await declarations.restrictions(self.state, self.effect_context(), now, taken_over=taken_over)
 
-    def _fail_after(self, error: Exception, event: Event | None) -> None:
+    def _fail_after(self, error: Exception, event: Event | Work) -> None:
         """Fail for good if `error` is a reason that will not pass. Otherwise a request only fails itself."""
-        if isinstance(error, Refused | StorageFailed):
+        if isinstance(error, Refused | StorageFailed | CustodyLost):
             return
         if isinstance(error, StoreError | UnknownConversation):
             self._fail(error)
@@ -243,6 +252,8 @@ class Loop:
             return self._ignored(handled)
         try:
             step = await self._put(request, filled)
+        except CustodyLost:  # the log takes it now, like that of any process without custody
+            return await self._take_request(request, filled)
         except (Refused, InvalidInput, StoreConflict):
             if handled := await self.recent_requests.find(request, filled):
                 return self._ignored(handled)
@@ -294,12 +305,24 @@ class Loop:
             except (StorageFailed, asyncio.CancelledError) as error:
                 self._uncertain = (*self._uncertain, event)[-_UNCERTAIN:]
                 _raise_append_failure(error)
-            except (InvalidInput, StoreConflict):  # others may have answered the call, or moved on
-                if not await self._catch_up():
+            except (InvalidInput, StoreConflict) as error:  # others may have answered the call, or moved on
+                if not await self._has_moved(error):
                     raise
             else:
                 self._follow(LogEntry.of(event, step), step, self._log.chain, is_own=True)
                 return step
+
+    async def _has_moved(self, error: InvalidInput | StoreConflict) -> bool:
+        """Follow what others have stored, because a step could not be. Returns whether there was anything. If the
+        custody is lost, answers are not to be stored any more."""
+        if not isinstance(error, CustodyLost):
+            return await self._catch_up()
+        assert self._services.custody is not None, "only a custody can be lost"
+        await self._services.custody.lose(self.conversation_id)
+        return False
+
+    async def _follow_others(self) -> None:
+        await self._catch_up()
 
     async def _catch_up(self) -> bool:
         """Follow the steps that others have stored. Returns whether there were any."""
@@ -314,23 +337,25 @@ class Loop:
         return bool(entries)
 
     def _follow(self, entry: LogEntry, step: Step, link: bytes, *, is_own: bool) -> None:
-        """Show a step that was stored with this link, and dispatch its effects. The effects of a step that another loop
-        stored are carried out there; only its control effects are dispatched here, because what they stop may run here.
-        """
+        """Show a step that was stored with this link, and dispatch its effects if they are carried out here: by whoever
+        stored it, or, where several processes share the store, by the one that has the custody. Of any other step only
+        the control effects are dispatched, because what they stop may run here."""
         state = step.state
         self._uncertain = ()
         self._senders.follow(entry.event, state)
         self.recent_requests.note(entry)
         before = self.projection.state
         self._note_link(before, state, link)
-        if is_own:
+        custody = self._services.custody
+        is_mine = is_own if custody is None else custody.performs(self.conversation_id)
+        if is_mine:
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, before, entry.event, step)
         self._publish(entry, state)
-        self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
+        self._dispatch(step.effects if is_mine else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(state)
-        self.follower.note(() if is_own and not self._mailbox.drops_answers else step.effects)
-        if is_own and type(entry.event) is Resumed:
+        self.follower.note(() if is_mine and not self._mailbox.drops_answers else step.effects)
+        if is_mine and type(entry.event) is Resumed:
             self._report_left()  # another loop may have begun more since the report was made, and have left it
         if type(state) is Closed:
             self.feed.end_updates()
@@ -358,14 +383,15 @@ class Loop:
             tree.follow(self.conversation_id, projection.context.owner, updates, entry.seq)
         self.turns.notify(entry)
 
-    def _dispatch(self, effects: Sequence[Effect]) -> None:
-        """Hand the effects of a committed step to the dispatcher; only what goes out if answers are dropped."""
+    def _dispatch(self, effects: Sequence[Effect], context: Callable[[], EffectContext] | None = None) -> None:
+        """Hand the effects of a committed step to the dispatcher; only what goes out if answers are dropped. `context`
+        is that of the newest step unless it is given."""
         if self._is_closing or self._mailbox.drops_answers:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         try:
             dispatcher = self._services.dispatcher
             for variables, part in self._senders.divided(effects):
-                variables.run(dispatch_in_order, part, dispatcher, self.conversation_id, self.effect_context)
+                variables.run(dispatch_in_order, part, dispatcher, self.conversation_id, context or self.effect_context)
         except (Exception, asyncio.CancelledError):
             # The step is stored. Its effects are asked for again when the conversation is taken over. Nothing here
             # waits, so a CancelledError is the dispatcher's own, and would leave the event in the mailbox.
@@ -429,7 +455,10 @@ class Loop:
 
     async def take_over(self) -> None:
         """Report what another process, or `halt`, left in the middle, so that the conversation goes on here: under the
-        declarations of this engine where they are stricter."""
+        declarations of this engine where they are stricter. Nothing is reported if the custody was lost meanwhile."""
+        custody = self._services.custody
+        if custody is not None and not custody.drives(self.conversation_id):
+            return
         self._mailbox.take_answers()
         restrictions = await self._restrictions(taken_over=True)
         self._is_restricted = True
@@ -445,6 +474,56 @@ class Loop:
             state = transition(state, restriction, self.projection.context).state
         for report in reports(state, self._services.clock.now(), left, holds_call=holds_call):
             self._mailbox.post(report)
+
+    # --- where several processes share the store
+
+    def rests(self, until: datetime) -> bool:
+        """Whether nothing is under way here that another process would have to report, no timer of the conversation is
+        due before `until`, and nothing waits to be handled."""
+        due = next_timer(self.state)
+        return self._mailbox.is_empty and not self.state.ends_with_process and (due is None or due > until)
+
+    async def catch_up_to(self, seq: int) -> None:
+        """Follow the steps up to this one, which others have stored. Only between two events."""
+        if self.projection.seq < seq:
+            await self._catch_up()
+
+    async def begin(self, after: int, begin: Callable[[], None]) -> None:
+        """Carry out what is in flight that steps behind the step `after` have asked for, and nobody has begun. `begin`
+        is called when everything is read, from where on the effects of each step are carried out. Only between two
+        events. Raises `StoreError`; nothing has begun then."""
+        if not after and not self._is_restricted:
+            await self._prepare()
+        asked = await effects_in_flight(self.state, self.projection.read_entries, after)
+        begin()
+        for seq, effects in asked:
+            self.follower.begin(effects)
+            self._dispatch(effects, lambda seq=seq: replace(self.effect_context(), seq=seq))  # type: ignore[misc]
+
+    async def stop(self, *, answers: bool) -> None:
+        """Stop what is carried out here for the conversation, and what is sent. What finishes all the same is stored,
+        and what was said is tried once on every channel, unless `answers` is false. Callers go on waiting.
+
+        To be called when `performs` of the custody is false already, so that nothing else begins. Call `let_go` behind
+        it."""
+        with dispatcher_failures_logged():
+            await self._services.dispatcher.stop(self.conversation_id, answers=answers)
+        suspended, self._suspended = self._suspended, SuspendedCalls()
+        await suspended.stop_all()
+        if answers:
+            await self._mailbox.handled()
+        with dispatcher_failures_logged():
+            await self._services.dispatcher.release(self.conversation_id, deliver=answers)
+
+    def lose(self) -> None:
+        """Another process has the custody now: drop the answers of what runs here, until `let_go`."""
+        self._mailbox.drop_answers()
+
+    def let_go(self) -> None:
+        """Nothing is carried out here any more: whoever waits here for the conversation has the store looked at."""
+        self._mailbox.take_answers()
+        self.follower.halt()
+        self.follower.note(())
 
     async def halt(self) -> None:
         """Stop what is under way, and begin nothing else until `take_over`. Callers go on waiting."""
@@ -483,12 +562,13 @@ class Loop:
 class LoopServices:
     """What every loop of an engine works with.
 
-    `dispatcher` starts the effects of its steps, and `senders` say whom those must reach that go out.
-    `choices` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
-    the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
-    shows the updates of all conversations. `declarations` are those of the tools that the engine has now. `read_only`
-    has requests refused. `show_others` passes live updates on to the other processes that share the store; where there
-    is one, loops are told what those store, and do not look for it.
+    `dispatcher` starts the effects of its steps, and `senders` say whom those must reach that go out. `choices` changes
+    a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of the loop, and
+    `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree` shows the updates
+    of all conversations. `declarations` are those of the tools that the engine has now. `custody` says which
+    conversations are carried out here, where several processes share a store. `read_only` has requests refused.
+    `show_others` passes live updates on to the other processes that share the store; where there is one, loops are told
+    what those store, and do not look for it.
     """
 
     dispatcher: Dispatcher
@@ -501,6 +581,7 @@ class LoopServices:
     redactor: EventRedactor
     tree: TreeFeed
     declarations: Declarations
+    custody: Custodian | None = None
     read_only: bool = False
     show_others: Callable[[LiveShown], None] | None = None
 

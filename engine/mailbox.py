@@ -29,7 +29,10 @@ from .requests import NOTHING_FILLED, Filled, Outcome
 
 logger = logging.getLogger("turnwise.mailbox")
 
-Take: TypeAlias = Callable[[Event | None, Filled, Variables], Awaitable[Outcome]]
+Work: TypeAlias = Callable[[], Awaitable[None]]
+"""Something that is done between two events."""
+
+Take: TypeAlias = Callable[[Event | Work, Filled, Variables], Awaitable[Outcome]]
 """Handles an event, with the fields that its caller left out and the context variables of whoever put it in."""
 
 
@@ -76,7 +79,12 @@ class Mailbox:
         if self._takes_answers and not self.drops_answers:
             self._put(_Answer(event))
 
-    async def request(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> Outcome:
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits behind what is in hand."""
+        return not self._waiting
+
+    async def request(self, event: Event | Work, filled: Filled = NOTHING_FILLED) -> Outcome:
         """Put a request in and wait for its outcome. Raises what `take` raises, and `Refused` while the store takes
         nothing. If the caller is cancelled while it waits, the request stays in the mailbox."""
         if self._closed is not None:
@@ -92,14 +100,17 @@ class Mailbox:
     async def handled(self) -> None:
         """Return when everything that has come in so far is handled, or cannot be."""
         if self._in_hand is not None and self._retry is None:
-            marker = _Marker(None)
+            marker = _Marker(_do_nothing)
             self._put(marker)
             with suppress(TurnwiseError):
                 await marker.outcome()
 
     def drop_answers(self) -> None:
-        """Drop the answers that wait, and those that come in before `take_answers`. The event in hand is finished."""
+        """Drop the answers that wait, and those that come in before `take_answers`. The event in hand is finished; an
+        answer that the store did not take is not tried again."""
         self.drops_answers = True
+        if self._retry is not None:
+            _settle(self._retry, False)
         self._waiting = deque(item for item in self._waiting or () if item.has_caller) or None
 
     def take_answers(self) -> None:
@@ -163,9 +174,11 @@ class Mailbox:
 
     async def _is_tried_again(self, wait: float) -> bool:
         """Refuse requests for `wait` seconds. Returns whether the answer in hand is to be tried again then: the mailbox
-        may be closed, or is closed meanwhile."""
+        may be closed, or is closed meanwhile, or drops answers."""
         if self._closed is not None:
             self._drop_waiting()  # what came after it could not be stored either
+            return False
+        if self.drops_answers:
             return False
         loop = asyncio.get_running_loop()
         self._retry = loop.create_future()
@@ -222,7 +235,7 @@ class _Answer:
 
 
 class _Request:
-    """An event, or None to do what `take` does without one, and its outcome for the caller that waits for that.
+    """An event, or something that is done between two events, and its outcome for the caller that waits for that.
     `filled` are the fields of the event that its caller left out.
 
     Most events are handled before their caller begins to wait, so the outcome is kept here. A future is made only for a
@@ -234,7 +247,7 @@ class _Request:
     has_caller = True
     is_marker = False
 
-    def __init__(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> None:
+    def __init__(self, event: Event | Work, filled: Filled = NOTHING_FILLED) -> None:
         self.event = event
         self.filled = filled
         self.variables = copy_context()
@@ -282,6 +295,10 @@ class _Marker(_Request):
 
 
 _Item: TypeAlias = _Answer | _Request
+
+
+async def _do_nothing() -> None:
+    """Only wait for one's turn."""
 
 
 def _settle(future: asyncio.Future[bool], result: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..effects.context import EffectContext
 from ..effects.dispatcher import Sender
 from ..effects.retry_queues import Resumable
-from ..persistence.errors import Damaged
+from ..persistence.errors import Damaged, StorageFailed
 from ..persistence.records import Outgoing
 from ..states.effects import DeliverToUser, Effect, OutgoingEffect
 from ..states.errors import StoreError
@@ -40,11 +40,14 @@ async def take_over_outbox(
     """Go on with what an earlier process left in the outbox of one conversation, in its order.
 
     What this engine cannot send, such as a delivery for a channel that it does not have, is reported and stays in the
-    outbox. So does an effect that cannot be read; those behind it go on.
+    outbox. So does an effect that cannot be read; those behind it go on. Raises `StorageFailed` if the log cannot be
+    read just now: what has not been gone on with is still to be.
     """
     for one in undelivered:
         try:
             await _resume(one, read_entries, context, resumers)
+        except StorageFailed:
+            raise
         except StoreError as error:
             logger.warning(
                 "What the conversation %s has for %s in step %d cannot be read: %s",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 from ..effects.context import EffectContext
+from ..persistence.ports import Log
 from ..states.effects import Effect
 from ..states.errors import TurnwiseError
 from ..states.events import Event
@@ -46,6 +47,31 @@ class Dispatcher(Protocol):
     async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
         """Stop outgoing effects, too: once those so far were tried, or after a bounded time; at once unless `deliver`.
         Called after `stop`."""
+        ...
+
+
+class Custodian(Protocol):
+    """Knows which conversations this process has the custody of, where several processes share a store."""
+
+    def performs(self, conversation_id: str) -> bool:
+        """Whether the effects of the step that was stored just now are carried out here. Called once for each step."""
+        ...
+
+    def drives(self, conversation_id: str) -> bool:
+        """Whether the effects of the conversation are carried out here now."""
+        ...
+
+    def watched(self, conversation_id: str, log: Log) -> Log:
+        """Return the log by which a loop of the conversation is to store steps."""
+        ...
+
+    def interrupted(self, conversation_id: str) -> AbstractAsyncContextManager[None]:
+        """Return a context in which no process carries out anything for the conversation. Raises `StoreError`."""
+        ...
+
+    async def lose(self, conversation_id: str) -> None:
+        """Another process has taken the conversation over: begin nothing more for it, and stop what runs. When this
+        returns, its log takes steps like that of any process without custody. Called between two events."""
         ...
 
 

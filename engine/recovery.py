@@ -28,7 +28,7 @@ from ..effects.context import EffectLinks
 from ..effects.retry_queues import Left, Resumable
 from ..persistence.ports import Store
 from ..persistence.records import StoredEntry
-from ..states.effects import TOOL_RUNS, AwaitedEffect, Effect, OutgoingEffect
+from ..states.effects import TOOL_RUNS, AwaitedEffect, ControlEffect, Effect, OutgoingEffect
 from ..states.errors import (
     NOTHING_WAITS,
     EngineClosed,
@@ -119,11 +119,15 @@ class Recovery:
 
     async def resume(self, loop: Loop) -> None:
         """Have the conversation of this loop go on: first with what it said and wrote, then with what it did."""
-        conversation_id, context = loop.conversation_id, loop.projection.context
+        conversation_id = loop.conversation_id
         undelivered = _each_once(self._undelivered.get(conversation_id, []))
         read = partial(self._store().entries, conversation_id)
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         self._undelivered.pop(conversation_id, None)
+        await self._go_on_once_askable(loop)
+
+    async def _go_on_once_askable(self, loop: Loop) -> None:
+        conversation_id, context = loop.conversation_id, loop.projection.context
         is_busy = bool(loop.state.in_flight()) or isinstance(loop.state, InTurn)
         if is_busy and await self._blocked.must_wait(conversation_id, context, loop.state):
             self.drop(conversation_id)
@@ -149,6 +153,22 @@ class Recovery:
                 await self._go_on(loop)
         except TurnwiseError as error:
             logger.warning("The conversation %s cannot be taken over: %s", loop.conversation_id, error)
+
+    # --- where several processes share the store
+
+    async def resume_outbox(self, loop: Loop) -> None:
+        """Go on with what is in the outbox of a conversation that this process has taken, up to the newest step that
+        its loop knows. Raises `StorageFailed`."""
+        undelivered = await self._store().outbox([loop.conversation_id])
+        known = (one for one in undelivered if one.seq <= loop.projection.seq)
+        read = partial(self._store().entries, loop.conversation_id)
+        await take_over_outbox(known, read, loop.effect_context(), self._resumers)
+
+    async def go_on(self, loop: Loop) -> None:
+        """Have a conversation go on that this process has taken, although another one had not let go of it. Raises
+        `StorageFailed`."""
+        await self._orphans.end_children(loop)
+        await self._go_on_once_askable(loop)
 
     def drop(self, conversation_id: str) -> None:
         """Do not take this conversation over later: it was deleted, or is taken over again."""
@@ -292,6 +312,27 @@ async def links_of(state: State, read_entries: ReadEntries) -> EffectLinks:
             wanted -= _note_asked(entry, wanted, found)
         last, block = last - block, block * 4
     return EffectLinks(sorted(found.items()))
+
+
+async def effects_in_flight(
+    state: State, read_entries: ReadEntries, after: int
+) -> tuple[tuple[int, Sequence[Effect]], ...]:
+    """Return what this state waits for and steps behind `after` have asked for last, as the log has it, with what was
+    to stop it since: the effects of each such step with its number, in order. Raises `StoreError`."""
+    missing, found = set(pending(state)), list[tuple[int, Sequence[Effect]]]()
+    last, block = state.book.seq, _FIRST_BLOCK
+    while missing and last > after:
+        for entry in reversed(await read_entries(max(last - block, after), last)):
+            wanted = [one for one in entry.effects if _effect_of(one) in missing]
+            missing.difference_update(one.effect_id for one in wanted if isinstance(one, AwaitedEffect))
+            found += [(entry.seq, wanted)] if wanted else []
+        last, block = max(last - block, after), block * 4
+    return tuple(reversed(found))
+
+
+def _effect_of(effect: Effect) -> int | None:
+    """Return the id of the effect that is to be carried out, awaited by a state, or to be stopped."""
+    return effect.effect_id if isinstance(effect, AwaitedEffect | ControlEffect) else None
 
 
 _REPEATING = (Resumed, ToolInterrupted, ToolReconciled)

@@ -210,6 +210,8 @@ class ConversationRegistry:
         self, conversation_id: str, projection: ConversationProjection, log: Log, links: EffectLinks
     ) -> Loop:
         history = ConversationHistory(projection, projection.read_entries)
+        if (custody := self.services.custody) is not None:
+            log = custody.watched(conversation_id, log)
         return Loop(conversation_id, projection, log, history, self.services, links)
 
     def _has_loaded(self, conversation_id: str, loading: asyncio.Task[Loop]) -> None:
@@ -293,6 +295,11 @@ class ConversationRegistry:
     async def _delete_family(self, conversation_id: str, traces: list[TracesLeft]) -> None:
         children = await children_of(self._store(), conversation_id)
         is_waiting = any(child.state != "closed" for child in children)
+        if is_waiting and (custody := self.services.custody) is not None:
+            async with custody.interrupted(conversation_id):
+                await self._delete_all(children, traces)
+                await self._delete_one(conversation_id, traces)
+            return
         if is_waiting and (loop := self._held(conversation_id)) is not None:
             await loop.halt()
         try:
@@ -350,7 +357,8 @@ class ConversationRegistry:
         if loop is None:
             return
         state = loop.projection.state
-        if state.in_flight() or state.ends_with_process:
+        custody = self.services.custody
+        if (state.in_flight() or state.ends_with_process) and (custody is None or custody.drives(conversation_id)):
             self._waiting[conversation_id] = loop
             return
         self._waiting.pop(conversation_id, None)
@@ -361,6 +369,11 @@ class ConversationRegistry:
             self._ended[loop] = None
             self._hold_until(loop, loop.sent())
 
+    async def until_closed(self, conversation_id: str) -> None:
+        """Return when the loops of this conversation that are being closed have ended."""
+        if closing := [task for task, loop in self._closing.items() if loop.conversation_id == conversation_id]:
+            await asyncio.wait(closing)
+
     def _held(self, conversation_id: str) -> Loop | None:
         # Those that wait are asked first: a dictionary of weak references calls Python to look something up.
         return self._waiting.get(conversation_id) or self._loops.get(conversation_id)
@@ -369,7 +382,7 @@ class ConversationRegistry:
         """Close a loop that cannot go on; whoever asks for the conversation next gets what is stored, taken over."""
         loop = self._loops.get(conversation_id)
         if loop is not None:
-            if not isinstance(why, UnknownConversation):
+            if not isinstance(why, UnknownConversation) and self.services.custody is None:
                 self._due.add(conversation_id)
             self._forget(loop)
             self._hold_until(loop, loop.shut_down(why, answers=False))

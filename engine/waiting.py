@@ -326,6 +326,10 @@ class Follower:
         elsewhere, self._elsewhere = self._elsewhere, _NOTHING
         return elsewhere
 
+    def begin(self, effects: Iterable[Effect]) -> None:
+        """These are carried out here from now on."""
+        self._elsewhere -= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
+
     def halt(self) -> None:
         """Nothing that is in flight is carried out here any more."""
         self._elsewhere = pending(self._projection.state) or _NOTHING

@@ -29,7 +29,7 @@ from ..clock import Clock
 from ..context import EffectContext, Receipts
 from ..logs import performer_logger
 from ..printable import printable
-from ..retry_queues import Earlier, Left, PendingEffect, RetryQueues
+from ..retry_queues import Admit, Earlier, Left, PendingEffect, RetryQueues
 from .port import Channel, Delivery, NotTaken, TurnEndListener
 
 logger = performer_logger("turnwise.channels")
@@ -135,8 +135,8 @@ class _PendingDelivery:
 
 
 class DeliveryDispatcher:
-    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt`, and `earlier`
-    finds what other engines have yet to deliver.
+    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt`, `earlier` finds what
+    other engines have yet to deliver, and `admit` is awaited before each attempt.
 
     Raises `ConfigurationError` for objects that are not channels, and for two channels of one name.
     """
@@ -147,12 +147,13 @@ class DeliveryDispatcher:
         clock: Clock,
         make_attempt: Attempt | None = None,
         earlier: Earlier | None = None,
+        admit: Admit | None = None,
     ) -> None:
         self._channels = _by_name(channels)
         self.listeners = [one for one in self._channels.values() if isinstance(one, TurnEndListener)]
         """The channels that are told how turns end."""
         self._make_attempt = make_attempt
-        self._queues = RetryQueues(clock, earlier)
+        self.queues = RetryQueues(clock, earlier, admit)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -162,7 +163,7 @@ class DeliveryDispatcher:
     @property
     def left(self) -> Set[Left]:
         """What had not arrived when the deliveries were stopped."""
-        return self._queues.left
+        return self.queues.left
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
         """Tell the channels that listen if a turn ended with this step; every error of a channel is logged.
@@ -181,24 +182,24 @@ class DeliveryDispatcher:
     async def submit(self, deliveries: Iterable[tuple[str, _PendingDelivery]]) -> None:
         """Queue each delivery for the channel named beside it, and return when each was tried once, or waits behind one
         that has failed."""
-        await self._queues.submit([self._effect(target, pending) for target, pending in deliveries])
+        await self.queues.submit([self._effect(target, pending) for target, pending in deliveries])
 
     def resume(self, target: str, pending: _PendingDelivery) -> None:
         """Queue a delivery that an earlier process left in the outbox. Does not wait."""
-        self._queues.resume(self._effect(target, pending))
+        self.queues.resume(self._effect(target, pending))
 
     async def drop(self, conversation_id: str) -> None:
         """Stop delivering for this conversation."""
-        await self._queues.drop(conversation_id)
+        await self.queues.drop(conversation_id)
 
     async def wait_until_tried(self) -> None:
         """Return when each queued delivery was tried once, by this process or an earlier one, or waits behind one that
         has failed."""
-        await self._queues.wait_until_tried()
+        await self.queues.wait_until_tried()
 
     async def stop(self) -> None:
         """Stop delivering, once each delivery was tried. Those that have not arrived stay in the outbox."""
-        await self._queues.stop(CLOSING_TIMEOUT)
+        await self.queues.stop(CLOSING_TIMEOUT)
 
     def _effect(self, target: str, pending: _PendingDelivery) -> PendingEffect:
         return PendingEffect(

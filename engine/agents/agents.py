@@ -12,7 +12,7 @@ from ...effects.agents import Agent
 from ...effects.channels.delivery import CLOSING_TIMEOUT
 from ...effects.clock import Clock
 from ...effects.dispatcher import Performer
-from ...effects.retry_queues import Resumable, RetryQueues
+from ...effects.retry_queues import Admit, Resumable, RetryQueues
 from ...effects.sub_agents import SubAgentPerformer
 from ...effects.tools.registry import ToolRegistry
 from ...persistence.summaries import ConversationFilter, checked_id
@@ -40,16 +40,21 @@ class EngineAgents:
         store: Callable[[], Store],
         registry: ConversationRegistry,
         clock: Clock,
+        admit: Admit | None = None,
+        *,
+        wakes: bool = True,
     ) -> None:
+        """`admit` is awaited before each attempt to post a message. Unless it `wakes`, somebody else knows when
+        conversations wake up."""
         self.directory = Directory(store)
-        self.queues = RetryQueues(clock)
+        self.queues = RetryQueues(clock, admit=admit)
         self.mail = MailPerformer(self.queues, store, self.directory, registry, clock)
         self.sub_agents = EngineSubAgents(registry, clock)
         self.orphans = Orphans(registry, store, clock)
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
         self._store = store
         self._clock = clock
-        self.wake_ups = WakeUps(store, registry, clock)
+        self.wake_ups = WakeUps(store, registry, clock, has_timer=wakes)
 
     def performers(self, tools: ToolRegistry) -> Mapping[type[Effect], Performer]:
         """Return what carries out the effects that concern other agents; `tools` are those of the engine."""

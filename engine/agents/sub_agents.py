@@ -27,7 +27,7 @@ from ...states.transcript import Transcript
 from ...states.values.messages import Usage
 from ...states.values.questions import OpenQuestion
 from ..loop import Loop
-from ..registry import ConversationRegistry, child_of
+from ..registry import ConversationRegistry, child_of, children_of
 
 if TYPE_CHECKING:
     from ...effects.agents import SubAgent, SubAgents
@@ -189,6 +189,13 @@ class Orphans:
             self._close_later(self._close(loop.conversation_id))  # the store takes nothing at the moment
         except StoreError as error:
             logger.warning("Who waits for the sub-agent %s is not known: %s", loop.conversation_id, error)
+
+    async def end_children(self, loop: Loop) -> None:
+        """End the sub-agents of a conversation that an earlier process has left, if it does not await them."""
+        awaited = {loop.effect_context().key(effect_id) for effect_id in pending(loop.state)}
+        for child in await children_of(self._store(), loop.conversation_id):
+            if child.state != "closed" and child.id not in awaited:
+                self._close_later(self._close(child.id))
 
     async def _is_orphaned(self, loop: Loop) -> bool:
         parent_id, effect_id = effect_of_key(loop.conversation_id)

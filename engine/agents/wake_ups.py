@@ -8,7 +8,8 @@ A clock that was set back, or ran ahead when an earlier process wrote, leaves mo
 schedules say. The timer notices that the clock was set back, and has each schedule come at its next moment from now.
 
 Several engines over one store may find the same wake-up. The machine takes it once: the second one is no longer what
-the conversation waits for.
+the conversation waits for. Where several processes share a store, that one says when a wake-up is due, and whoever
+looks after the conversation then wakes it; there is no timer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 from ...effects.clock import Clock
 from ...effects.retry_queues import wait_after
 from ...persistence.summaries import ConversationFilter
-from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
+from ...states.errors import EngineClosed, Refused, TurnwiseError, UnknownConversation
 from ...states.events import Event, ScheduleChanged, WakeUp
 from ...states.states import State
 from ...states.step import Step
@@ -78,12 +79,15 @@ class _Failure:
 
 class WakeUps:
     """The timer of an engine. It runs only while some conversation has a schedule. It observes steps, in order to learn
-    of wake-ups that are earlier than those it knows of."""
+    of wake-ups that are earlier than those it knows of. Without a timer it wakes only what it is told to."""
 
-    def __init__(self, store: Callable[[], Store], registry: ConversationRegistry, clock: Clock) -> None:
+    def __init__(
+        self, store: Callable[[], Store], registry: ConversationRegistry, clock: Clock, *, has_timer: bool = True
+    ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
+        self._has_timer = has_timer
         self._timer: asyncio.Task[None] | None = None
         self._sleep: asyncio.Timeout | None = None
         self._until: datetime | None = None
@@ -119,6 +123,17 @@ class WakeUps:
             sleep, self._sleep = self._sleep, None
             sleep.reschedule(asyncio.get_running_loop().time())
 
+    async def wake(self, conversation_id: str, due: datetime) -> bool:
+        """Request the wake-up that is due at this moment. Returns whether it was taken; it is not if the conversation
+        has no time for it, if its schedule has changed meanwhile, or if another engine was faster. Raises
+        `StoreError`, and `Refused` with `storage`."""
+        try:
+            return await self._request(conversation_id, due)
+        except Refused as refused:
+            if refused.code == "storage":
+                raise
+            return False
+
     async def stop(self) -> None:
         """Wake nothing more."""
         self._is_closed = True
@@ -137,7 +152,7 @@ class WakeUps:
     # --- the timer
 
     def _begin(self) -> None:
-        if self._timer is None and not self._is_closed:
+        if self._timer is None and self._has_timer and not self._is_closed:
             self._timer = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,6 +91,11 @@ class FaultyStorage:
         """What is still to be handed over."""
         waiting = at_once(self.store.outbox(self.disk.rows))
         return tuple((each.conversation_id, each.target, each.effect_id) for each in waiting)
+
+    def due(self, conversation_id: str) -> tuple[datetime, ...]:
+        """When the next attempts are due at what is still to be handed over by a conversation."""
+        waiting = at_once(self.store.outbox([conversation_id]))
+        return tuple(one.next_attempt or datetime.min.replace(tzinfo=UTC) for one in waiting)
 
     def faults(self) -> tuple[str, ...]:
         """Nothing: there is no file that could be wrong."""

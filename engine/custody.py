@@ -1,0 +1,612 @@
+"""Custody: which conversations this process looks after, where several processes share a store.
+
+Any process may append to any log; the log decides. But the effects of a conversation are carried out by one process at
+a time, the one that has its custody, whoever has stored the step. A job of the store says that somebody must look after
+a conversation. Whoever gets it takes the custody, begins what is in flight, carries on until the conversation rests,
+and lets go. With a store that belongs to one process there is no custody, and nothing of this is used.
+
+    take       a fence begins: appends of earlier holders are refused from now on
+    pick up    follow the log, go on with the outbox; then either begin what is in flight and was begun by nobody, or,
+               if an earlier holder has not let go, report what it has left, as `recovery.py` does after a crash
+    drive      the loop carries out the effects of each step, also of those that other processes store
+    let go     when nothing is under way here, and what comes next comes from outside, or is due later
+
+A process may lose a custody, because it stood still for so long that it counted as dead. It learns that when it appends
+a step, or when it confirms the custody before it touches the world. It begins nothing more then, stops what runs, and
+drops its answers. Between the look and the act it may still stand still, so what must happen at most once holds for
+each custody; the next one finds it in doubt.
+
+Between two events of a conversation nobody else moves it here. So it is picked up, and let go, between two events: no
+step is carried out twice, and none by nobody. A step that another process stores meanwhile has called for a job of its
+own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from weakref import WeakValueDictionary
+
+from ..effects.dispatcher import Performer, Sender, with_abort_of
+from ..persistence.errors import StorageFailed
+from ..states.effects import AwaitedEffect, Effect, OutgoingEffect, StartTimer
+from ..states.errors import (
+    ConfigurationError,
+    EngineClosed,
+    Refused,
+    StoreError,
+    TurnwiseError,
+    UnknownConversation,
+)
+from ..states.values.value import later
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..effects.clock import Clock
+    from ..effects.context import EffectContext
+    from ..effects.retry_queues import Admit, RetryQueues
+    from ..persistence.ports import Log, SharedStore, Taken
+    from ..states.events import Answer, Event
+    from ..states.step import Step
+    from .agents.wake_ups import WakeUps
+    from .loop import Loop
+    from .ports import Custodian
+    from .recovery import Recovery
+    from .registry import ConversationRegistry
+
+logger = logging.getLogger("turnwise.engine")
+
+T = TypeVar("T")
+
+LOOK = 0.5
+"""Seconds between two looks at a conversation that is held: has it ended, or is something due by now?"""
+
+SOON = timedelta(seconds=1)
+"""A conversation whose timer, wake-up or delivery is due within this is not let go before: to call for it and to take
+it once more would cost more than to wait."""
+
+FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+"""Seconds between two attempts while the store takes nothing; doubled each time."""
+
+FIRST_REST, LONGEST_REST = 1.0, 300.0
+"""Seconds until a conversation is called for again that cannot be looked after, as one whose log is damaged; doubled
+each time."""
+
+
+_OWNERS: WeakValueDictionary[int, Custody] = WeakValueDictionary()
+"""Which engine uses an open store, by the `id` of the store, which it holds. A store takes what is appended to the log
+of a conversation that it holds for a step of the holder."""
+
+
+@dataclass(frozen=True)
+class CustodyCounts:
+    """How a process fares that looks after conversations, for those who watch it.
+
+    `held` are looked after now. Since the engine was opened it has `taken` so many, of which so many were `taken_over`
+    from a process that had not let go of them, and has `lost` so many to others. `fault` is a sentence that says why it
+    gets no more to look after, if so.
+    """
+
+    held: int = 0
+    taken: int = 0
+    taken_over: int = 0
+    lost: int = 0
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """When a custody was proven. A clock that was set, and a monotonic one that stands still while a computer sleeps,
+    are both right about how long ago that was at least."""
+
+    monotonic: float
+    at: datetime
+
+    def age(self, now: _Moment) -> float:
+        return max(now.monotonic - self.monotonic, (now.at - self.at).total_seconds())
+
+
+@dataclass(eq=False)
+class _Held:
+    """The custody of one conversation. `performs`: the effects of its steps are carried out here. `is_lost` says that
+    another process has it now, `has_rested` that nothing was under way when it was to be let go, and `is_over` that the
+    store knows that it is over. `moved` is set when the conversation has moved."""
+
+    taken: Taken
+    proof: _Moment
+    loop: Loop | None = None
+    performs: bool = False
+    is_lost: bool = False
+    has_rested: bool = False
+    is_over: bool = False
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    refused_wake: tuple[datetime, int] | None = None
+    """The wake-up that the conversation did not take, and the step at which it did not."""
+
+    @property
+    def conversation_id(self) -> str:
+        return self.taken.conversation_id
+
+
+class Custody:
+    """The conversations that one engine looks after. Fills the port `Custodian`.
+
+    `queues` hold what is sent for conversations. `slots` is how many are looked after at once, and `lease` the seconds
+    after which a process counts as dead whose heart has not beaten.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], SharedStore],
+        registry: ConversationRegistry,
+        recovery: Recovery,
+        wake_ups: WakeUps,
+        queues: Sequence[RetryQueues],
+        clock: Clock,
+        *,
+        slots: int,
+        lease: float,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._recovery = recovery
+        self._wake_ups = wake_ups
+        self._queues = queues
+        self._clock = clock
+        self._slots = slots
+        self._lease = lease
+        self._name = uuid.uuid4().hex[:12]
+        self._held: dict[str, _Held] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._serving: asyncio.Task[None] | None = None
+        self._takes = True
+        self._is_ending = False
+        self._is_idle = asyncio.Event()
+        self._left_alone: dict[str, float] = {}
+        """For how long conversations that cannot be looked after were left alone last."""
+        self._resting: set[asyncio.Task[None]] = set()
+        self._taken = self._taken_over = self._lost = 0
+        self._fault: str | None = None
+
+    @property
+    def counts(self) -> CustodyCounts:
+        """How this process fares."""
+        return CustodyCounts(len(self._held), self._taken, self._taken_over, self._lost, self._fault)
+
+    # --- what the loops ask
+
+    def performs(self, conversation_id: str) -> bool:
+        """See `Custodian`."""
+        held = self._held.get(conversation_id)
+        if held is None:
+            return False
+        held.moved.set()
+        return held.performs
+
+    def drives(self, conversation_id: str) -> bool:
+        """Whether the effects of this conversation are carried out here now."""
+        held = self._held.get(conversation_id)
+        return held is not None and held.performs
+
+    async def lose(self, conversation_id: str) -> None:
+        """See `Custodian`."""
+        if (held := self._held.get(conversation_id)) is not None:
+            self._lose(held)
+            with suppress(StorageFailed):  # there is nothing to be stored: another custody has begun
+                await self._let_go(held, at_rest=False)
+            held.is_over = True
+
+    def _lose(self, held: _Held) -> None:
+        if not held.is_lost and not held.is_over:
+            logger.warning("Another process looks after the conversation %s now.", held.conversation_id)
+            self._lost += 1
+            self._interrupt(held)
+
+    def _interrupt(self, held: _Held) -> None:
+        """Have nothing more begin, and what runs be stopped, without its answers."""
+        held.is_lost, held.performs = True, False
+        if held.loop is not None:
+            held.loop.lose()
+        held.moved.set()
+
+    def watched(self, conversation_id: str, log: Log) -> Log:
+        """Return the log, each append to which proves the custody."""
+        return _ProvingLog(log, partial(self._held.get, conversation_id), self._now)
+
+    # --- before the world is touched
+
+    async def confirm(self, conversation_id: str) -> None:
+        """Return if this process may touch the world for the conversation now. If not, does not return: whatever runs
+        for the conversation here is cancelled."""
+        held = self._held.get(conversation_id)
+        while held is not None and not held.is_lost:
+            if self._is_proven(held):
+                return
+            try:
+                await self._prove(held)
+            except StorageFailed:
+                await asyncio.sleep(FIRST_WAIT)
+        await _until_cancelled()
+
+    def _is_proven(self, held: _Held) -> bool:
+        return held.proof.age(self._now()) <= self._lease / 2
+
+    async def _prove(self, held: _Held) -> None:
+        """Ask the store whether this is still the custody. Raises `StorageFailed`."""
+        began = self._now()
+        if await self._store().confirm(held.taken):
+            held.proof = began
+        else:
+            self._lose(held)
+
+    def _now(self) -> _Moment:
+        return _Moment(asyncio.get_running_loop().time(), self._clock.now())
+
+    # --- from one process to the next
+
+    def claim_store(self) -> None:
+        """Note that this engine uses the store. Raises `ConfigurationError` if another one uses it."""
+        if _OWNERS.setdefault(id(self._store()), self) is not self:
+            raise ConfigurationError(
+                "Another engine uses this store; open another one over the same database for each."
+            )
+
+    def serve(self) -> None:
+        """Begin to look after the conversations that have work, until `stop`."""
+        self._serving = asyncio.ensure_future(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            await self._store().jobs.serve(self.look_after, slots=self._slots, lease=self._lease)
+        except StoreError as error:
+            self._fault = error.sentence
+            logger.error("This process looks after no more conversations: %s", error)
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more conversations, and return when those that are held have come to rest, or after so many
+        seconds."""
+        self._takes = False
+        if self._serving is not None:
+            self._serving.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._held:
+                    self._is_idle.clear()
+                    await self._is_idle.wait()
+
+    async def stop(self) -> None:
+        """Look after nothing any more. What is not at rest is called for at once."""
+        self._is_ending = True
+        for held in self._held.values():
+            held.moved.set()
+        await self.drain(0.0)
+        while self._held:
+            self._is_idle.clear()
+            await self._is_idle.wait()
+        for task in self._resting:
+            task.cancel()
+        waits = [*self._resting, *(() if self._serving is None else (self._serving,))]
+        if waits:
+            await asyncio.wait(waits)
+
+    async def look_after(self, conversation_id: str) -> None:
+        """Take the custody of a conversation, have it go on until it rests, and let go. Returns when that is done, or
+        when another process has it. Raises `StoreError` if the engine closes while the store takes nothing; whoever
+        has called is to call again then."""
+        async with self._locks.setdefault(conversation_id, asyncio.Lock()):
+            if not self._takes:
+                await self._until_stored(partial(self._store().jobs.call, conversation_id))
+            elif (held := await self._take(conversation_id)) is not None:
+                self._held[conversation_id] = held
+                try:
+                    await self._hold(held)
+                finally:
+                    del self._held[conversation_id]
+                    self._is_idle.set()
+
+    async def _take(self, conversation_id: str) -> _Held | None:
+        """Take the custody. The name of it is made once, so that an attempt whose answer was lost is not taken for
+        another process."""
+        holder, began = self._new_holder(), self._now()
+
+        async def take() -> Taken | None:
+            nonlocal began
+            began = self._now()
+            return await self._store().take(conversation_id, holder)
+
+        taken = await self._until_stored(take)
+        if taken is None:
+            return None
+        self._taken += 1
+        self._taken_over += taken.was_left
+        return _Held(taken, began)
+
+    def _new_holder(self) -> str:
+        return f"{self._name}-{uuid.uuid4().hex[:12]}"
+
+    async def _hold(self, held: _Held) -> None:
+        """Have a conversation go on that was taken, until it is let go."""
+        fault: str | None = None
+        try:
+            loop = held.loop = await self._until_stored(partial(self._registry.get_loop, held.conversation_id))
+            await self._until_stored(partial(loop.between_events, partial(self._pick_up, held, loop)))
+            if held.taken.was_left and held.performs:
+                await self._until_stored(partial(self._recovery.go_on, loop))
+            await self._drive(held, loop)
+        except (UnknownConversation, EngineClosed):
+            pass  # deleted, or the engine closes
+        except TurnwiseError as error:
+            fault = error.sentence
+        except Exception:
+            logger.exception("The conversation %s cannot be looked after.", held.conversation_id)
+            fault = "something broke inside the program that runs it"
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self._give_up(held, fault)))
+
+    async def _pick_up(self, held: _Held, loop: Loop) -> None:
+        """Go on with what is in the outbox, and begin what nobody has begun. Between two events. May be done again when
+        it has failed: nothing has begun then."""
+        taken = held.taken
+        await loop.catch_up_to(taken.seq)
+        if taken.has_deliveries or loop.projection.seq > taken.seq:
+            await self._drop_sending(held.conversation_id)
+            await self._recovery.resume_outbox(loop)
+
+        def begin() -> None:
+            held.performs = not held.is_lost
+
+        await loop.begin(taken.seq if taken.was_left else 0, begin)
+        self._registry.moved(held.conversation_id)
+
+    async def _drive(self, held: _Held, loop: Loop) -> None:
+        """Return when the conversation is at rest and was let go, when the custody is lost, or the loop or this process
+        ends."""
+        look = self._now().monotonic + LOOK
+        while held.performs and not loop.has_ended and not self._is_ending:
+            held.moved.clear()
+            with _storage_failures_passed_over():
+                await loop.handled()
+                if self._rests(held, loop):
+                    await loop.sent()
+                    await loop.between_events(partial(self._let_go_at_rest, held, loop))
+                else:
+                    await self._wake(held, loop)
+            if not held.performs:
+                return
+            look = await self._until_moved(held, look)
+
+    async def _until_moved(self, held: _Held, look: float) -> float:
+        """Wait until the conversation has moved, or it is time to look whether something is due, and whether it is
+        still held. Returns when to look next."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(look):
+                await held.moved.wait()
+                return look
+        if not self._is_proven(held):  # what runs for long is stopped, too, once another process has it
+            with _storage_failures_passed_over():
+                await self._prove(held)
+        return self._now().monotonic + LOOK
+
+    def _rests(self, held: _Held, loop: Loop) -> bool:
+        until = self._clock.now() + SOON
+        return loop.rests(until) and not self._is_to_wake(held, loop, until) and not self._sends(held, until)
+
+    def _sends(self, held: _Held, until: datetime) -> bool:
+        return any(queues.is_busy(held.conversation_id, until) for queues in self._queues)
+
+    def _is_to_wake(self, held: _Held, loop: Loop, until: datetime) -> bool:
+        wake = loop.state.book.wake
+        return wake is not None and wake <= until and held.refused_wake != (wake, loop.state.book.seq)
+
+    async def _wake(self, held: _Held, loop: Loop) -> None:
+        """Have the conversation wake up if that is due. One that cannot take it now is asked again when it has
+        moved."""
+        if not self._is_to_wake(held, loop, self._clock.now()):
+            return
+        wake = loop.state.book.wake
+        assert wake is not None, "the wake-up is due"
+        if not await self._wake_ups.wake(held.conversation_id, wake):
+            held.refused_wake = wake, loop.state.book.seq
+
+    # --- the end of a custody
+
+    async def _let_go_at_rest(self, held: _Held, loop: Loop) -> None:
+        """Let go if the conversation rests. Between two events."""
+        if not held.performs or not self._rests(held, loop):
+            return
+        held.performs, held.has_rested = False, True
+        await self._stop(loop, answers=False)
+        await self._let_go(held, at_rest=True)
+
+    async def _give_up(self, held: _Held, fault: str | None) -> None:
+        """Stop what still runs here, and let go."""
+        loop, conversation_id = held.loop, held.conversation_id
+        held.performs = False
+        self._recovery.drop(conversation_id)
+        if loop is not None and not held.is_over:
+            await self._stop(loop, answers=not (held.is_lost or held.has_rested or fault))
+        if fault is not None and not held.is_lost:
+            self._leave_alone(held, fault)
+        else:
+            self._left_alone.pop(conversation_id, None)
+            await self._until_let_go(held, loop)
+        if loop is not None and not loop.has_ended:
+            loop.let_go()
+            self._registry.moved(conversation_id)
+
+    async def _stop(self, loop: Loop, *, answers: bool) -> None:
+        if loop.has_ended:
+            await self._registry.until_closed(loop.conversation_id)
+        else:
+            await loop.stop(answers=answers)
+        await self._drop_sending(loop.conversation_id)
+
+    async def _drop_sending(self, conversation_id: str) -> None:
+        """Send nothing more for the conversation here. What has not arrived is in the outbox."""
+        for queues in self._queues:
+            await queues.drop(conversation_id)
+
+    async def _until_let_go(self, held: _Held, loop: Loop | None) -> None:
+        """Tell the store that the custody is over, between two events, so that a step which is stored here before or
+        behind it is one of a process with or without custody. While the engine ends it is told once; if that fails, the
+        conversation is taken over as after a crash."""
+
+        async def let_go() -> None:
+            is_known = loop is not None and not loop.has_ended and not held.is_lost
+            at_rest = held.has_rested or (is_known and loop is not None and self._rests(held, loop))
+            await self._let_go(held, at_rest=at_rest)
+
+        try:
+            if loop is None or loop.has_ended:
+                await self._until_stored(let_go)
+            else:
+                await self._until_stored(partial(loop.between_events, let_go))
+        except TurnwiseError as error:
+            logger.warning("The conversation %s could not be let go: %s", held.conversation_id, error)
+
+    async def _let_go(self, held: _Held, *, at_rest: bool) -> None:
+        if not held.is_over:
+            await self._store().let_go(held.taken, at_rest=at_rest)
+            held.is_over = True
+
+    def _leave_alone(self, held: _Held, fault: str) -> None:
+        """Keep the custody of a conversation that cannot go on for a while, so that it is not called for at once
+        again."""
+        before = self._left_alone.get(held.conversation_id, FIRST_REST / 2)
+        seconds = self._left_alone[held.conversation_id] = min(2 * before, LONGEST_REST)
+        logger.warning(
+            "The conversation %s cannot be looked after, and is tried again in %g s: %s",
+            held.conversation_id,
+            seconds,
+            fault,
+        )
+        task = asyncio.ensure_future(self._let_go_later(held, seconds))
+        self._resting.add(task)
+        task.add_done_callback(self._resting.discard)
+
+    async def _let_go_later(self, held: _Held, seconds: float) -> None:
+        try:
+            await self._clock.sleep_until(later(self._clock.now(), seconds))
+        finally:
+            await self._until_let_go(held, None)
+
+    @asynccontextmanager
+    async def interrupted(self, conversation_id: str) -> AsyncIterator[None]:
+        """While this lasts, no process carries out anything for the conversation. Then it is called for, if it is still
+        there. Raises `StoreError`."""
+        if (held := self._held.get(conversation_id)) is not None:
+            held.is_over = True  # by the custody that begins now
+            self._interrupt(held)
+        async with self._locks.setdefault(conversation_id, asyncio.Lock()):
+            taken = await self._store().take(conversation_id, self._new_holder())
+            try:
+                yield
+            finally:
+                if taken is not None:
+                    await self._until_stored(partial(self._store().let_go, taken, at_rest=False))
+
+    async def _until_stored(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what the attempt returns, made again for as long as the store takes nothing and the engine does not
+        close."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return await attempt()
+            except StorageFailed:
+                if self._is_ending:
+                    raise
+            except Refused as refused:
+                if refused.code != "storage" or self._is_ending:
+                    raise
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+
+def once_confirmed(performers: Mapping[type[Effect], Performer], confirm: Admit) -> dict[type[Effect], Performer]:
+    """Return the performers, each of which begins once the custody of its conversation is confirmed. A timer touches
+    nothing outside, so it need not be."""
+    return {kind: _once_confirmed(kind, perform, confirm) for kind, perform in performers.items()}
+
+
+def _once_confirmed(kind: type[Effect], perform: Performer, confirm: Admit) -> Performer:
+    if not issubclass(kind, AwaitedEffect | OutgoingEffect) or kind is StartTimer:
+        return perform
+
+    async def performed_once_confirmed(effect: Any, context: EffectContext) -> Answer | None:
+        await confirm(context.conversation_id)
+        return await perform(effect, context)
+
+    if isinstance(perform, Sender):
+        return _ConfirmingSender(perform, performed_once_confirmed)
+    return with_abort_of(perform, performed_once_confirmed)
+
+
+@contextmanager
+def _storage_failures_passed_over() -> Iterator[None]:
+    """What the store does not take now is tried again later."""
+    try:
+        yield
+    except StorageFailed:
+        pass
+    except Refused as refused:
+        if refused.code != "storage":
+            raise
+
+
+async def _until_cancelled() -> NoReturn:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("nobody sets this future")
+
+
+class _ConfirmingSender:
+    """A `Sender` that begins once the custody of its conversation is confirmed."""
+
+    def __init__(self, sender: Sender, perform: Callable[[Any, EffectContext], Awaitable[Any]]) -> None:
+        self.targets_of = sender.targets_of
+        self._perform = perform
+
+    async def __call__(self, effect: Any, context: EffectContext) -> None:
+        await self._perform(effect, context)
+
+
+class _ProvingLog:
+    """A log, each append to which proves the custody of its conversation, if this process has that."""
+
+    def __init__(self, log: Log, held: Callable[[], _Held | None], now: Callable[[], _Moment]) -> None:
+        self._log = log
+        self._held = held
+        self._now = now
+        self.request = log.request
+        self.catch_up = log.catch_up
+        self.acknowledge = log.acknowledge
+        self.postpone = log.postpone
+        self.begin = log.begin
+
+    @property
+    def seq(self) -> int:
+        """See `Log`."""
+        return self._log.seq
+
+    @property
+    def chain(self) -> bytes:
+        """See `Log`."""
+        return self._log.chain
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
+        """See `Log`. What counts is when the append began: the process may stand still before it hears of the end."""
+        began, held = self._now(), self._held()
+        await self._log.append(event, step, targets)
+        if held is not None:
+            held.proof = began
+
+
+if TYPE_CHECKING:
+    _FILLS: tuple[type[Custodian], type[Sender]] = (Custody, _ConfirmingSender)

@@ -1,0 +1,412 @@
+"""Several engines over one shared store: whoever holds a conversation carries out its effects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from turnwise import ConfigurationError, Conversation, Engine, presets, tool
+from turnwise.effects.clock import SystemClock
+from turnwise.engine.settings import Settings
+from turnwise.states import AwaitingApproval, Idle
+from turnwise.states.events import Event
+from turnwise.testing import FunctionLlm, RecordingChannel, call
+
+from ..simulation.disk import Disk
+from ..simulation.environment import EventTrace, RandomSource
+from ..simulation.shared_store import SharedFaultyStore, SharedStorage
+
+PATIENCE = 30.0
+"""Seconds within which anything happens, also on a slow machine."""
+
+
+class Steady(RandomSource):
+    """Choices by which nothing takes time and nothing fails."""
+
+    def probably(self, probability: float) -> bool:
+        """Never."""
+        return probability >= 1
+
+    def pick(self, options: Any) -> Any:
+        """The first one."""
+        return options[0] if isinstance(options, list | tuple) else super().pick(options)
+
+
+class Place:
+    """A store that is shared by the engines that are opened over it."""
+
+    def __init__(self, engines: AsyncExitStack) -> None:
+        loop = asyncio.get_running_loop()
+        self.trace = EventTrace(loop)
+        self.disk = Disk(Steady("steady"), self.trace)
+        self.storage = SharedStorage(self.disk, SystemClock())
+        self._engines = engines
+        self._count = 0
+
+    async def store(self) -> SharedFaultyStore:
+        """The store, as one more process has it open."""
+        self._count += 1
+        store = (await self.storage.open(f"P{self._count}")).store
+        assert isinstance(store, SharedFaultyStore)
+        return store
+
+    async def engine(self, **options: Any) -> Engine:
+        """An engine in a process of its own."""
+        return await self.opened(await self.store(), **options)
+
+    async def opened(self, store: SharedFaultyStore, lease: float = 5.0, **options: Any) -> Engine:
+        """An engine over this store."""
+        opening = Engine.open(store=store, settings=Settings(lease=lease), **options)
+        return await self._engines.enter_async_context(opening)
+
+    def events(self, conversation: Conversation) -> list[tuple[Event, str]]:
+        """The events of a conversation, each with the process that has stored it."""
+        return [(row.event, row.writer) for row in self.disk.rows[conversation.id]]
+
+
+@asynccontextmanager
+async def shared() -> AsyncIterator[Place]:
+    """A store, and engines over it that are closed at the end."""
+    async with asyncio.timeout(PATIENCE), AsyncExitStack() as engines:
+        place = Place(engines)
+        yield place
+    assert place.trace.faults == []
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Return once this holds."""
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+class Runs:
+    """A tool that runs until it is told to end, and counts how often it begins."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.ends = asyncio.Event()
+        self.times = 0
+
+    def tool(self, crash: Any = "at_most_once", **options: Any) -> Any:
+        """The tool."""
+
+        @tool(name="work", crash=crash, **options)
+        async def work(what: str) -> str:
+            """Work."""
+            self.times += 1
+            self.begun.set()
+            await self.ends.wait()
+            return f"{what} is done"
+
+        return work
+
+
+def works_once(request: Any) -> Any:
+    """Call the tool, and report what it has returned."""
+    last = request.messages[-1]
+    return f"Then {last['content']}." if last["role"] == "tool" else call("work", what="it")
+
+
+OPTIONS: dict[str, Any] = {"model": FunctionLlm(works_once)}
+
+
+class TestWorking:
+    """A process that only takes requests, and workers."""
+
+    async def test_a_worker_carries_out_what_another_process_stored(self) -> None:
+        """The caller there learns how the turn ended. Every request was stored by the one, and every answer by the
+        other, which has let go in the end."""
+        runs = Runs()
+        runs.ends.set()
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+            worker = await place.engine(**OPTIONS, tools=[runs.tool()])
+            conversation = await web.create()
+
+            turn = await conversation.send("Hi")
+
+            assert turn.reply == "Then it is done."
+            await until(lambda: worker.custody_counts.held == 0)
+            assert [writer for _, writer in place.events(conversation)] == ["P1", "P1", "P2", "P2", "P2"]
+            assert (worker.custody_counts.taken, worker.custody_counts.taken_over) == (1, 0)
+            assert web.custody_counts.taken == 0
+
+    async def test_without_a_worker_nothing_is_carried_out(self) -> None:
+        """The message is stored, and waits."""
+        runs = Runs()
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+            conversation = await web.create()
+
+            await conversation.send("Hi", wait=False)
+            await asyncio.sleep(0.2)
+
+            assert len(place.events(conversation)) == 2
+            assert web.waiting == ()
+
+    async def test_the_first_pick_up_is_no_crash(self) -> None:
+        """A call that must not run twice, and that a person has allowed in another process, runs; nothing is reported
+        as interrupted."""
+        runs = Runs()
+        runs.ends.set()
+        async with shared() as place:
+            tools = [runs.tool(approval=True)]
+            web = await place.engine(**OPTIONS, tools=tools, worker=False)
+            worker = await place.engine(**OPTIONS, tools=tools)
+            conversation = await web.create(policy=presets.assistant())
+            await conversation.send("Hi")
+            await until(lambda: worker.custody_counts.held == 0)
+
+            state = conversation.state
+            assert isinstance(state, AwaitingApproval)
+            await conversation.approve(state.call.call_id, allowed=True)
+            turn = await conversation.wait()
+
+            assert turn.reply == "Then it is done."
+            assert runs.times == 1
+            types = [event.type for event, _ in place.events(conversation)]
+            assert "resumed" not in types and "tool_interrupted" not in types
+            assert worker.custody_counts.taken_over == 0
+
+    async def test_a_cancel_in_another_process_stops_what_runs(self) -> None:
+        """The worker hears of it, stops the tool, and lets go."""
+        runs = Runs()
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+            worker = await place.engine(**OPTIONS, tools=[runs.tool()])
+            conversation = await web.create()
+            await conversation.send("Hi", wait=False)
+            await runs.begun.wait()
+            await web.refresh(conversation.id)
+
+            await conversation.cancel()
+            turn = await conversation.wait()
+
+            assert turn.status == "cancelled"
+            await until(lambda: worker.custody_counts.held == 0)
+
+    async def test_what_was_said_is_delivered_by_the_worker(self) -> None:
+        """Once, through its channels."""
+        channel = RecordingChannel()
+        async with shared() as place:
+            web = await place.engine(model=FunctionLlm(lambda _: "Hello."), channels=[channel], worker=False)
+            worker = await place.engine(model=FunctionLlm(lambda _: "Hello."), channels=[channel])
+            conversation = await web.create()
+
+            await conversation.send("Hi")
+            await until(lambda: worker.custody_counts.taken == 1 and worker.custody_counts.held == 0)
+
+            assert [delivery.text for delivery in channel.deliveries] == ["Hello."]
+            assert place.storage.outbox() == ()
+
+
+class TestLosing:
+    """A custody that another process has taken."""
+
+    async def test_answers_of_a_lost_custody_are_dropped(self) -> None:
+        """Nothing of what ran gets into the log, and a request at that very process is stored all the same."""
+        runs = Runs()
+        async with shared() as place:
+            other = await place.store()
+            worker = await place.engine(**OPTIONS, tools=[runs.tool()])
+            conversation = await worker.create()
+            await conversation.send("Hi", wait=False)
+            await runs.begun.wait()
+
+            taken = await other.take(conversation.id, "somebody else")
+            assert taken is not None and taken.was_left
+            runs.ends.set()
+            await until(lambda: worker.custody_counts.lost == 1)
+            await conversation.set_title("Still there")
+
+            types = [event.type for event, _ in place.events(conversation)]
+            assert types[-1] == "details_changed"
+            assert "tool_complete" not in types
+            await until(lambda: worker.custody_counts.held == 0)
+
+    async def test_a_call_that_must_not_run_twice_is_in_doubt_after_a_take_over(self) -> None:
+        """The process that began it has not let go."""
+        runs = Runs()
+        async with shared() as place:
+            other = await place.store()
+            first = await place.engine(**OPTIONS, tools=[runs.tool()], lease=1.0)
+            conversation = await first.create()
+            await conversation.send("Hi", wait=False)
+            await runs.begun.wait()
+            second = await place.engine(**OPTIONS, tools=[runs.tool()])
+
+            taken = await other.take(conversation.id, "somebody who dies")
+            assert taken is not None
+            await other.let_go(taken, at_rest=False)
+            there = await second.get(conversation.id)
+            while there.state.type != "in_doubt":
+                await second.refresh(conversation.id)
+                await asyncio.sleep(0.01)
+
+            assert runs.times == 1
+
+
+class TestLettingGo:
+    """A conversation that rests."""
+
+    async def test_a_step_that_is_stored_before_it_is_let_go_is_not_lost(self) -> None:
+        """Another process stores a message between the look at the state and the end of the custody; its job calls."""
+        async with shared() as place:
+            web = await place.engine(model=FunctionLlm(lambda _: "Hello."), worker=False)
+            store = await place.store()
+            let_go, sent = store.let_go, asyncio.Event()
+
+            async def send_before(taken: Any, *, at_rest: bool) -> None:
+                if not sent.is_set():
+                    sent.set()
+                    await again.send("Once more", wait=False, message_id="late")
+                await let_go(taken, at_rest=at_rest)
+
+            store.let_go = send_before  # type: ignore[method-assign]
+            worker = await place.opened(store, model=FunctionLlm(lambda _: "Hello."))
+            conversation = await web.create()
+            again = await web.get(conversation.id)
+
+            await conversation.send("Hi")
+            await sent.wait()
+            turn = await again.send("Once more", message_id="late")
+
+            assert turn.number == 2
+            await until(lambda: worker.custody_counts.held == 0)
+            assert worker.custody_counts.taken == 2
+
+    async def test_a_deadline_is_kept_by_whoever_is_called_when_it_is_due(self) -> None:
+        """Nobody holds the conversation while a person is waited for."""
+        async with shared() as place:
+            policy = presets.assistant().replace(approval_deadline=2.5)
+            tools = [Runs().tool(approval=True)]
+            web = await place.engine(**OPTIONS, tools=tools, worker=False)
+            worker = await place.engine(**OPTIONS, tools=tools)
+            conversation = await web.create(policy=policy)
+
+            turn = await conversation.send("Hi")
+            assert turn.status == "awaiting_approval"
+            await until(lambda: worker.custody_counts.held == 0)
+            while not isinstance(conversation.state, Idle):
+                await web.refresh(conversation.id)
+                await asyncio.sleep(0.02)
+
+            assert worker.custody_counts.taken_over == 0
+
+    async def test_drained_workers_come_to_rest(self) -> None:
+        """What is at hand ends, and nothing new is taken; another worker takes that."""
+        runs = Runs()
+        async with shared() as place:
+            first = await place.engine(**OPTIONS, tools=[runs.tool()])
+            conversation = await first.create()
+            await conversation.send("Hi", wait=False)
+            await runs.begun.wait()
+
+            draining = asyncio.ensure_future(first.drain(PATIENCE))
+            await asyncio.sleep(0.1)
+            assert not draining.done()
+            runs.ends.set()
+            await draining
+            await conversation.send("Again", wait=False)
+            second = await place.engine(**OPTIONS, tools=[runs.tool()])
+
+            assert (await (await second.get(conversation.id)).wait()).number == 2
+            assert first.custody_counts.taken == 1
+
+    async def test_what_is_not_at_rest_goes_on_elsewhere_when_its_worker_closes(self) -> None:
+        """At once, without waiting until it counts as dead."""
+        runs = Runs()
+        async with shared() as place:
+            first = await place.engine(**OPTIONS, tools=[runs.tool("idempotent")], lease=1000.0)
+            conversation = await first.create()
+            await conversation.send("Hi", wait=False)
+            await runs.begun.wait()
+            second = await place.engine(**OPTIONS, tools=[runs.tool("idempotent")], lease=1000.0)
+
+            await first.close()
+            runs.ends.set()
+            turn = await (await second.get(conversation.id)).wait()
+
+            assert turn.reply == "Then it is done."
+            assert runs.times == 2
+            assert second.custody_counts.taken_over == 1
+
+
+class TestEndings:
+    """Conversations that end in one process while another one looks after them."""
+
+    async def test_a_deletion_elsewhere_ends_what_runs(self) -> None:
+        """The tool is stopped, and nothing is left of the conversation."""
+        runs = Runs()
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+            worker = await place.engine(**OPTIONS, tools=[runs.tool()])
+            conversation = await web.create()
+            await conversation.send("Hi", wait=False)
+            await runs.begun.wait()
+
+            await web.delete(conversation.id)
+
+            await until(lambda: worker.custody_counts.held == 0)
+            assert worker.in_memory == 0
+
+    async def test_a_schedule_wakes_a_conversation_by_a_worker(self) -> None:
+        """Nobody holds it meanwhile, and it wakes up once."""
+        async with shared() as place:
+            web = await place.engine(model=FunctionLlm(lambda _: "Nothing new."), worker=False)
+            await place.engine(model=FunctionLlm(lambda _: "Nothing new."))
+            await place.engine(model=FunctionLlm(lambda _: "Nothing new."))
+            conversation = await web.create(every=timedelta(seconds=1), task="Look.")
+
+            await until(lambda: len(place.events(conversation)) >= 3)
+            await web.refresh(conversation.id)
+            await conversation.set_schedule()
+
+            types = [event.type for event, _ in place.events(conversation)]
+            assert types[:3] == ["opened", "wake_up", "llm_response"]
+
+    async def test_a_sub_agent_is_looked_after_like_any_conversation(self) -> None:
+        """Its parent waits for it, wherever it is."""
+
+        def answer(request: Any) -> Any:
+            texts = [str(message["content"]) for message in request.messages]
+            if any("Find tables" in text for text in texts):
+                return "Two tables."
+            if request.messages[-1]["role"] == "tool":
+                return "There are two."
+            return call("spawn_agents", tasks=[{"text": "Find tables"}])
+
+        options: dict[str, Any] = {"model": FunctionLlm(answer), "tools": ["spawn_agents"]}
+        async with shared() as place:
+            web = await place.engine(**options, worker=False)
+            await place.engine(**options)
+            await place.engine(**options)
+            conversation = await web.create()
+
+            turn = await conversation.send("Look")
+
+            assert turn.status == "completed"
+            (child,) = await conversation.children()
+            assert (await web.get(child.id)).state.type == "closed"
+
+
+class TestMistakes:
+    """What is refused."""
+
+    def test_a_store_of_one_process_has_no_others(self) -> None:
+        """Nobody would carry anything out."""
+        with pytest.raises(ConfigurationError, match="can leave the work to others"):
+            Engine.open("sqlite://", worker=False)
+
+    async def test_two_engines_do_not_use_one_open_store(self) -> None:
+        """It would take the steps of the one for those of the other, which holds the conversation."""
+        async with shared() as place:
+            store = await place.store()
+            async with Engine.open(store=store):
+                with pytest.raises(ConfigurationError, match="Another engine uses this store"):
+                    await Engine.open(store=store)
