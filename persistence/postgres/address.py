@@ -135,7 +135,7 @@ def _psycopg() -> Any:
 def _own_options(url: str) -> tuple[dict[str, str], str]:
     """Return the options in a URL that are of turnwise, and the URL without them, as libpq takes it."""
     scheme, _, rest = url.partition("://")
-    if scheme not in POSTGRESQL:
+    if scheme not in POSTGRESQL or "\0" in url:
         raise StoreError(_INVALID)
     place, _, query = rest.partition("?")
     options = [option for option in query.split("&") if option]

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
@@ -113,11 +114,12 @@ class PostgresDatabase:
             return
         self._is_closed = True
         ending = asyncio.ensure_future(asyncio.to_thread(self._threads.shutdown))
-        await asyncio.wait([ending], timeout=CLOSING)
-        for call in tuple(self._running):
-            if call.driver is not None:
-                call.driver.break_off()
-        await ending
+        wait = CLOSING
+        while not (await asyncio.wait([ending], timeout=wait))[0]:
+            for call in tuple(self._running):
+                if call.driver is not None:
+                    call.driver.break_off()
+            wait = LOOK
         self._close_idle()
 
     # --- in the event loop
@@ -128,14 +130,14 @@ class PostgresDatabase:
         call = _Call(work)
         future = call.make_future()
         call.job = self._threads.submit(self._serve, call)
-        call.timer = asyncio.get_running_loop().call_later(PATIENCE, self._look_at, call)
+        call.timer = asyncio.get_running_loop().call_later(LOOK, self._look_at, call)
         return future
 
     def _look_at(self, call: _Call) -> None:
         """Look at a call that takes long. Give it up if no thread has come to it; end the wait for a dead server."""
         if call.job.done():  # nobody waits for it any more
             return
-        if call.job.cancel():
+        if monotonic() - call.since > PATIENCE and call.job.cancel():
             call.error = StorageFailed(
                 f"{self.name} cannot be used now: all {self._connections} connections are in use."
             )
@@ -186,6 +188,8 @@ class PostgresDatabase:
             except psycopg.Error:
                 idle.close()
                 self._close_idle()
+                if self._is_closed:  # it was broken off
+                    raise
         call.driver = driver = self._connect()
         try:
             driver.begin(statement)
@@ -220,21 +224,16 @@ class PostgresDatabase:
 
     def _prepare(self, call: _Call, create: bool) -> None:
         """Look at the server, and see to the tables."""
-        access: Access = "read" if self.is_read_only else "write"
         with closing(self._connect()) as driver:
             call.driver, driver.patience = driver, schema.PATIENCE
-            self.is_pooled = (
-                schema.prepare(
-                    driver, self.address, self._begin[access], read_only=self.is_read_only, create=create
-                ).process_id
-                != driver.process_id
-            )
+            found = schema.prepare(driver, self.address, self._begin, read_only=self.is_read_only, create=create)
+            self.is_pooled = found.process_id != driver.process_id
 
 
 class _Call(PendingResult):
     """Work for a thread, and the result that its caller waits for. `driver` is the connection that does it."""
 
-    __slots__ = ("driver", "job", "timer", "work")
+    __slots__ = ("driver", "job", "since", "timer", "work")
 
     job: Future[None]
     timer: asyncio.TimerHandle
@@ -242,6 +241,7 @@ class _Call(PendingResult):
     def __init__(self, work: Callable[[_Call], Any]) -> None:
         super().__init__()
         self.work = work
+        self.since = monotonic()
         self.driver: PostgresDriver | None = None
 
     @property

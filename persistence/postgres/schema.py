@@ -10,7 +10,7 @@ which may have an `alembic_version`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -38,7 +38,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from ...states.errors import StoreError
 from ..sql import schema as shared
 from .address import PostgresAddress
-from .connection import PostgresDriver
+from .connection import Access, PostgresDriver
 
 REVISIONS = ("0001",)
 """The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
@@ -148,25 +148,25 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtext('turnwise tables'))"
 def prepare(
     driver: PostgresDriver,
     address: PostgresAddress,
-    begin: bytes,
+    begin: Mapping[Access, bytes],
     *,
     read_only: bool,
     create: bool,
     installers: Sequence[Installer] = (),
 ) -> Found:
     """Look at the server, and bring the tables to the newest revision unless they are to be read only. `begin` is what
-    begins a transaction.
+    begins each kind of transaction.
 
     Raises `StoreError`, and changes nothing then, for a server that cannot be used; and for tables that are missing
     where none may be created, that a newer turnwise made, or that are another program's.
     """
-    driver.begin(begin)
-    found = _look(driver, address, begin, read_only)
+    found = _look(driver, address, begin["read"], read_only)
     _check(found, address, read_only=read_only, create=create)
     if found.revision is None:
+        driver.begin(begin["write"])
         _create_once(driver, address, found, installers)
-    driver.commit()
-    if found.revision not in (None, HEAD):
+        driver.commit()
+    elif found.revision != HEAD:
         run_migrations(address)
     return found
 
@@ -174,6 +174,7 @@ def prepare(
 def _look(driver: PostgresDriver, address: PostgresAddress, begin: bytes, read_only: bool) -> Found:
     """Look at the server and the tables in one statement; in two, if there are none."""
     found: Any
+    driver.begin(begin)
     try:
         found = driver.execute(_LOOK, (list(metadata.tables), read_only)).fetchone()
     except psycopg.errors.UndefinedTable:
@@ -182,6 +183,7 @@ def _look(driver: PostgresDriver, address: PostgresAddress, begin: bytes, read_o
         found = driver.execute(_LOOK_AT_SERVER).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(address, driver.connection.info.user) from error
+    driver.commit()
     return Found(*found)
 
 

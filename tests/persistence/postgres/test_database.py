@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 
@@ -10,9 +12,12 @@ import psycopg
 import pytest
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict, StoreError
+from turnwise.persistence.postgres import connection as connection_module
+from turnwise.persistence.postgres import database as database_module
 from turnwise.persistence.postgres.address import PostgresAddress
 from turnwise.persistence.postgres.connection import PostgresDriver
 from turnwise.persistence.postgres.database import PostgresDatabase
+from turnwise.testing.postgres_server import PostgresServer, ShutdownMode
 
 
 async def opened(url: str, connections: int = 4, *, read_only: bool = False) -> PostgresDatabase:
@@ -144,3 +149,173 @@ def database_url(database: PostgresDatabase) -> str:
     return (
         f"postgresql://{parameters['user']}@/{parameters['dbname']}?host={parameters['host']}&port={parameters['port']}"
     )
+
+
+@pytest.mark.slow
+class TestFailures:
+    """What fails is a `StorageFailed` within bounds, and goes on when the cause is gone."""
+
+    @pytest.fixture
+    async def fragile(self, own_postgres: PostgresServer) -> AsyncIterator[PostgresDatabase]:
+        """A database on a server of the test's own."""
+        database = await opened(own_postgres.url("postgres"))
+        await database.write(lambda driver: driver.execute("CREATE TABLE numbers (number int PRIMARY KEY)"))
+        yield database
+        await database.close()
+
+    @pytest.mark.parametrize("mode", ["fast", "immediate"])
+    async def test_a_restart_between_transactions_is_not_noticed(
+        self, own_postgres: PostgresServer, fragile: PostgresDatabase, mode: ShutdownMode
+    ) -> None:
+        """All connections are lost, and replaced when the next transaction begins."""
+        await asyncio.gather(*(fragile.write(inserting(number)) for number in range(20)))
+        own_postgres.restart(mode)
+
+        await fragile.write(inserting(20))
+
+        assert await fragile.read(stored) == list(range(21))
+
+    async def test_a_connection_that_is_killed_in_a_transaction(self, fragile: PostgresDatabase) -> None:
+        """Nothing of it is stored, and the same work can be done again."""
+
+        def killed(driver: PostgresDriver) -> None:
+            inserting(1)(driver)
+            driver.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+        with pytest.raises(StorageFailed, match=r"cannot be used now: the connection was lost\.$"):
+            await fragile.write(killed)
+
+        await fragile.write(inserting(1))
+        assert await fragile.read(stored) == [1]
+
+    async def test_a_server_that_is_down(self, own_postgres: PostgresServer, fragile: PostgresDatabase) -> None:
+        """Each transaction fails at once, until it is there again."""
+        own_postgres.shut_down("immediate")
+
+        for _ in range(3):
+            with pytest.raises(StorageFailed, match="cannot be opened now"):
+                await fragile.write(inserting(1))
+
+        own_postgres.resume()
+        await fragile.write(inserting(1))
+        assert await fragile.read(stored) == [1]
+
+    async def test_a_server_that_stands_still(
+        self, own_postgres: PostgresServer, fragile: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It answers nothing and refuses nothing: it is not waited for without a bound."""
+        monkeypatch.setattr(connection_module, "LATEST_ANSWER", 1.0)
+        monkeypatch.setattr(database_module, "LOOK", 0.1)
+        impatient = await opened(own_postgres.url("postgres"))
+
+        def standing_still(driver: PostgresDriver) -> None:
+            stopped.append(driver.process_id)
+            os.kill(driver.process_id, signal.SIGSTOP)
+            inserting(1)(driver)
+
+        stopped: list[int] = []
+        with pytest.raises(StorageFailed, match="the connection was lost"):
+            await impatient.write(standing_still)
+        os.kill(stopped[0], signal.SIGCONT)
+
+        await fragile.write(inserting(2))
+        assert 2 in await fragile.read(stored)
+        await impatient.close()
+
+    async def test_when_all_connections_are_in_use(
+        self, fragile: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever waits too long is told so, and those in use are not disturbed."""
+        all_are_used, may_go_on = threading.Barrier(5), threading.Event()
+
+        def slowly(driver: PostgresDriver) -> int:
+            all_are_used.wait(60)
+            may_go_on.wait(60)
+            return process(driver)
+
+        using = [asyncio.ensure_future(fragile.write(slowly)) for _ in range(4)]
+        await asyncio.to_thread(all_are_used.wait, 60)
+        monkeypatch.setattr(database_module, "PATIENCE", 0.1)
+        monkeypatch.setattr(database_module, "LOOK", 0.1)
+        with pytest.raises(StorageFailed, match=r"cannot be used now: all 4 connections are in use\.$"):
+            await fragile.write(inserting(1))
+        may_go_on.set()
+
+        assert len({*await asyncio.gather(*using)}) == 4
+        assert await fragile.read(stored) == []
+
+    async def test_when_the_server_has_no_connection_left(self, own_postgres: PostgresServer) -> None:
+        """Its sentence is in ours."""
+        with psycopg.connect(own_postgres.url("postgres"), autocommit=True) as connection:
+            connection.execute("CREATE ROLE many LOGIN CONNECTION LIMIT 0")
+
+        with pytest.raises(StorageFailed, match=r'cannot be opened now: too many connections for role "many"\.$'):
+            await opened(own_postgres.url("postgres", user="many"))
+
+    async def test_a_lock_that_another_program_holds(
+        self, own_postgres: PostgresServer, fragile: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is waited for, but not for ever."""
+        monkeypatch.setitem(connection_module._LIMITS, "lock_timeout", 0.1)
+        impatient = await opened(own_postgres.url("postgres"))
+        with psycopg.connect(own_postgres.url("postgres")) as other:
+            other.execute("LOCK TABLE numbers")
+
+            with pytest.raises(StorageFailed, match=r"cannot be used now: another program holds it locked\.$"):
+                await impatient.write(inserting(1))
+
+        await fragile.write(inserting(1))
+        await impatient.close()
+
+    async def test_a_transaction_whose_process_stands_still(
+        self, own_postgres: PostgresServer, fragile: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The server ends it, since others may wait for what it has locked."""
+        monkeypatch.setitem(connection_module._LIMITS, "idle_in_transaction_session_timeout", 0.1)
+        impatient = await opened(own_postgres.url("postgres"))
+        is_over = threading.Event()
+
+        def standing_still(driver: PostgresDriver) -> None:
+            inserting(1)(driver)
+            number = driver.process_id
+            with psycopg.connect(own_postgres.url("postgres"), autocommit=True) as other:
+                while other.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (number,)).fetchone():
+                    is_over.wait(0.05)
+            stored(driver)
+
+        with pytest.raises(StorageFailed, match="the connection was lost"):
+            await impatient.write(standing_still)
+
+        assert await fragile.read(stored) == []
+        await impatient.close()
+
+    async def test_closing_does_not_wait_for_a_dead_server(
+        self, own_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is under way is broken off."""
+        monkeypatch.setattr(database_module, "CLOSING", 0.1)
+        database = await opened(own_postgres.url("postgres"))
+        number = await database.write(process)
+        os.kill(number, signal.SIGSTOP)
+        waiting = asyncio.ensure_future(database.write(process))
+        await asyncio.sleep(0)
+
+        await database.close()
+
+        os.kill(number, signal.SIGCONT)
+        with pytest.raises(StorageFailed):
+            await waiting
+
+
+class TestClosing:
+    """What was handed in is done; nothing is taken any more."""
+
+    async def test_afterwards_nothing_is_done(self, database: PostgresDatabase) -> None:
+        """A second call does nothing."""
+        await database.close()
+        await database.close()
+
+        with pytest.raises(StoreError, match=r"is closed\.$"):
+            await database.read(stored)
+        with pytest.raises(StoreError, match=r"is closed\.$"):
+            await database.write(inserting(1))

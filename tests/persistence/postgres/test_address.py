@@ -1,0 +1,132 @@
+"""The URL of a PostgreSQL database, and that its password is shown nowhere."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from turnwise.persistence.errors import StoreError
+from turnwise.persistence.postgres.address import PostgresAddress
+
+
+def parameters(url: str, *, direct: bool = False) -> dict[str, object]:
+    """Return what libpq is told for this URL."""
+    address = PostgresAddress.of(url)
+    return dict(conninfo_to_dict(address.direct_conninfo if direct else address.conninfo))
+
+
+class TestUrls:
+    """What libpq understands is understood here, and a few options more."""
+
+    @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+    def test_all_its_schemes_lead_to_the_same(self, scheme: str) -> None:
+        """The last one is SQLAlchemy's."""
+        found = parameters(f"{scheme}://ada@db.example.com:5433/dinner")
+
+        assert (found["user"], found["host"], found["port"], found["dbname"]) == (
+            *("ada", "db.example.com", "5433", "dinner"),
+        )
+
+    def test_a_socket_of_this_machine(self) -> None:
+        """Its folder is a parameter, or stands where the host does, escaped."""
+        assert parameters("postgresql:///dinner?host=/run/postgresql")["host"] == "/run/postgresql"
+        assert parameters("postgresql://%2Frun%2Fpostgresql/dinner")["host"] == "/run/postgresql"
+
+    def test_options_of_libpq_are_passed_on(self) -> None:
+        """And are stronger than what turnwise would choose."""
+        found = parameters("postgresql://h/d?sslmode=verify-full&connect_timeout=3&application_name=a%20b")
+
+        assert (found["sslmode"], found["connect_timeout"], found["application_name"]) == ("verify-full", "3", "a b")
+        assert found["keepalives_idle"] == "10"
+
+    def test_several_hosts(self) -> None:
+        """Each with its port."""
+        address = PostgresAddress.of("postgresql://one:5432,two:5433/dinner?target_session_attrs=read-write")
+
+        assert address.name == "postgresql://one:5432,two:5433/dinner"
+        assert conninfo_to_dict(address.conninfo)["host"] == "one,two"
+
+    def test_a_schema(self) -> None:
+        """A transaction sets it, since a pooler refuses it in a connection; a session has it from the start."""
+        url = "postgresql://h/d?schema=turnwise&options=-cjit%3Doff"
+
+        assert PostgresAddress.of(url).search_path == 'SET LOCAL search_path = "turnwise"'
+        assert parameters(url)["options"] == "-cjit=off"
+        assert parameters(url, direct=True)["options"] == '-cjit=off -csearch_path="turnwise"'
+
+    def test_a_way_around_the_pooler(self) -> None:
+        """It leads to the same database, as the same user."""
+        url = "postgresql://ada:secret@pooler:6432/d?direct_host=db&direct_port=5432"
+
+        assert (parameters(url)["host"], parameters(url)["port"]) == ("pooler", "6432")
+        direct = parameters(url, direct=True)
+        assert (direct["host"], direct["port"], direct["password"]) == ("db", "5432", "secret")
+
+    @pytest.mark.parametrize(
+        ("url", "name"),
+        [
+            ("postgresql://ada:secret@h/d?sslmode=require", "postgresql://h/d"),
+            ("postgres://ada:secret@[::1]:5433/d", "postgresql://[::1]:5433/d"),
+            ("postgresql://ada:secret@/d?host=/run/pg&port=5433", "postgresql:///d?host=/run/pg&port=5433"),
+            ("postgresql://ada:secret@h", "postgresql://h/"),
+            ("postgresql://", "postgresql:///"),
+        ],
+    )
+    def test_its_name_in_messages(self, url: str, name: str) -> None:
+        """It says where the database is, and not who uses it."""
+        assert PostgresAddress.of(url).name == name
+
+
+class TestInvalidUrls:
+    """One sentence, which repeats nothing of the URL."""
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "postgresql+asyncpg://ada:secret@h/d",
+            "mysql://ada:secret@h/d",
+            "postgresql:ada:secret@h/d",
+            "postgresql://ada:sec%zzret@h/d",
+            "postgresql://ada:secret@[::1/d",
+            "postgresql://h/d?pasword=secret",
+            "postgresql://h/d?password=secret&=",
+            "postgresql://h/d\0secret",
+            "postgresql://ada:secret\ud800@h/d",
+        ],
+    )
+    def test_a_password_is_not_repeated(self, url: str) -> None:
+        """Neither by the error nor by what caused it."""
+        with pytest.raises(StoreError) as refused:
+            PostgresAddress.of(url)
+
+        assert "secret" not in str(refused.value)
+        assert "ret@" not in str(refused.value)
+        assert refused.value.__cause__ is None
+        assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+    @pytest.mark.parametrize("schema", ["", 'a"b', "a b", "a;b", "ä", "a" * 64])
+    def test_a_schema_that_would_have_to_be_quoted(self, schema: str) -> None:
+        """It is written into statements, so it is a plain name."""
+        with pytest.raises(StoreError, match="schema of the database must be a name"):
+            PostgresAddress.of(f"postgresql://h/d?schema={schema}")
+
+    def test_without_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The sentence says what to install."""
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        monkeypatch.setitem(sys.modules, "psycopg.conninfo", None)
+
+        with pytest.raises(StoreError, match=r'needs the extra "postgres": pip install "turnwise\[postgres\]"$'):
+            PostgresAddress.of("postgresql://h/d")
+
+
+class TestThePassword:
+    """It is in what the driver is given, and nowhere else."""
+
+    def test_it_is_in_no_representation(self) -> None:
+        """An address may be logged."""
+        address = PostgresAddress.of("postgresql://ada:secret@h/d?sslpassword=secret")
+
+        assert "secret" not in f"{address} {address!r} {address.name}"
+        assert "secret" in address.conninfo
