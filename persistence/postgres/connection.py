@@ -22,7 +22,7 @@ from psycopg.errors import error_from_result
 from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..sql.statements import Statement
-from .driver import adapt
+from .adapters import adapt
 
 if TYPE_CHECKING:
     from ..sql.statements import Driver

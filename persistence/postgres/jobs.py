@@ -40,8 +40,8 @@ from psycopg.sql import SQL, Identifier
 
 from ...states.errors import StoreError
 from ..errors import StorageFailed
+from .adapters import adapt
 from .connection import failure
-from .driver import adapt
 from .job_tables import QUEUE, JobTables
 
 if TYPE_CHECKING:

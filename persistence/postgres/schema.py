@@ -10,7 +10,7 @@ which may have an `alembic_version`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -39,6 +39,7 @@ from ...states.errors import StoreError
 from ..sql import schema as shared
 from .address import PostgresAddress
 from .connection import Access, PostgresDriver
+from .job_tables import JobTables
 
 REVISIONS = ("0001",)
 """The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
@@ -108,9 +109,6 @@ _STORAGE = (
 """A step writes the row of its conversation again. Where a page has room, it stays in the page and no index is touched;
 where dead rows are soon removed, tables with millions of rows stay small."""
 
-Installer = Callable[[psycopg.Connection[Any]], None]
-"""Creates tables of others beside these, in their transaction."""
-
 
 class Found(NamedTuple):
     """What a server says of itself and of the database."""
@@ -152,7 +150,6 @@ def prepare(
     *,
     read_only: bool,
     create: bool,
-    installers: Sequence[Installer] = (),
 ) -> Found:
     """Look at the server, and bring the tables to the newest revision unless they are to be read only. `begin` is what
     begins each kind of transaction.
@@ -164,7 +161,7 @@ def prepare(
     _check(found, address, read_only=read_only, create=create)
     if found.revision is None:
         driver.begin(begin["write"])
-        _create_once(driver, address, found, installers)
+        _create_once(driver, address, found)
         driver.commit()
     elif found.revision != HEAD:
         run_migrations(address)
@@ -211,38 +208,33 @@ def _denied(address: PostgresAddress, user: str) -> StoreError:
     return StoreError(f"{address.name} cannot be used: the user {user} lacks rights on the tables of turnwise.")
 
 
-def _create_once(
-    driver: PostgresDriver, address: PostgresAddress, found: Found, installers: Sequence[Installer]
-) -> None:
+def _create_once(driver: PostgresDriver, address: PostgresAddress, found: Found) -> None:
     """Create the tables, unless another process has done it in the meantime."""
     driver.execute(_NO_LIMITS)
     driver.execute(_LOCK)
     if driver.execute(_EXISTS).fetchone() == (True,):
         return
     try:
-        _create(driver.connection, address, found, installers)
+        _create(driver, address, found)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreError(
             f"{address.name} cannot be used: the user {found.user} may not create the tables of turnwise in it."
         ) from error
 
 
-def _create(
-    connection: psycopg.Connection[Any], address: PostgresAddress, found: Found, installers: Sequence[Installer]
-) -> None:
+def _create(driver: PostgresDriver, address: PostgresAddress, found: Found) -> None:
     if found.schema is None:
         if address.schema is None:
             raise StoreError(f"{address.name} has none of the schemas of its search path; name one: ?schema=turnwise")
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"'.encode())
-    taken = [name for (name,) in connection.execute(_TAKEN, (list(metadata.tables),))]
+        driver.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"')
+    taken = [name for (name,) in driver.execute(_TAKEN, (list(metadata.tables),))]
     if taken:
         raise StoreError(
             f"{address.name} has tables of another program whose names turnwise needs ({', '.join(taken)}); "
             "keep its own in a schema of their own: ?schema=turnwise"
         )
-    connection.execute(";\n".join(_creating_statements()).encode())
-    for install in installers:
-        install(connection)
+    driver.execute(";\n".join(_creating_statements()))
+    JobTables.install(driver)
 
 
 @cache

@@ -15,6 +15,7 @@ from turnwise.persistence.errors import StoreError
 from turnwise.persistence.postgres import schema
 from turnwise.persistence.postgres.address import PostgresAddress
 from turnwise.persistence.postgres.database import PostgresDatabase
+from turnwise.persistence.postgres.job_tables import JobTables
 from turnwise.testing.postgres_server import PostgresServer
 
 from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases
@@ -90,10 +91,10 @@ class TestNewDatabases:
         await asyncio.gather(*(open_and_close(postgres_url) for _ in range(6)))
 
     async def test_in_a_schema_of_their_own(self, postgres_url: str) -> None:
-        """It is made, too, and nothing stands beside it."""
+        """It is made, too, and one beside it for the jobs."""
         await open_and_close(f"{postgres_url}&schema=turnwise")
 
-        assert {row[0] for row in content(postgres_url)} == {"turnwise"}
+        assert {row[0] for row in content(postgres_url)} == {"turnwise", JobTables.beside("turnwise").schema}
         assert await refusal(postgres_url, create=False) != ""
 
     async def test_unless_they_are_not_to_be_made(self, postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""How statements are executed over psycopg, and how texts are stored that PostgreSQL would not take.
+"""How the values of statements are sent, above all texts that PostgreSQL would not take.
 
 PostgreSQL's texts hold every character but NUL. Names that an application or a person gives may have it, so in them it
 is escaped, and so is the character that escapes it. JSON escapes both by itself.
@@ -6,15 +6,12 @@ is escaped, and so is the character that escapes it. JSON escapes both by itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psycopg
 from psycopg.abc import Buffer
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumperUnknown, TextLoader
-
-from ..sql.statements import Statement
 
 _ESCAPE, _ESCAPED, _NUL = "\1", "\1\2", "\1\3"
 
@@ -54,33 +51,3 @@ def adapt(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) ->
     connection.adapters.register_dumper(str, _TextDumper)
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_loader("text", _TextLoader)
-
-
-class PostgresDriver:
-    """Executes the statements of `sql/` over an adapted connection: a `sql.statements.Driver`.
-
-    A plain text is a statement in psycopg's own style, with `%s` for each parameter.
-    """
-
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
-
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        """Execute a statement with these parameters."""
-        return self.connection.execute(_text(sql), parameters)
-
-    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[Any]:
-        """Execute a statement once for each row of parameters, without waiting for each."""
-        rows = list(parameters)
-        if len(rows) == 1:
-            return self.execute(sql, rows[0])
-        cursor = self.connection.cursor()
-        cursor.executemany(_text(sql), rows)
-        return cursor
-
-
-def _text(sql: str) -> Any:
-    """Return the text for psycopg, whose type checker asks for literals."""
-    return sql.postgresql if isinstance(sql, Statement) else sql
