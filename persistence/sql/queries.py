@@ -5,7 +5,7 @@ Each function works within the transaction of its caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ..errors import StoreConflict
 from ..records import ConversationRecord, EventRow, HeadRow, Origin, OutboxRow
 from ..summaries import Details, details_of_rows, details_row
 from . import writing
-from .schema import CONTEXT_CHANGES, acknowledgements, conversations, events, forks, outbox
+from .schema import CONTEXT_CHANGES, acknowledgements, conversations, details, events, forks, outbox
 from .statements import Driver, Statement, limited, prepared
 
 CHUNK = 500
@@ -68,10 +68,6 @@ def _brings(field: str) -> str:
     return f"CASE WHEN json_valid(payload) THEN json_type(payload, '$.{field}') ELSE 'damaged' END IS NOT NULL"
 
 
-def _condition(text: str) -> ColumnElement[bool]:
-    return literal_column(text)
-
-
 _FROM_TURN = "CASE WHEN json_valid(payload) THEN json_extract(payload, '$.from_turn') ELSE 0 END"
 _IN_POSTGRESQL = {
     _brings("title"): r"""payload !~ '^[{]("metadata":|[}]$)'""",
@@ -81,27 +77,41 @@ _IN_POSTGRESQL = {
 """PostgreSQL's own JSON refuses the character NUL and halves of surrogate pairs, which payloads may hold. So regular
 expressions recognise payloads as `codec` writes them: with the fields in their order, without those that are None."""
 
-_NEWEST = prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION), "head_key")
+
+def _newest_of(kind: str, *conditions: str) -> ColumnElement[int | None]:
+    """Return the number of the newest step with an event of this type for which these conditions hold."""
+    held: list[ColumnElement[bool]] = [literal_column(condition) for condition in conditions]
+    return _newest(_of_type(kind), *held)
 
 
-def _newest_change(kind: str, brings: str | None = None) -> Statement:
-    """Return the statement that finds the newest step with an event of this type, and with this field."""
-    statement = select(func.max(events.c.seq)).where(_OF_CONVERSATION, _of_type(kind))
-    if brings is None:
-        return prepared(statement, "head_key")
-    condition = _brings(brings)
-    other = {condition: _IN_POSTGRESQL[condition]}
-    return prepared(statement.where(_condition(condition)), "head_key", in_postgresql=other)
+def _newest(*conditions: ColumnElement[bool]) -> ColumnElement[int | None]:
+    return (
+        select(func.max(events.c.seq)).where(events.c.conversation == conversations.c.key, *conditions)
+    ).scalar_subquery()
 
 
-_NEWEST_CHANGES = (
-    *(_newest_change(kind) for kind in CONTEXT_CHANGES if kind not in ("details_changed", "tools_changed")),
-    _newest_change("details_changed", "title"),
-    _newest_change("details_changed", "metadata"),
+_CHANGES = (
+    *(_newest_of(kind) for kind in CONTEXT_CHANGES if kind not in ("details_changed", "tools_changed")),
+    _newest_of("details_changed", _brings("title")),
+    _newest_of("details_changed", _brings("metadata")),
+    _newest_of("tools_changed"),
 )
 """The newest step of each kind that changes the context. One with new details may leave the title or the metadata as it
-was, and tools change from a certain turn on."""
+was."""
 
+_FIND_END = prepared(
+    select(
+        conversations.c.key,
+        select(details.c.first_message.is_not(None))
+        .where(details.c.conversation == conversations.c.key)
+        .scalar_subquery(),
+        _newest(),
+        *(conversations.c[name] for name in HeadRow._fields),
+        *_CHANGES,
+    ).where(conversations.c.id == bindparam("conversation_id")),
+    "conversation_id",
+    in_postgresql={_brings(field): _IN_POSTGRESQL[_brings(field)] for field in ("title", "metadata")},
+)
 _NEWEST_TOOLS = prepared(
     select(func.max(events.c.seq)).where(
         _OF_CONVERSATION, _of_type("tools_changed"), literal_column(_FROM_TURN, Integer) < bindparam("turn")
@@ -109,6 +119,22 @@ _NEWEST_TOOLS = prepared(
     *("head_key", "turn"),
     in_postgresql={_FROM_TURN: _IN_POSTGRESQL[_FROM_TURN]},
 )
+
+
+@lru_cache(maxsize=32)
+def _some_steps(count: int) -> Statement:
+    """Return the statement that reads so many steps."""
+    wanted = events.c.seq.in_([bindparam(f"seq_{number}") for number in range(count)])
+    return Statement.of(select(*_EVENT).where(_OF_CONVERSATION, wanted))
+
+
+@lru_cache(maxsize=32)
+def _some_links(count: int) -> Statement:
+    """Return the statement that reads the links of so many steps."""
+    wanted = events.c.seq.in_([bindparam(f"seq_{number}") for number in range(count)])
+    return Statement.of(select(events.c.seq, events.c.chain).where(_OF_CONVERSATION, wanted))
+
+
 _LINK = prepared(select(events.c.chain).where(_OF_CONVERSATION, events.c.seq == bindparam("at")), "head_key", "at")
 _REQUEST = prepared(
     select(events.c.seq).where(_OF_CONVERSATION, events.c.event_id == bindparam("request_id")),
@@ -170,20 +196,40 @@ def link(driver: Driver, key: int, seq: int) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
-def newest(driver: Driver, key: int) -> int:
-    """Return the number of the newest step of a conversation, at least 1."""
-    (seq,) = driver.execute(_NEWEST, (key,)).fetchone()
-    return seq if type(seq) is int and seq > 0 else 1
+class FoundEnd(NamedTuple):
+    """Where a conversation stands: its key, whether a message of a user has given it its title, the number of its
+    newest step, its row, and the numbers of the steps from which its context follows, apart from the first."""
+
+    key: int
+    is_titled: bool
+    newest: int
+    head: HeadRow
+    changes: tuple[int, ...]
 
 
-def context_changes(driver: Driver, key: int) -> set[int]:
-    """Return the numbers of the steps that brought the newest policy, schedule, title, metadata and whatever else is
-    changed as a whole, as far as there are any. The first step and changes of the tools are left out."""
-    newest = (driver.execute(statement, (key,)).fetchone()[0] for statement in _NEWEST_CHANGES)
-    return {seq for seq in newest if seq is not None}
+def find_end(driver: Driver, conversation_id: str) -> FoundEnd:
+    """Return where a conversation stands. Of the tools, the newest change is found. Raises `UnknownConversation`."""
+    row = driver.execute(_FIND_END, (conversation_id,)).fetchone()
+    if row is None:
+        raise UnknownConversation(conversation_id)
+    key, is_titled, newest, *rest = row
+    head, changes = HeadRow._make(rest[: len(HeadRow._fields)]), rest[len(HeadRow._fields) :]
+    newest = newest if type(newest) is int and newest > 0 else 1
+    return FoundEnd(key, bool(is_titled), newest, head, tuple(seq for seq in changes if seq is not None))
 
 
-def tools_change(driver: Driver, key: int, before: int = LARGEST) -> int | None:
+def some_steps(driver: Driver, key: int, wanted: Collection[int]) -> dict[int, EventRow]:
+    """Return these steps of a conversation, as far as they are there."""
+    rows = driver.execute(_some_steps(len(wanted)), (key, *wanted))
+    return {row[0]: EventRow._make(row) for row in rows}
+
+
+def some_links(driver: Driver, key: int, wanted: Collection[int]) -> dict[int, bytes]:
+    """Return the links of these steps, as far as they are there."""
+    return {seq: bytes(chain) for seq, chain in driver.execute(_some_links(len(wanted)), (key, *wanted))}
+
+
+def tools_change(driver: Driver, key: int, before: int) -> int | None:
     """Return the number of the newest step that changed the tools for turns from one on that lies before the turn
     `before`, or None."""
     (seq,) = driver.execute(_NEWEST_TOOLS, (key, before)).fetchone()

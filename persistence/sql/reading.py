@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -25,8 +25,8 @@ from ..codec import (
     without_given_messages,
 )
 from ..errors import Damaged
-from ..records import HeadRow, StoredEntry, Undelivered
-from . import queries, writing
+from ..records import EventRow, HeadRow, StoredEntry, Undelivered
+from . import queries
 from .queries import LARGEST, UndeliveredRow
 from .statements import Driver
 from .writing import LogPosition
@@ -47,51 +47,65 @@ def read_head(driver: Driver, conversation_id: str) -> FoundHead:
     The head row is compared with the newest step. The steps that are read (the first, the newest, and those that
     changed the context) are verified by their links. Raises `UnknownConversation` and `Damaged`.
     """
-    key, head = queries.found(driver, conversation_id)
-    first = _opening(driver, key)
-    seq = queries.newest(driver, key)
-    newest = first if seq == 1 else _verified(driver, key, seq)
-    check_end(head, newest.seq, newest.chain)
-    check_state(head, newest.digest)
-    context = _context(driver, key, first.event)
-    is_titled = writing.is_titled(driver, key)
-    position = LogPosition(key, head.seq, head.chain, first.chain, is_titled=is_titled)
-    return FoundHead(position, decode_state(head), context, head)
+    end = queries.find_end(driver, conversation_id)
+    steps = _SomeSteps.read(driver, end.key, {1, end.newest, *end.changes})
+    first = steps.opening()
+    newest = first if end.newest == 1 else steps.verified(end.newest)
+    check_end(end.head, newest.seq, newest.chain)
+    check_state(end.head, newest.digest)
+    context = _context(driver, steps, first.event, end.changes)
+    position = LogPosition(end.key, end.head.seq, end.head.chain, first.chain, is_titled=end.is_titled)
+    return FoundHead(position, decode_state(end.head), context, end.head)
 
 
-def _opening(driver: Driver, key: int) -> StoredEntry:
-    """Read and verify the first step. Its event is without the messages of a given history, which may be long: nothing
-    but the transcript needs them."""
-    rows = queries.steps(driver, key, 1, 1)
-    if not rows:
-        raise missing(1)
-    entry = replace(decode(without_given_messages(rows[0])), content=content_of(rows[0]))
-    check_link(entry, 0, GENESIS)
-    return entry
+class _SomeSteps(NamedTuple):
+    """Steps of a conversation, and the links of the steps before them, all read at once."""
+
+    key: int
+    rows: Mapping[int, EventRow]
+    links: Mapping[int, bytes]
+
+    @classmethod
+    def read(cls, driver: Driver, key: int, wanted: Collection[int]) -> _SomeSteps:
+        """Read these steps, as far as they are there."""
+        before = {seq - 1 for seq in wanted} - {0}
+        return cls(
+            key, queries.some_steps(driver, key, wanted), queries.some_links(driver, key, before) if before else {}
+        )
+
+    def opening(self) -> StoredEntry:
+        """The first step, verified. Its event is without the messages of a given history, which may be long: nothing
+        but the transcript needs them."""
+        row = self.rows.get(1)
+        if row is None:
+            raise missing(1)
+        entry = replace(decode(without_given_messages(row)), content=content_of(row))
+        check_link(entry, 0, GENESIS)
+        return entry
+
+    def verified(self, seq: int) -> StoredEntry:
+        """One step, verified by its link and that of the step before it."""
+        before = GENESIS if seq == 1 else self.links.get(seq - 1)
+        if before is None:
+            raise missing(seq - 1)
+        row = self.rows.get(seq)
+        if row is None:
+            raise missing(seq)
+        return read_steps((row,), seq - 1, before)[0]
 
 
-def _context(driver: Driver, key: int, opened: Event) -> Context:
-    """Read the context of a conversation that began with `opened`: of each kind of change, what still matters."""
-    changes = [_verified(driver, key, seq) for seq in queries.context_changes(driver, key)]
-    changes += _tools_changes(driver, key)
+def _context(driver: Driver, steps: _SomeSteps, opened: Event, changes: Collection[int]) -> Context:
+    """Return the context of a conversation that began with `opened`: of each kind of change, what still matters."""
+    entries = {seq: steps.verified(seq) for seq in changes}
+    for entry in tuple(entries.values()):
+        if isinstance(entry.event, ToolsChanged):  # until it takes effect, those of a change for an earlier turn hold
+            seq = queries.tools_change(driver, steps.key, entry.event.from_turn)
+            if seq is not None:
+                entries[seq] = _verified(driver, steps.key, seq)
     context = Context().after(opened)
-    for entry in sorted(changes, key=lambda change: change.seq):
-        context = context.after(entry.event)
+    for seq in sorted(entries):
+        context = context.after(entries[seq].event)
     return context
-
-
-def _tools_changes(driver: Driver, key: int) -> list[StoredEntry]:
-    """Read the newest change of the tools, and the one whose tools hold until it takes effect, if there are such
-    changes: the newest that is for an earlier turn."""
-    found: list[StoredEntry] = []
-    seq = queries.tools_change(driver, key)
-    while seq is not None and len(found) < 2:
-        found.append(_verified(driver, key, seq))
-        event = found[-1].event
-        if not isinstance(event, ToolsChanged):
-            raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
-        seq = queries.tools_change(driver, key, before=event.from_turn)
-    return found
 
 
 def read_entries(driver: Driver, conversation_id: str, after: int, up_to: int | None) -> tuple[StoredEntry, ...]:

@@ -266,7 +266,6 @@ DetailsEvent: TypeAlias = UserMessage | DetailsChanged
 _TEXTS = ("first_message", *HEADER_COLUMNS)
 _OF_CONVERSATION = details.c.conversation == bindparam("head_key")
 _READ = prepared(select(*(details.c[name] for name in _TEXTS)).where(_OF_CONVERSATION), "head_key")
-_FIRST_MESSAGE = prepared(select(details.c.first_message).where(_OF_CONVERSATION), "head_key")
 _READ_ENTRIES = prepared(
     select(metadata_entries.c.entry)
     .where(metadata_entries.c.conversation == bindparam("head_key"))
@@ -301,12 +300,6 @@ def read(driver: Driver, key: int) -> DetailsRow:
     first_message, *header = driver.execute(_READ, (key,)).fetchone() or (None,) * len(_TEXTS)
     entries = tuple(entry for (entry,) in driver.execute(_READ_ENTRIES, (key,)))
     return DetailsRow(tuple(header), first_message, entries)
-
-
-def is_titled(driver: Driver, key: int) -> bool:
-    """Whether a message of a user has given the conversation a title."""
-    row = driver.execute(_FIRST_MESSAGE, (key,)).fetchone()
-    return row is not None and row[0] is not None
 
 
 def add(driver: Driver, key: int, row: DetailsRow) -> None:
