@@ -25,7 +25,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,6 +60,9 @@ LOOK = 1.0
 
 BATCH = 500
 """How many conversations are read at once that are called for."""
+
+PATIENCE = 10.0
+"""Seconds for which an answer of the server is waited for. Another connection may be better."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 2.0
 """Seconds between two attempts while the server takes nothing; doubled each time."""
@@ -108,7 +111,7 @@ class PostgresJobs:
 
     async def serve(self, look_after: LookAfter, *, slots: int, lease: float) -> None:
         """See `Jobs`. Has two connections of its own, so that its heart beats although all others are in use."""
-        session = _Session(self._database.address, self.tables, patience=lease)
+        session = _Session(self._database.address, self.tables)
         try:
             await _Worker(session, look_after, slots, lease).run()
         finally:
@@ -455,26 +458,26 @@ class _Session(BaseConnector):
     """A connection that executes one statement after the other, each in a transaction of its own, and is made anew when
     it broke. Through it procrastinate reaches the server.
 
-    Raises `StorageFailed` where the server fails or does not answer within `patience` seconds, and `StoreError` for
-    what will not pass. Violations of constraints, and what procrastinate's functions raise, are raised as they are.
+    Raises `StorageFailed` where the server fails or does not answer, and `StoreError` for what will not pass. What
+    violates a constraint, and what procrastinate's functions raise, is raised as it is.
     """
 
-    def __init__(self, address: PostgresAddress, tables: JobTables, patience: float) -> None:
+    def __init__(self, address: PostgresAddress, tables: JobTables) -> None:
         self._name = address.name
         self._conninfo = address.direct_conninfo
         self._tables = tables
-        self._patience = patience
         self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._is_pooled = False
         self._is_well = True
         self._turn = asyncio.Lock()
 
-    async def rows(self, query: str, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Execute a statement, and return what it finds."""
+    async def rows(self, query: str, arguments: Mapping[str, Any], *, is_planned: bool = False) -> list[dict[str, Any]]:
+        """Execute a statement, and return what it finds. `is_planned` has the server plan it now, for the tables as
+        they are."""
         async with self._turn:
             try:
-                async with asyncio.timeout(self._patience):
-                    found = await self._execute(await self._connected(), query, arguments)
+                async with asyncio.timeout(PATIENCE):
+                    found = await self._execute(await self._connected(), query, arguments, is_planned)
                 self._is_well = True
                 return found
             except (psycopg.IntegrityError, psycopg.errors.RaiseException):
@@ -493,7 +496,7 @@ class _Session(BaseConnector):
     async def pages(self, query: str, arguments: Mapping[str, Any]) -> AsyncIterator[str]:
         """Yield the ids that a statement finds, page by page."""
         after = 0
-        while found := await self.rows(query, {**arguments, "after": after}):
+        while found := await self.rows(query, {**arguments, "after": after}, is_planned=True):
             for row in found:
                 yield row["id"]
             if len(found) < BATCH:
@@ -506,14 +509,16 @@ class _Session(BaseConnector):
             await self._drop()
 
     async def _execute(
-        self, connection: psycopg.AsyncConnection[dict[str, Any]], query: str, arguments: Mapping[str, Any]
+        self,
+        connection: psycopg.AsyncConnection[dict[str, Any]],
+        query: str,
+        arguments: Mapping[str, Any],
+        is_planned: bool,
     ) -> list[dict[str, Any]]:
-        if not self._is_pooled:
-            cursor = await connection.execute(query.encode(), arguments)
-            return await cursor.fetchall() if cursor.description else []
-        async with connection.transaction():
-            await connection.execute(self._settings("LOCAL").encode())
-            cursor = await connection.execute(query.encode(), arguments)
+        async with connection.transaction() if self._is_pooled else nullcontext():
+            if self._is_pooled:
+                await connection.execute(self._settings("LOCAL").encode())
+            cursor = await connection.execute(query.encode(), arguments, prepare=False if is_planned else None)
             return await cursor.fetchall() if cursor.description else []
 
     async def _connected(self) -> psycopg.AsyncConnection[dict[str, Any]]:

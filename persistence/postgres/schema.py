@@ -78,6 +78,18 @@ Index(
 """Finds the conversations that wait. Its key is one that no step changes: a step that changes no indexed column is not
 noted in the indexes of the table."""
 
+Index(
+    "conversations_next_timer",
+    conversations.c.next_timer,
+    postgresql_where=conversations.c.next_timer.is_not(None),
+)
+"""Finds the timers that have become due, as `conversations_wakes_at` finds the wake-ups."""
+
+outbox = metadata.tables["outbox"]
+
+Index("outbox_next_attempt", outbox.c.next_attempt, postgresql_where=outbox.c.next_attempt.is_not(None))
+"""Finds the deliveries that are to be tried again."""
+
 texts = Table(
     "texts",
     metadata,
