@@ -50,16 +50,17 @@ _BEGIN: dict[Access, str] = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 }
-_LIMITS = {
+LIMITS = {
     "statement_timeout": STATEMENT_TIMEOUT,
     "lock_timeout": LOCK_TIMEOUT,
     "idle_in_transaction_session_timeout": IDLE_TIMEOUT,
 }
+"""What bounds each transaction, by the name that PostgreSQL has for it, in seconds."""
 
 
 def begin_statement(address: PostgresAddress, access: Access) -> bytes:
     """Return what begins a transaction: one that sees a single moment, or one that writes."""
-    limits = [f"SET LOCAL {name} = {int(seconds * 1000)}" for name, seconds in _LIMITS.items()]
+    limits = [f"SET LOCAL {name} = {int(seconds * 1000)}" for name, seconds in LIMITS.items()]
     return "; ".join(filter(None, (_BEGIN[access], *limits, address.search_path))).encode()
 
 

@@ -101,16 +101,19 @@ texts = Table(
     Column("at", BigInteger, nullable=False),
     Column("turn", BigInteger, nullable=False),
     Column("by_user", SmallInteger, nullable=False),
+    Column("length", BigInteger, nullable=False),
     Column("said", LargeBinary, nullable=False),
     Column("words", postgresql.TSVECTOR, nullable=False),
 )
 """The texts that may be found again, as in the shared schema. `said` is the text itself, in UTF-8, which PostgreSQL
-compresses: a text of its own cannot hold every character. `words` are those of `persistence.words`, each with the
-number of its scope before it, so that the index finds those of one owner only."""
+compresses; its own texts cannot hold every character. `length` counts its words. `words` are the different ones, each
+with the number of its scope before it, so that the index finds those of one owner only."""
 
 Index("texts_conversation", texts.c.conversation, texts.c.seq)
 Index("texts_scope", texts.c.scope, texts.c.at)
-Index("texts_words", texts.c.words, postgresql_using="gin")
+Index("texts_words", texts.c.words, postgresql_using="gin", postgresql_with={"fastupdate": "off"})
+"""Without `fastupdate` a search reads nothing of what others have added since the last vacuum."""
+
 
 _STORAGE = (
     "ALTER TABLE conversations SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, "

@@ -8,16 +8,18 @@ what it returns is put into the values of the port.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from ...states.errors import UnknownConversation
 from ...states.events import Event, Opened
 from ...states.step import Step
+from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
 from ..errors import CustodyLost, StorageFailed, StoreConflict
 from ..ports import ConversationGone, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken
@@ -26,10 +28,12 @@ from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
 from ..sql.statements import Driver
+from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
-from . import custody
+from . import custody, search
 from .address import PostgresAddress
+from .connection import PostgresDriver
 from .custody import Calls, Work, call_for_work
 from .database import PostgresDatabase
 from .job_tables import JobTables
@@ -37,6 +41,8 @@ from .jobs import PostgresJobs
 from .notices import Execute, Notices
 from .receipts import PendingReceipts
 from .steps import Outcome, store_step
+
+T = TypeVar("T")
 
 
 class PostgresStore:
@@ -204,6 +210,52 @@ class PostgresStore:
     def notices(self) -> AsyncGenerator[Notice, None]:
         """Listen to the other processes; `SharedStore.notices` says the rest."""
         return self._notices.listen()
+
+    # --- what was said
+
+    async def search(self, query: MemoryQuery) -> tuple[FoundText, ...]:
+        """Return the texts that hold keywords of the query, the best ones first; `SearchableStore.search` says the
+        rest.
+
+        What was stored before this call is indexed first. In a database that was opened for reading only, the texts
+        that another store has indexed are found.
+        """
+        return await self._indexed(query.scope, lambda driver: search.search(driver, query))
+
+    async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
+        """Return the texts that were said at `since` or later, oldest first, like `search`."""
+        return await self._indexed(scope, lambda driver: search.recent(driver, scope, since))
+
+    async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
+        """Return texts that have no vector in this space, the newest first, each with its number."""
+        return await self._indexed(scope, lambda driver: search.without(driver, scope, space, limit))
+
+    async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Store the vectors of these texts. Raises `InvalidInput`; then nothing is stored."""
+        stored = {number: encoded(vector) for number, vector in vectors.items()}
+        await self.database.write(lambda driver: search.keep(driver, space, stored))
+
+    async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors are nearest, the nearest first; all vectors of the owner are read. Raises
+        `InvalidInput`."""
+        vector = encoded(query.vector)
+        return await self.database.read(lambda driver: search.nearest(driver, query, vector))
+
+    async def _indexed(self, scope: MemoryScope, find: Callable[[PostgresDriver], T]) -> T:
+        """Return what is found in a scope once its conversations are indexed: in the same transaction, if they are."""
+
+        def look(driver: PostgresDriver) -> tuple[Sequence[int], T | None]:
+            moved = () if self.database.is_read_only else search.moved(driver, scope)
+            return moved, None if moved else find(driver)
+
+        moved, found = await self.database.read(look)
+        if found is not None:
+            return found
+        for key in moved:
+            with suppress(psycopg.errors.ForeignKeyViolation):  # it was deleted in the meantime
+                while not await self.database.write(partial(search.index, key=key)):
+                    pass
+        return await self.database.read(find)
 
     # --- raw records
 

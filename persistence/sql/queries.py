@@ -185,9 +185,9 @@ def steps(driver: Driver, key: int, first: int = 1, last: int = LARGEST) -> tupl
     return tuple(map(EventRow._make, driver.execute(_STEPS, (key, first, last))))
 
 
-def each_step(driver: Driver, key: int, first: int) -> Iterator[EventRow]:
-    """Yield the steps of a conversation from `first` on, in order, each read when it is asked for."""
-    yield from map(EventRow._make, driver.execute(_STEPS, (key, first, LARGEST)))
+def each_step(driver: Driver, key: int, first: int, last: int = LARGEST) -> Iterator[EventRow]:
+    """Yield the steps of a conversation from `first` to `last`, in order. SQLite reads each when it is asked for."""
+    yield from map(EventRow._make, driver.execute(_STEPS, (key, first, last)))
 
 
 def link(driver: Driver, key: int, seq: int) -> bytes | None:

@@ -6,15 +6,8 @@ from an index without texts if it is told which words the row had. So the words 
 checksum shows whether it is still the same text. If it is not, because the file is damaged, the entire index is
 dropped, and is built again when it is needed.
 
-All conversations of an owner are one group, and a conversation without an owner is a group by itself. The number of the
-group stands with every text and in front of every word of the index, so what one owner said and what another one said
-have no word in common, and a search reads nothing of other groups. Two owners whose numbers were equal would still not
-see each other's texts: a search compares the owners, too. An expression that searches the index consists of such words
-only, so no keyword can break it.
-
-There is no index of vectors: an owner has some thousands of texts. Ten thousand vectors of 1,536 numbers are compared
-in a quarter of a second with numpy, most of which it takes to read them, and in a second and a half without it. A
-vector is stored with length 1, so that a sum of products tells the angle between two of them.
+An expression that searches the index consists of words only, each with the number of its group before it
+(`sql.texts`), so no keyword can break it.
 
 Each function works within the transaction of its caller.
 """
@@ -22,14 +15,9 @@ Each function works within the transaction of its caller.
 from __future__ import annotations
 
 import sqlite3
-import sys
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from hashlib import blake2b
-from heapq import nlargest
 from itertools import islice
-from operator import mul
 from typing import Literal, NamedTuple
 from zlib import crc32
 
@@ -38,48 +26,9 @@ from ...states.errors import StoreError
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery, with_indexes
 from ..codec import from_microseconds, to_microseconds
-from ..words import MAX_RECENT, Phrase, keywords_of, unit_vector, words_of
-
-_OWNERS = 1 << 47
-"""The numbers below are those of owners. Chosen so that SQLite stores any of them in six bytes."""
-
-
-class Group(NamedTuple):
-    """What a scope stands for in this database: the number of the group; the owner, or None; the key of the one
-    conversation that may be searched, or None for all of the group; and, as far as it is stored, the key of the
-    conversation whose turns from `turn` on are left out."""
-
-    number: int
-    owner: str | None
-    only: int | None
-    current: int | None
-    turn: int
-
-
-def number_of(owner: str | None, key: int) -> int:
-    """Return the number of the group of a conversation. `Pure.`"""
-    if owner is None:
-        return _OWNERS + key
-    return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest()) % _OWNERS
-
-
-def group_of(driver: sqlite3.Connection, scope: MemoryScope) -> Group | None:
-    """Return the group of a scope; None if nothing can be found in it."""
-    row = driver.execute("SELECT key, owner FROM conversations WHERE id = ?", (scope.conversation_id,)).fetchone()
-    key, owner = (None, None) if row is None else row
-    if scope.owner is not None:
-        return Group(number_of(scope.owner, 0), scope.owner, None, key, scope.turn)
-    return None if key is None else Group(number_of(owner, key), owner, key, key, scope.turn)
-
-
-def keys_of(driver: sqlite3.Connection, scope: MemoryScope) -> set[int]:
-    """Return the keys of the conversations of a scope."""
-    if scope.owner is None:
-        found = driver.execute("SELECT key FROM conversations WHERE id = ?", (scope.conversation_id,))
-    else:
-        found = driver.execute("SELECT key FROM conversations WHERE owner = ?", (scope.owner,))
-    return {key for (key,) in found}
-
+from ..sql.texts import ALWAYS, MAX_FOUND, Group, Window, group_of, scoped
+from ..sql.vectors import BATCH, nearest_of
+from ..words import MAX_RECENT, Phrase, keywords_of, words_of
 
 NAME = "text_index_2"
 """The name of the index. The number is that of the rules by which texts are chosen and split into words; an index with
@@ -299,9 +248,6 @@ _MAX_RANKED = 3000
 """How many of the texts that hold a keyword are ranked: the newest, for each keyword. Chosen so that a word that almost
 every text holds costs some milliseconds, and does not crowd out a rare one."""
 
-MAX_FOUND = 1000
-"""How many texts a search returns at most, whatever is asked for."""
-
 _IN_GROUP = """texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
 AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
 """The condition that a text is in the scope. `_TEXT` compares the owner itself, too."""
@@ -318,25 +264,6 @@ FROM texts JOIN conversations ON key = texts.conversation
 WHERE texts.id = :id AND {_IN_GROUP} AND conversations.owner IS :owner
 """
 """Texts are read one by one, until there are enough, since to read one takes longer than to rank it."""
-
-
-class Window(NamedTuple):
-    """The moments between which a text must have been said, both included, in microseconds since 1970."""
-
-    since: int
-    until: int
-
-    @classmethod
-    def of(cls, since: datetime | None, until: datetime | None) -> Window:
-        """Return the window between two moments, of which None is no bound."""
-        return cls(
-            ALWAYS.since if since is None else to_microseconds(since),
-            ALWAYS.until if until is None else to_microseconds(until),
-        )
-
-
-ALWAYS = Window(-(2**63), 2**63 - 1)
-"""The window without bounds."""
 
 
 def search(driver: sqlite3.Connection, query: MemoryQuery) -> tuple[FoundText, ...]:
@@ -390,9 +317,6 @@ def texts_of(driver: sqlite3.Connection, group: Group, numbers: Iterable[int], l
     return tuple(found.values())
 
 
-_BATCH = 2000
-"""How many vectors are compared at a time. Chosen so that they take some megabytes."""
-
 _WITHOUT = f"""
 SELECT texts.id, {TEXT} FROM texts JOIN conversations ON key = texts.conversation
 WHERE {_IN_GROUP} AND conversations.owner IS :owner
@@ -408,9 +332,6 @@ SELECT texts.id, vector FROM texts CROSS JOIN text_vectors ON text_vectors.text 
 WHERE {_IN_GROUP} AND texts.at BETWEEN :since AND :until AND length(vector) = :size
 """
 
-Vectors = list[tuple[int, bytes]]
-"""Stored vectors, with the numbers of their texts."""
-
 
 def without(driver: sqlite3.Connection, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
     """Return texts that have no vector in this space, the newest first, each with its number."""
@@ -419,12 +340,6 @@ def without(driver: sqlite3.Connection, scope: MemoryScope, space: str, limit: i
         return ()
     rows = driver.execute(_WITHOUT, {**group._asdict(), "space": space})
     return tuple(islice(((number, text) for number, text in rows if type(text) is str), limit))
-
-
-def encoded(vector: Sequence[float]) -> bytes:
-    """Return a vector as it is stored: with length 1, in 32-bit numbers, the lowest byte first. Raises `InvalidInput`.
-    `Pure.`"""
-    return _bytes(array("f", unit_vector(vector)))
 
 
 def keep(driver: sqlite3.Connection, space: str, vectors: Mapping[int, bytes]) -> None:
@@ -441,51 +356,18 @@ def nearest(driver: sqlite3.Connection, query: VectorQuery, vector: bytes) -> tu
     window = Window.of(query.since, query.until)
     given = {**group._asdict(), **window._asdict(), "space": query.space, "size": len(vector)}
     rows, most = driver.execute(_VECTORS, given), min(query.limit, MAX_FOUND)
-    scored: list[tuple[float, int]] = []
-    while batch := rows.fetchmany(_BATCH):
-        scored = nlargest(2 * most, (*scored, *_scores(vector, batch)))  # forks have texts in common
-    return texts_of(driver, group, (number for _, number in scored), most)
-
-
-def _scores(vector: bytes, stored: Vectors) -> Iterator[tuple[float, int]]:
-    """Yield how near each stored vector is to this one, with the number of its text."""
-    numbers = [number for number, _ in stored]
-    try:
-        import numpy
-    except ImportError:
-        wanted = _numbers(vector)
-        return zip((sum(map(mul, wanted, _numbers(each))) for _, each in stored), numbers, strict=True)
-    table = numpy.frombuffer(b"".join(each for _, each in stored), dtype="<f4").reshape(len(stored), -1)
-    return zip((table @ numpy.frombuffer(vector, dtype="<f4")).tolist(), numbers, strict=True)
-
-
-def _numbers(vector: bytes) -> array[float]:
-    numbers = array("f")
-    numbers.frombytes(vector)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
-
-
-def _bytes(numbers: array[float]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
+    batches = iter(lambda: rows.fetchmany(BATCH), [])
+    return texts_of(driver, group, nearest_of(vector, batches, 2 * most), most)  # forks have texts in common
 
 
 def indexed_words(scope: int, text: str) -> str:
     """Return what the index holds of a text. `Pure.`"""
-    return " ".join(_scoped(scope, words_of(text)))
+    return " ".join(scoped(scope, words_of(text)))
 
 
 def expressions(scope: int, keywords: Iterable[str]) -> tuple[str, ...]:
     """Return an expression for each keyword that holds a word: it finds the texts that hold the keyword. `Pure.`"""
     return tuple(" AND ".join(_phrase(scope, phrase) for phrase in keyword) for keyword in keywords_of(keywords))
-
-
-def _scoped(scope: int, words: Iterable[str]) -> list[str]:
-    prefix = f"{scope:x}z"  # a number in base 16 has no z
-    return [prefix + word for word in words]
 
 
 def _phrase(scope: int, phrase: Phrase) -> str:
@@ -498,4 +380,4 @@ def _phrase(scope: int, phrase: Phrase) -> str:
 
 
 def _quoted(scope: int, words: Iterable[str]) -> str:
-    return f'"{" ".join(_scoped(scope, words))}"'
+    return f'"{" ".join(scoped(scope, words))}"'

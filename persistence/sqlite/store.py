@@ -34,6 +34,7 @@ from ..records import (
 from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
+from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
 from . import indexing, search
@@ -187,13 +188,13 @@ class SqliteStore:
 
     async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store the vectors of these texts. Raises `InvalidInput`; then nothing is stored."""
-        encoded = {number: search.encoded(vector) for number, vector in vectors.items()}
-        await self.database.write(lambda connection: search.keep(driver_of(connection), space, encoded))
+        stored = {number: encoded(vector) for number, vector in vectors.items()}
+        await self.database.write(lambda connection: search.keep(driver_of(connection), space, stored))
 
     async def nearest(self, query: VectorQuery) -> tuple[FoundText, ...]:
         """Return the texts whose vectors are nearest, the nearest first; all vectors of the owner are read. Raises
         `InvalidInput`."""
-        vector = search.encoded(query.vector)
+        vector = encoded(query.vector)
         return await self.database.read(lambda connection: search.nearest(driver_of(connection), query, vector))
 
     # --- raw records

@@ -256,7 +256,7 @@ class TestFailures:
         self, own_postgres: PostgresServer, fragile: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It is waited for, but not for ever."""
-        monkeypatch.setitem(connection_module._LIMITS, "lock_timeout", 0.1)
+        monkeypatch.setitem(connection_module.LIMITS, "lock_timeout", 0.1)
         impatient = await opened(own_postgres.url("postgres"))
         with psycopg.connect(own_postgres.url("postgres")) as other:
             other.execute("LOCK TABLE numbers")
@@ -271,7 +271,7 @@ class TestFailures:
         self, own_postgres: PostgresServer, fragile: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The server ends it, since others may wait for what it has locked."""
-        monkeypatch.setitem(connection_module._LIMITS, "idle_in_transaction_session_timeout", 0.1)
+        monkeypatch.setitem(connection_module.LIMITS, "idle_in_transaction_session_timeout", 0.1)
         impatient = await opened(own_postgres.url("postgres"))
         is_over = threading.Event()
 

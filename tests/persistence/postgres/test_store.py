@@ -13,7 +13,7 @@ from turnwise.persistence.postgres.address import PostgresAddress
 from turnwise.persistence.postgres.store import PostgresStore
 from turnwise.testing.store_contract import StoreContract
 
-from ...support.postgres.fixtures import Databases
+from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases
 
 CONNECTIONS = 4
 
@@ -28,6 +28,7 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
+@OLDEST_AND_NEWEST
 class TestPostgres(StoreContract):
     """A database that each test has for itself. Its folder stands for the database, and folders in it for schemas."""
 

@@ -30,8 +30,10 @@ SERVER = "TURNWISE_POSTGRES"
 NO_SERVER = "No PostgreSQL server was found: `make services` installs one."
 ONE_SERVER = "Only one version of PostgreSQL was found: `make services` installs a second one."
 
-OLDEST_AND_NEWEST = pytest.mark.parametrize("postgres_databases", ["oldest", "newest"], indirect=True)
-"""Runs a test that uses `postgres_url` on the oldest and on the newest server that is installed."""
+OLDEST_AND_NEWEST = pytest.mark.parametrize(
+    "postgres_databases", ["newest", pytest.param("oldest", marks=pytest.mark.slow)], indirect=True
+)
+"""Runs a test that uses `postgres_url` on the newest server that is installed, and on the oldest one, which is slow."""
 
 
 class Databases:
