@@ -449,9 +449,10 @@ SELECT DISTINCT key, id FROM (
 _SETTINGS = """
 SET {scope} search_path = "{jobs}", "{conversations}"; SET {scope} enable_sort = off; SET {scope} enable_seqscan = off;
 SET {scope} enable_bitmapscan = off; SET {scope} enable_hashjoin = off; SET {scope} enable_mergejoin = off;
-SET {scope} enable_material = off"""
+SET {scope} enable_material = off; SET {scope} jit = off"""
 """The server keeps no useful statistics of a table whose rows live for moments. Left to itself it may sort all jobs
-that wait in order to find the first one. The indexes have the order already."""
+that wait in order to find the first one. The indexes have the order already. What is off counts as infinitely dear, so
+the server would also translate each statement into machine code, which takes a second, where it then takes 0.2 ms."""
 
 
 class _Session(BaseConnector):
