@@ -246,7 +246,7 @@ class Relay:
         """End what there is of a conversation, unless a new one has its id by now: then the old loop learns it from the
         log."""
         async with self._registry.family(conversation_id):
-            if not await self._store.find_moved({conversation_id: 0}):
+            if not (await self._store.find_moved({conversation_id: 0})).get(conversation_id):
                 await self._drop(conversation_id)
                 return
         if (loop := self._registry.find_in_memory(conversation_id)) is not None:

@@ -28,6 +28,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from math import inf
 from time import monotonic
 from typing import Any, TypeAlias
@@ -40,7 +41,12 @@ from ..ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStor
 
 logger = logging.getLogger("turnwise.postgres")
 
-CHANNEL = "turnwise"
+
+def channel_of(schema: str | None) -> str:
+    """Return the name of the channel for the tables in this schema, None for those that are seen without one: databases
+    in two schemas may have conversations of the same id. `Pure.`"""
+    return "turnwise" if schema is None else f"turnwise_{sha256(schema.encode()).hexdigest()[:16]}"
+
 
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 """Sends one payload. It need not survive a crash of the server, so its commit does not wait for the disk."""
@@ -72,9 +78,10 @@ class Notices:
     `execute` is what notices are sent by; `conninfo` leads to the server itself, for the connection that listens.
     """
 
-    def __init__(self, execute: Execute, conninfo: str) -> None:
+    def __init__(self, execute: Execute, conninfo: str, channel: str = channel_of(None)) -> None:
         self._execute = execute
         self._conninfo = conninfo
+        self._channel = channel
         self._node = secrets.token_hex(8)
         """By this the notices of this process are told from those of others."""
         self._outgoing = Outgoing()
@@ -130,7 +137,7 @@ class Notices:
             self._urgent.clear()
             try:
                 for bundle in self._outgoing.take():
-                    await self._execute(NOTIFY, (CHANNEL, _payload(self._node, bundle)))
+                    await self._execute(NOTIFY, (self._channel, _payload(self._node, bundle)))
                     self.bundles += 1
                 wait = 0.0
             except StoreError as error:
@@ -180,7 +187,7 @@ class Notices:
 
     async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> AsyncGenerator[Notice, None]:
         """Listen on this connection until it breaks. Raises `psycopg.Error`."""
-        await connection.execute(f"LISTEN {CHANNEL}")
+        await connection.execute(f"LISTEN {self._channel}")
         yield NoticesMissed()
         self._heard_itself_at = monotonic()
         pulse_at = 0.0
@@ -189,7 +196,7 @@ class Notices:
                 pulse_at = monotonic() + PULSE
                 with suppress(StoreError, TimeoutError):
                     async with asyncio.timeout(PATIENCE):
-                        await self._execute(NOTIFY, (CHANNEL, _payload(self._node, ())))
+                        await self._execute(NOTIFY, (self._channel, _payload(self._node, ())))
             async for notify in connection.notifies(timeout=LOOK):
                 for notice in self._of_others(notify.payload):
                     yield notice

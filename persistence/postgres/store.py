@@ -38,7 +38,7 @@ from .custody import Calls, Work, call_for_work
 from .database import PostgresDatabase
 from .job_tables import JobTables
 from .jobs import PostgresJobs
-from .notices import Execute, Notices
+from .notices import Execute, Notices, channel_of
 from .receipts import PendingReceipts
 from .steps import Outcome, store_step
 
@@ -79,7 +79,8 @@ class PostgresStore:
             await database.close()
             raise
         jobs = PostgresJobs(database, calls)
-        return cls(database, Notices(_executing(database), address.direct_conninfo), jobs, calls)
+        notices = Notices(_executing(database), address.direct_conninfo, channel_of(address.schema))
+        return cls(database, notices, jobs, calls)
 
     # --- one conversation
 
@@ -277,6 +278,8 @@ class PostgresStore:
             custody.call_for_records(self.calls, driver, given)
 
         await self.database.write(add)
+        for record in given:
+            self.tell(StepStored(record.id, record.steps[-1].seq))
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted. Raises
@@ -288,6 +291,7 @@ class PostgresStore:
             custody.call_for_records(self.calls, driver, (record,))
 
         await self.database.write(add)
+        self.tell(StepStored(record.id, record.steps[-1].seq))
 
     # --- for its logs
 

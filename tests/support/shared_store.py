@@ -1,7 +1,7 @@
 """A store that several processes share, in one process: stores of the port `SharedStore` over one SQLite store.
 
-Each `SharedDouble` is the store of one process. What it stores, deletes and shows is heard by the others; a test may
-have notices lost. Jobs are a queue, and fences are compared as a database would.
+Each `SharedDouble` is the store of one process. What it stores, deletes and shows is heard by the others. Jobs are a
+queue, and fences are compared as a database would.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from .planted.stores import WrappedLog, WrappedStore
 
 @dataclass
 class Bus:
-    """What the processes share: the store, who holds what, who is called for, and what is heard.
-
-    `loses` says of a notice that nobody hears it."""
+    """What the processes share: the store, who holds what, who is called for, and what is heard."""
 
     inner: Store
     stores: list[SharedDouble] = field(default_factory=list)
@@ -43,14 +41,12 @@ class Bus:
     fences: dict[str, int] = field(default_factory=dict)
     called: deque[str] = field(default_factory=deque)
     call: asyncio.Event = field(default_factory=asyncio.Event)
-    loses: Callable[[Notice], bool] = lambda notice: False
 
     def tell(self, teller: SharedDouble, notice: Notice) -> None:
         """Have all others hear a notice."""
-        if not self.loses(notice):
-            for store in self.stores:
-                if store is not teller:
-                    store.heard.put_nowait(notice)
+        for store in self.stores:
+            if store is not teller:
+                store.heard.put_nowait(notice)
 
     def call_for(self, conversation_id: str) -> None:
         """Have somebody look after a conversation."""
@@ -115,8 +111,6 @@ class SharedDouble(WrappedStore):
         bus.stores.append(self)
         self.heard: asyncio.Queue[Notice] = asyncio.Queue()
         self.taken: dict[str, Taken] = {}
-        self.looks: list[int] = []
-        """How many conversations each look at the store named."""
 
     async def create(self, conversation_id: str, event: Opened, step: Step, **options: Any) -> Log:
         """See `Store`."""
@@ -178,7 +172,6 @@ class SharedDouble(WrappedStore):
 
     async def find_moved(self, known: Mapping[str, int]) -> Mapping[str, int]:
         """See `SharedStore`."""
-        self.looks.append(len(known))
         newest = {conversation_id: await self._seq(conversation_id) for conversation_id in known}
         return {name: seq for name, seq in newest.items() if seq != known[name]}
 

@@ -13,7 +13,7 @@ import pytest
 
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
-from turnwise.persistence.postgres.notices import CHANNEL, MOST_LIVE, MOST_STEPS, PAYLOAD, Notices, Outgoing
+from turnwise.persistence.postgres.notices import MOST_LIVE, MOST_STEPS, PAYLOAD, Notices, Outgoing, channel_of
 from turnwise.persistence.summaries import LONGEST_ID
 
 from ...support.engine_scenarios import until
@@ -138,7 +138,7 @@ class TestHearing:
         """Anybody with access to the database may notify; another version may know other notices."""
         async with two_processes(postgres_url) as (telling, listening):
             for payload in ("", "{", "null", "[]", "3", '["x"]', '["x",["stored","c","5"]]', '["x",["new",1],7]'):
-                await telling.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
+                await telling.execute("SELECT pg_notify(%s, %s)", (channel_of(None), payload))
             telling.notices.tell(StepStored("c", 1))
             await until(lambda: len(listening.heard) > 1)
 
