@@ -54,6 +54,9 @@ AT_ONCE = 8
 MOST_UNREAD = 1_000
 """How many conversations that are not in memory may wait to be read for a tree. With more, a new list costs less."""
 
+MOST_KEPT = 256
+"""How many conversations that go on are kept in memory for those who watch trees."""
+
 MOST_LIVE = 256
 """How many live updates wait for their conversation to catch up."""
 
@@ -97,6 +100,7 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_missed = asyncio.Event()
         self._owners: dict[str, str | None] = {}
+        self._kept: dict[str, Loop] = {}
 
     def open(self) -> None:
         """Begin to follow. Does not wait."""
@@ -219,8 +223,19 @@ class Relay:
             await loop.handled()  # a step of its own may be the one that was noted
             if loop.projection.seq < reached or self._lacks(conversation_id, reached):
                 await loop.catch_up()
-                self._registry.moved(conversation_id)  # so that one that goes on stays in memory
+        if loop is not None:
+            self._keep_while_moving(loop)
         return loop
+
+    def _keep_while_moving(self, loop: Loop) -> None:
+        """Keep a conversation in memory that goes on while somebody watches its tree: its next steps cost little
+        then."""
+        if self._tree.is_watched and loop.state.in_flight():
+            self._kept[loop.conversation_id] = loop
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        else:
+            self._kept.pop(loop.conversation_id, None)
 
     async def _loop_of(self, conversation_id: str) -> Loop | None:
         registry = self._registry
@@ -269,6 +284,8 @@ class Relay:
                 await self._look(known)
                 if self._tree.is_watched:
                     await self._look_at_list()
+                else:
+                    self._kept.clear()
             except TurnwiseError as error:
                 logger.debug("The store cannot be looked at now: %s", error)
                 if is_missed:

@@ -61,7 +61,7 @@ class HearsLess(WrappedStore):
 
 
 class Processes:
-    """Two engines that share a store: in `worker` turns run, and `web` is where people look."""
+    """Two engines that share a store: `worker` carries out what is asked for, and `web` takes requests and shows."""
 
     def __init__(self, worker: Engine, web: Engine, web_store: HearsLess) -> None:
         self.worker = worker
@@ -92,7 +92,7 @@ def processes(request: pytest.FixtureRequest) -> OpenProcesses:
             heard = HearsLess(second)
             async with (
                 Engine.open(store=first, model=model, **options) as worker,
-                Engine.open(store=heard, model=model, **options) as web,
+                Engine.open(store=heard, model=model, worker=False, **options) as web,
             ):
                 yield Processes(worker, web, heard)
 
@@ -119,6 +119,22 @@ async def both_handles(engines: Processes, **options: Any) -> tuple[Conversation
     return there, await engines.web.get(there.id)
 
 
+async def both_watched(there: Conversation, here: Conversation) -> tuple[Watcher, Watcher]:
+    """Watchers of a conversation in both processes, from the same step on."""
+    watchers = Watcher(there), Watcher(here)
+    for watcher in watchers:
+        await watcher.until("snapshot")
+    return watchers
+
+
+async def until_alike(left: Watcher, right: Watcher, turns: int) -> None:
+    """Wait until so many turns have ended, and both watchers have seen the same of them, each update once. A watcher
+    that saw one twice, or in another order, never has."""
+    await left.until("turn_ended", turns)
+    await until(lambda: stored(left.updates) == stored(right.updates))
+    await asyncio.gather(left.stop(), right.stop())
+
+
 def stored(updates: list[Update]) -> list[tuple[str | None, str, Any]]:
     """The stored updates, without a snapshot."""
     return [(one.id, one.type, one.data) for one in updates if one.id is not None and one.type != "snapshot"]
@@ -133,14 +149,11 @@ class TestOneConversation:
         """In the same order, with the same ids, each once."""
         async with processes() as engines:
             there, here = await both_handles(engines)
-            left, right = Watcher(there), Watcher(here)
+            left, right = await both_watched(there, here)
             for text in ("One.", "Two.", "Three."):
                 await there.send(text)
-            await right.until("turn_ended", 3)
-            await left.until("turn_ended", 3)
-            await asyncio.gather(left.stop(), right.stop())
 
-            assert stored(right.updates) == stored(left.updates)
+            await until_alike(left, right, turns=3)
             assert (await here.replay()).divergence is None
 
     async def test_tokens_are_shown_while_the_answer_is_written(self, processes: OpenProcesses) -> None:
@@ -247,6 +260,74 @@ class TestOneConversation:
             await right.stop()
 
 
+class TestAProcessThatPerformsNothing:
+    """It takes requests; the worker carries out what they ask for."""
+
+    async def test_a_message_is_answered(self, processes: OpenProcesses) -> None:
+        """Whoever sent it gets the turn, with what was said in it."""
+        async with processes() as engines:
+            here = await engines.web.create()
+            turns = [await here.send(text) for text in ("One.", "Two.")]
+
+            assert [(turn.number, turn.reply) for turn in turns] == [(1, "Here."), (2, "Here.")]
+            assert (await here.replay()).divergence is None
+
+    async def test_the_updates_of_a_turn_are_streamed(self, processes: OpenProcesses) -> None:
+        """From the message until the turn ends, with the whole text as tokens or as a message."""
+
+        async def answer(request: Any, show: Any) -> Any:
+            for text in ("A ", "table", "."):
+                show(Token(text))
+            return reply("A table.")
+
+        async with processes(Streams(answer)) as engines:
+            here = await engines.web.create()
+            updates = [update async for update in here.stream("Hi.")]
+
+            said = [update.text for update in updates if update.type == "message"]
+            assert said == ["Hi.", "A table."]
+            assert updates[-1].type == "turn_ended"
+            assert "A table.".startswith(texts(updates))
+
+    async def test_a_question_is_answered_and_a_turn_cancelled(self, processes: OpenProcesses) -> None:
+        """The worker hears of both."""
+        gate = Gate()
+
+        async def asks(request: Any) -> Any:
+            if not any(message["role"] == "tool" for message in request.messages):
+                return call("ask_user_question", questions=[QUESTION])
+            await gate()
+            return reply("Never.")
+
+        async with processes(FunctionLlm(asks), tools=["ask_user_question"]) as engines:
+            here = await engines.web.create()
+            asked = await here.send("Hi.")
+            assert asked.status == "awaiting_user"
+            going = asyncio.ensure_future(here.answer({QUESTION["question"]: "6:30 PM"}))
+            await gate.arrived.wait()
+            assert not (await here.cancel()).no_op
+
+            assert (await going).status == "cancelled"
+
+    async def test_sub_agents_are_found(self, processes: OpenProcesses) -> None:
+        """They are stored by the worker."""
+
+        def answer(request: Any) -> Any:
+            is_child = any("Count" in str(message) for message in request.messages)
+            done = any(message["role"] == "tool" for message in request.messages)
+            if is_child or done:
+                return reply("Done.")
+            return call("spawn_agents", tasks=["Count."])
+
+        async with processes(FunctionLlm(answer), tools=["spawn_agents"]) as engines:
+            here = await engines.web.create()
+            turn = await here.send("Delegate.")
+            (child,) = await here.children()
+
+            assert turn.reply == "Done."
+            assert (await (await engines.web.get(child.id)).transcript())[-1].text == "Done."
+
+
 class TestRequests:
     """A caller goes from one process to another, which has not heard of the newest steps yet."""
 
@@ -304,13 +385,10 @@ class TestLostNotices:
         async with processes() as engines:
             engines.lose(StepStored, LiveShown, ConversationGone)
             there, here = await both_handles(engines)
-            left, right = Watcher(there), Watcher(here)
+            left, right = await both_watched(there, here)
             await there.send("Hi.")
-            await right.until("turn_ended")
-            await left.until("turn_ended")
-            await asyncio.gather(left.stop(), right.stop())
 
-            assert stored(right.updates) == stored(left.updates)
+            await until_alike(left, right, turns=1)
 
     async def test_one_look_is_for_all_conversations(self, processes: OpenProcesses) -> None:
         """However many are waited for."""
