@@ -97,8 +97,7 @@ class PostgresDatabase:
         constraint are raised as `psycopg.IntegrityError`. A caller that is cancelled stops waiting, but the work is
         done.
         """
-        if self.is_read_only:
-            raise StoreError(f"{self.name} was opened for reading only.")
+        self.check_writable()
         result: T = await asyncio.shield(self._hand_in(lambda call: self._transact(call, "write", work)))
         return result
 
@@ -106,6 +105,12 @@ class PostgresDatabase:
         """Raise `StoreError` once it is closed."""
         if self._is_closed:
             raise StoreError(f"{self.name} is closed.")
+
+    def check_writable(self) -> None:
+        """Raise `StoreError` if it was opened for reading only, or is closed."""
+        self.check_open()
+        if self.is_read_only:
+            raise StoreError(f"{self.name} was opened for reading only.")
 
     async def close(self) -> None:
         """Close the connections when the transactions have ended. One that does not end soon is broken off. A second

@@ -23,10 +23,11 @@ from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQue
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
 from ..errors import CustodyLost, StorageFailed, StoreConflict
 from ..ports import ConversationGone, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken
-from ..records import ConversationRecord, Outgoing, StoredEntry, Undelivered
+from ..records import ConversationRecord, Outgoing, Repair, ReplaceHead, StorageFault, StoredEntry, Undelivered
 from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
+from ..sql.repairs import orphans, repair
 from ..sql.statements import Driver
 from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
@@ -305,7 +306,7 @@ class PostgresStore:
 
     def note(self, key: OutboxKey, postponement: Postponement | None = None) -> None:
         """Store the receipt of a delivery soon. Returns at once."""
-        self.database.check_open()
+        self.database.check_writable()
         self._receipts.add(key, postponement)
 
     async def flush(self) -> None:
@@ -323,6 +324,24 @@ class PostgresStore:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # where the caller was cancelled, nobody asks for it
+
+    async def examine_storage(self) -> tuple[StorageFault, ...]:
+        """Return which rows belong to no conversation. The server itself sees to it that there are none, unless its
+        files were damaged, or an administrator has had it look away."""
+        return await self.database.read(orphans)
+
+    async def repair(self, repairs: Iterable[Repair]) -> None:
+        """Make these repairs in one transaction. Raises `StorageFailed`, and `StoreConflict` if a conversation that is
+        to be repaired has moved since it was examined; then nothing was repaired."""
+        wanted = tuple(repairs)
+
+        def make(driver: Driver) -> None:
+            for each in wanted:
+                if isinstance(each, ReplaceHead):
+                    _check_newest(driver, each)
+            repair(driver, wanted)
+
+        await self.database.write(make)
 
     async def close(self) -> None:
         """Store the receipts that wait, tell the others what they have not heard, and close all connections. A second
@@ -348,6 +367,14 @@ def _keep(driver: Driver, conversation_id: str) -> None:
     found = driver.execute("SELECT 1 FROM conversations WHERE id = %s FOR KEY SHARE", (conversation_id,))
     if found.fetchone() is None:
         raise UnknownConversation(conversation_id)
+
+
+def _check_newest(driver: Driver, repair: ReplaceHead) -> None:
+    """Raise `StoreConflict` if the conversation has steps behind those from which its head was computed."""
+    key, _ = queries.found(driver, repair.conversation_id)
+    driver.execute("SELECT 1 FROM conversations WHERE key = %s FOR UPDATE", (key,))
+    if driver.execute("SELECT max(seq) FROM events WHERE conversation = %s", (key,)).fetchone() != (repair.head.seq,):
+        raise StoreConflict(f"The conversation {repair.conversation_id} has moved since it was examined.")
 
 
 class PostgresLog:
@@ -472,8 +499,9 @@ def _work_behind(append: Append) -> Work:
 
 
 if TYPE_CHECKING:
-    from ..ports import Log, SharedStore, Store
+    from ..ports import Log, RepairableStorage, SharedStore, Store
 
     _STORE: type[Store] = PostgresStore
+    _REPAIRABLE: type[RepairableStorage] = PostgresStore
     _SHARED: type[SharedStore] = PostgresStore
     _LOG: type[Log] = PostgresLog

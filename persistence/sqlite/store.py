@@ -34,6 +34,7 @@ from ..records import (
 from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
+from ..sql.repairs import repair
 from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
@@ -254,7 +255,7 @@ class SqliteStore:
                     self._forget_texts(connection, each.conversation_id)
             if rebuilds:
                 search.drop(driver_of(connection))
-            storage.repair(connection, wanted)
+            repair(driver_of(connection), wanted)
             self.database.writing.follower.forget()
 
         await self.database.write(make)
