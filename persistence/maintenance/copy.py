@@ -15,10 +15,11 @@ them made again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 from ...states.errors import InvalidInput, StoreError, UnknownConversation
 from ..codec import decode_state, deliveries_checksum, head_row, origin_checksum, read_record
@@ -27,6 +28,8 @@ from ..ports import Store
 from ..records import ConversationRecord, EventRow
 from ..summaries import details_of_rows
 from .doctor import LOST_DELIVERY, OTHER_ORIGIN, OTHER_OWNER, is_readable
+
+T = TypeVar("T")
 
 Outcome = Literal["copied", "renewed", "there", "ahead", "under_way", "gone", "left_out"]
 """What became of a conversation:
@@ -52,6 +55,10 @@ class Copied:
     sentence: str = ""
 
 
+AT_ONCE = 8
+"""How many conversations are read at once: fewer than a store has connections. A server answers several in the time of
+one."""
+
 BATCH_SIZE = 4_000_000
 """How many characters of conversations are collected before they are written in one transaction. A longer conversation
 is written alone. A commit takes milliseconds, so that many small conversations are written at the speed of the disk."""
@@ -63,31 +70,62 @@ BATCH_COUNT = 200
 async def copy_conversations(
     source: Store, target: Store, ids: Iterable[str], *, only_at_rest: bool = False
 ) -> AsyncIterator[Copied]:
-    """Copy the conversations with these `ids`, and yield what became of each, once it is certain; in their order, but
-    for those that are not written.
+    """Copy the conversations with these `ids`, and yield what became of each, once it is certain.
 
     With `only_at_rest` a conversation is passed over if it waits for work, for a timer, for its next wake-up or for a
     delivery. The memory that this needs does not grow with the number of conversations, apart from their ids.
 
     Raises `StorageFailed` if the target cannot be written or read just now. What was copied until then stays.
     """
-    stored = frozenset(await target.ids())
     batch = _Batch(target)
-    for conversation_id in ids:
+    async for each in _looked_at(source, target, ids, only_at_rest=only_at_rest):
+        if isinstance(each, Copied):
+            yield each
+            continue
+        batch.add(each)
+        if batch.is_full:
+            for copied in await batch.write():
+                yield copied
+    for copied in await batch.write():
+        yield copied
+
+
+async def _looked_at(
+    source: Store, target: Store, ids: Iterable[str], *, only_at_rest: bool
+) -> AsyncIterator[ConversationRecord | Copied]:
+    """Yield each conversation, in order: those that are to be written, and of the others what became of them."""
+    stored = frozenset(await target.ids())
+
+    async def look_at(conversation_id: str) -> ConversationRecord | Copied:
         record = await _read(source, conversation_id)
         if isinstance(record, Copied):
-            yield record
-        elif only_at_rest and _is_under_way(record):
-            yield Copied(record.id, "under_way", len(record.steps))
-        elif conversation_id in stored:
-            yield await _renew(target, record)
-        else:
-            batch.add(record)
-            if batch.is_full:
-                async for each in batch.write():
-                    yield each
-    async for each in batch.write():
-        yield each
+            return record
+        if only_at_rest and _is_under_way(record):
+            return Copied(record.id, "under_way", len(record.steps))
+        return await _renew(target, record) if conversation_id in stored else record
+
+    for portion in _portions(ids):
+        for each in await _at_once(map(look_at, portion)):
+            yield each
+
+
+def _portions(given: Iterable[T]) -> Iterator[tuple[T, ...]]:
+    """Yield as many of these together as are worked on at once."""
+    rest = iter(given)
+    while portion := tuple(islice(rest, AT_ONCE)):
+        yield portion
+
+
+async def _at_once(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do these works at once. If one raises, the others are cancelled."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 async def _read(source: Store, conversation_id: str) -> ConversationRecord | Copied:
@@ -149,8 +187,8 @@ class _Batch:
         """Whether it is time to write."""
         return self._size >= BATCH_SIZE or len(self._records) >= BATCH_COUNT
 
-    async def write(self) -> AsyncIterator[Copied]:
-        """Write what was collected, and yield what became of each. If the target refuses one of them, all are written
+    async def write(self) -> list[Copied]:
+        """Write what was collected, and return what became of each. If the target refuses one of them, all are written
         one by one, so that only this one is left out."""
         records, self._records, self._size = self._records, [], 0
         try:
@@ -158,11 +196,9 @@ class _Batch:
         except StorageFailed:
             raise
         except (StoreError, InvalidInput):
-            for record in records:
-                yield await _write_alone(self._target, record)
-            return
-        for record in records:
-            yield await _verified(self._target, record, "copied")
+            return [await _write_alone(self._target, record) for record in records]
+        portions = ((_verified(self._target, each, "copied") for each in portion) for portion in _portions(records))
+        return [copied for portion in portions for copied in await _at_once(portion)]
 
 
 def _size(row: EventRow) -> int:
