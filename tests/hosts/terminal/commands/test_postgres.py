@@ -1,0 +1,117 @@
+"""The commands over a database in PostgreSQL: they say what they say over a file with the same conversations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ....support.cases import holds_for
+from ....support.postgres.fixtures import Databases
+from ....support.terminal import InProcessRun, assert_one_sentence, database_with, diverging_walk, exported
+from ....support.walks import Walk
+
+pytestmark = pytest.mark.slow
+
+FILE = "turnwise.db"
+
+
+@pytest.fixture
+def url(postgres_url: str, tmp_path: Path, in_process: InProcessRun) -> str:
+    """The URL of a database with the conversations of a file in the working directory."""
+    named = {"owner": "anna", "title": "寿司", "metadata": {"tenant": "a"}}
+    database_with(
+        tmp_path,
+        Walk("done", **named).turn("tonight").turn("tomorrow"),
+        Walk("asked").question(),
+        Walk("busy").say("hello"),
+        diverging_walk("diverging", 3),
+    )
+    assert in_process("fork", "done", "--at", "5").returncode == 0
+    done = in_process("copy", FILE, postgres_url)
+    assert (done.returncode, done.stderr) == (0, "")
+    return postgres_url
+
+
+COMMANDS = (
+    ("list",),
+    ("list", "--json"),
+    ("list", "--tree", "--owner", "anna"),
+    ("show", "done"),
+    ("show", "ask", "--events"),
+    ("show", "done", "--json"),
+    ("replay", "--all"),
+    ("replay", "--all", "--json"),
+    ("replay", "done"),
+    ("export", "--all"),
+    ("export", "done", "--format", "openai"),
+    ("resolve", "done"),
+    ("doctor",),
+    ("show", "nobody"),
+    ("fork", "done", "--at", "3"),
+)
+
+
+def test_each_says_the_same(url: str, in_process: InProcessRun) -> None:
+    """The same lines, and the same exit code."""
+
+    @holds_for("command", COMMANDS)
+    def says_the_same(command: tuple[str, ...]) -> None:
+        over_server, over_file = (in_process(*command, "--db", each) for each in (url, FILE))
+
+        assert over_server.stdout == over_file.stdout
+        assert over_server.stderr == over_file.stderr
+        assert over_server.returncode == over_file.returncode
+
+    says_the_same()
+
+
+def test_copied_back(url: str, in_process: InProcessRun) -> None:
+    """A file that went to a server and back is exported to the same bytes."""
+    done = in_process("copy", url, "back.db")
+
+    assert done.stdout == "5 conversations: 5 copied and compared (25 steps).\n"
+    assert exported(in_process, "--all", "--db", "back.db") == exported(in_process, "--all")
+
+
+def test_fork_and_import(url: str, in_process: InProcessRun) -> None:
+    """A copy within the database, and an export of it into another one."""
+    forked = in_process("fork", "done", "--at", "5", "--db", url)
+    new_id = forked.stdout.split()[0]
+    export = exported(in_process, new_id, "--db", url).decode()
+
+    imported = in_process("import", "-", "--db", "other.db", lines=export.splitlines())
+    back = in_process("import", "-", "--db", url, lines=export.splitlines())
+
+    assert forked.stdout == f"{new_id}  forked from done at step 5, idle\n"
+    assert imported.stdout == f"{new_id}  5 steps imported\n"
+    assert back.stdout == f"{new_id}  already there\n"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("doctor", "--fix"), ("import", "-"), ("serve",), ("chat",)])
+def test_what_cannot_be_opened_is_one_sentence(
+    command: tuple[str, ...], postgres_url: str, tmp_path: Path, in_process: InProcessRun
+) -> None:
+    """Without a password in it."""
+    name = Databases.name_of(postgres_url)
+    missing = postgres_url.replace(name, f"{name}_missing").replace("postgres@", "postgres:secret@")
+    lines = exported(in_process, "--all", "--db", str(database_with(tmp_path))).decode().splitlines()
+
+    done = in_process(*command, "--db", missing, lines=lines)
+
+    assert_one_sentence(done, f'database "{name}_missing" does not exist')
+    assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("copy", FILE), ("copy", FILE, "--ahead")])
+def test_a_file_that_cannot_be_copied_to_a_server(
+    command: tuple[str, ...], postgres_url: str, tmp_path: Path, in_process: InProcessRun
+) -> None:
+    """Nor the other way round; no file is made then."""
+    database_with(tmp_path)
+    name = Databases.name_of(postgres_url)
+    missing = postgres_url.replace(name, f"{name}_missing")
+
+    assert_one_sentence(in_process(*command, missing), "does not exist")
+    assert_one_sentence(in_process("copy", missing, "new.db", *command[2:]), "does not exist")
+    assert not (tmp_path / "new.db").exists()
