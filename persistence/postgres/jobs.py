@@ -40,6 +40,7 @@ from psycopg.sql import SQL, Identifier
 
 from ...states.errors import StoreError
 from ..errors import StorageFailed
+from ..ports import JobsHealth
 from .adapters import adapt
 from .connection import failure
 from .job_tables import QUEUE, JobTables
@@ -72,18 +73,6 @@ LONGEST_END = 5.0
 
 REST = 1.0
 """Seconds until a conversation is called for again that could not be looked after."""
-
-
-@dataclass(frozen=True)
-class JobsHealth:
-    """How the jobs of a database fare: `waiting` and `running` ones, and for how many seconds the first that waits has
-    waited. `stalled` ones run on workers that are dead, and are about to be called for again. `workers` are alive."""
-
-    waiting: int
-    running: int
-    stalled: int
-    workers: int
-    longest_wait: float | None
 
 
 _HEALTH = """

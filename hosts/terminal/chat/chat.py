@@ -32,6 +32,7 @@ from ..configuration import (
     ModelChoice,
     Settings,
     check_rules,
+    is_left_to_workers,
     missing_tools,
     open_for_writing,
     owner_of,
@@ -428,14 +429,17 @@ async def open_engine(
     """Open an engine with these settings, and with `tools` before those that the settings name.
 
     It works over `store` if that is given, which stays open, else over the database of the settings, which is created
-    only if the engine can do what the preset asks for. Checks that its model can be asked. Speech that has begun ends
-    before the engine is closed. Raises `ConfigurationError` and `StoreError`.
+    only if the engine can do what the preset asks for. Where workers look after the database it only takes requests.
+    Checks that its model can be asked. Speech that has begun ends before the engine is closed. Raises
+    `ConfigurationError` and `StoreError`.
     """
     settings, policy = with_chosen_profile(settings), preset_of(settings)
+    by_workers = await is_left_to_workers(settings)
     named = [tool for tool in tools_named(settings.tools) if tool not in tools]
     engine = Engine.open(
         settings.db if store is None else None,
         store=store,
+        worker=not by_workers,
         model=settings.model,
         models=settings.models,
         tools=[*tools, *named],
@@ -451,6 +455,8 @@ async def open_engine(
         writer.finish()
         for sentence in engine.server_faults:
             writer.note(sentence)
+        if by_workers:
+            writer.note("Workers look after this database: their models, tools and channels count.")
         yield engine
         if speech:
             await _finish_speaking(engine, speech)

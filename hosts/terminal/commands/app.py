@@ -60,6 +60,9 @@ Tools = Annotated[list[str] | None, _option("--tools", "NAMES", f"Built-in tools
 DemoTools = Annotated[
     list[str] | None, _option("--tools", "NAMES", f"More tools, beside its own: built-in ones, or {_TOOLS}")
 ]
+Channels = Annotated[
+    list[str] | None, _option("--channels", "NAMES", "Channels, as package.module:name, with commas between them.")
+]
 ExportTools = Annotated[
     list[str] | None, _option("--tools", "NAMES", f"Tools that --format openai describes, as {_TOOLS}")
 ]
@@ -137,6 +140,28 @@ Demo = Annotated[
     bool, typer.Option("--demo", help="Serve a few made-up conversations, in a database that is removed at the end.")
 ]
 ServedOwner = Annotated[str | None, _option("--owner", "NAME", "Serve the conversations of this owner only.", "all")]
+
+Worker = Annotated[
+    bool | None,
+    typer.Option(
+        "--worker/--no-worker",
+        help="Look after conversations, too, where processes share the database; --no-worker leaves that to others.",
+        show_default="--worker",
+    ),
+]
+
+# how a worker works
+Slots = Annotated[int | None, _option("--slots", "N", "How many conversations it looks after at once.", "100")]
+Lease = Annotated[
+    float | None, _option("--lease", "SECONDS", "After so long without a sign of life others take over.", "15")
+]
+Drain = Annotated[
+    float | None, _option("--drain", "SECONDS", "Told to stop, how long it lets conversations come to rest.", "20")
+]
+Health = Annotated[
+    float | None, _option("--health", "SECONDS", "How often it says how it fares, if that changed; 0: never.", "60")
+]
+HealthAsJson = Annotated[bool, typer.Option("--json", help="Say it as JSON.")]
 
 _HTTP_LIBRARIES = ("ag_ui", "fastapi", "markdown_it", "sse_starlette", "uvicorn")
 """What the extra `http` installs."""
@@ -254,8 +279,10 @@ def serve(
     db: Db = None,
     model: Model = None,
     tools: Tools = None,
+    channels: Channels = None,
     preset: Preset = None,
     owner: ServedOwner = None,
+    worker: Worker = None,
     demo: Demo = False,
     debug: Debug = None,
 ) -> None:
@@ -263,12 +290,13 @@ def serve(
 
     Without a token only programs of this machine can use it. Ctrl-C stops it; turns under way go on at the next start.
     """
-    chosen = {"tools": tools, "preset": preset, "owner": owner}
+    chosen = {"tools": tools, "channels": channels, "preset": preset, "owner": owner, "worker": worker}
     address = {"host": host, "port": port, "token": token, "allow_hosts": allow_host, "origins": origin}
     settings = _settings(db=db, **_models(model), **chosen, **address, debug=debug)
     own = any(value is not None for value in (db, *chosen.values()))
     _refuse(
-        "The demo has a database, tools and rules of its own: give --demo without --db, --tools, --preset and --owner.",
+        "The demo has a database, tools and rules of its own: give --demo without --db, --tools, --channels, --preset, "
+        "--owner and --no-worker.",
         demo and own,
     )
     _refuse(
@@ -278,6 +306,36 @@ def serve(
     from .serve import serve
 
     _run(serve(settings, demo=demo))
+
+
+@app.command()
+def worker(
+    db: Db = None,
+    slots: Slots = None,
+    lease: Lease = None,
+    drain: Drain = None,
+    health: Health = None,
+    as_json: HealthAsJson = False,
+    model: Model = None,
+    tools: Tools = None,
+    channels: Channels = None,
+    preset: Preset = None,
+    profile: Profile = None,
+    debug: Debug = None,
+) -> None:
+    """Look after conversations that other processes take requests for.
+
+    It needs a database that processes share: --db postgresql://…. Start as many workers as you need, with the same
+    models, tools and channels as `turnwise serve`. SIGTERM or Ctrl-C stops it: it lets the conversations at hand come
+    to rest, and exits with 0; with 1 if some had not when the time was over, or at a second signal. Other workers go on
+    with these. A third signal ends it at once.
+    """
+    chosen = {"tools": tools, "channels": channels, "preset": preset, "profile": profile}
+    work = {"worker_slots": slots, "lease": lease, "drain": drain, "health": health}
+    settings = _settings(db=db, **_models(model), **chosen, **work, debug=debug)
+    from .worker import worker as work_for
+
+    _run(work_for(settings, as_json=as_json))
 
 
 @app.command()

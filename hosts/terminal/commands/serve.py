@@ -14,7 +14,15 @@ from ...http.permissions import PERMISSIONS
 from ...http.security import LOCAL_HOSTS, check_hard_to_guess
 from ...http.server import ServerLimits, address_of, bind, end_process_in_time, is_loopback
 from ...http.server import serve as serve_app
-from ..configuration import Settings, check_rules, preset_of, tools_named, with_chosen_profile, with_required_tools
+from ..configuration import (
+    Settings,
+    channels_named,
+    check_rules,
+    preset_of,
+    tools_named,
+    with_chosen_profile,
+    with_required_tools,
+)
 from ..output.lines import NoticeHandler
 
 
@@ -78,7 +86,9 @@ async def _engine(settings: Settings, demo: bool) -> AsyncGenerator[Engine]:
         settings.db,
         model=settings.model,
         models=settings.models,
+        worker=settings.worker,
         tools=tools_named(with_required_tools(settings.tools, policy)),
+        channels=channels_named(settings.channels),
         policy=policy,
         settings=settings,
     )

@@ -1,0 +1,50 @@
+"""How a process ends that serves until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+"""The signals that tell a process to stop: that of a supervisor, and Ctrl-C."""
+
+
+class StopSignals:
+    """The signals to stop that have come, as events to wait for: the `first` asks the process to finish what it does,
+    the `second` to leave it. The third ends the process."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+
+    def note(self, number: int) -> None:
+        """Note a signal."""
+        if self.second.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        (self.second if self.first.is_set() else self.first).set()
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopSignals]:
+    """Yield the signals to stop that come in this block, in which an event loop runs; they do nothing else there."""
+    signals, loop = StopSignals(), asyncio.get_running_loop()
+    for each in STOPS:
+        loop.add_signal_handler(each, signals.note, each)
+    try:
+        yield signals
+    finally:
+        for each in STOPS:
+            loop.remove_signal_handler(each)
+
+
+def end_process_after(seconds: float, code: int = 0) -> None:
+    """End the process with this exit code if it has not ended by itself in so many seconds: what an application hangs
+    in cannot always be cancelled. What is stored is complete at any moment, so nothing is lost."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

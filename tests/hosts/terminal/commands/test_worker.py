@@ -1,0 +1,259 @@
+"""`turnwise worker`: it looks after conversations until it is told to stop, and leaves none of them in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Conversation, Engine
+from turnwise.engine.custody import CustodyCounts
+from turnwise.hosts.terminal.commands.worker import Health
+from turnwise.persistence.ports import JobsHealth
+
+from ....support.terminal import InProcessRun, assert_one_sentence, run, run_beside
+from ....support.walks import NOON
+from ....support.worker_process import MESSAGE, TOOL, WorkerProcess, runs, worker, write_tool
+
+processes = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the tool that is held up."""
+    write_tool(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@asynccontextmanager
+async def requesting(url: str) -> AsyncIterator[Engine]:
+    """Yield an engine that takes requests, and leaves the work to others."""
+    from held import look  # type: ignore[import-not-found]  # written by the fixture
+
+    async with Engine.open(url, worker=False, tools=[look]) as engine:
+        yield engine
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until this holds; the limit for a test ends the wait."""
+    while not condition():
+        await asyncio.sleep(0.02)
+
+
+def says(line: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether a line of JSON says this, whatever else it says."""
+    said = json.loads(line)
+    return {**said, **wanted, "jobs": {**said["jobs"], **wanted["jobs"]}} == said
+
+
+async def begin(engine: Engine, folder: Path) -> Conversation:
+    """Begin a conversation whose tool is held up in a worker."""
+    conversation = await engine.create()
+    before = len(runs(folder))
+    await conversation.send(MESSAGE, wait=False)
+    await until(lambda: len(runs(folder)) > before)
+    return conversation
+
+
+class TestRefusals:
+    """What does not start: each is one sentence and exit code 2."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--db", "x.db"], "A worker needs a database that processes share, such as PostgreSQL; x.db is one"),
+            (["--db", "sqlite://"], "A worker needs a database that processes share"),
+            (["--lease", "0.1"], "The setting lease is not valid"),
+            (["--slots", "0"], "The setting worker_slots is not valid"),
+            (["--drain", "-1"], "The setting drain is not valid"),
+            (["--db", "postgresql://localhost:1/x", "--tools", "nonesuch:x"], "There is no module called nonesuch"),
+            (["--db", "postgresql://localhost:1/x", "--channels", "json:nonesuch"], "There is no nonesuch in json."),
+            (["--db", "postgresql://localhost:1/x", "--channels", "json:load"], "The channel json:load cannot be made"),
+            (["--db", "postgresql://localhost:1/x", "--preset", "nonesuch"], "There is no preset called nonesuch."),
+            (["--db", "postgresql://me:secret@localhost:1/x"], "postgresql://localhost:1/x cannot be opened now: "),
+        ],
+    )
+    def test_what_cannot_work_is_said(self, arguments: list[str], sentence: str, in_process: InProcessRun) -> None:
+        """Before anything is created."""
+        done = in_process("worker", *arguments)
+
+        assert_one_sentence(done, sentence)
+        assert "secret" not in done.stderr
+        assert not Path("x.db").exists()
+
+    def test_a_server_cannot_leave_a_file_to_others(self, in_process: InProcessRun) -> None:
+        """A file has one process."""
+        done = in_process("serve", "--port", "0", "--no-worker", "--db", "x.db")
+
+        assert_one_sentence(done, "Only an engine over a database that processes share can leave the work to others.")
+
+
+@processes
+class TestAWorker:
+    """It does the work of others, who take the requests."""
+
+    async def test_ends_when_what_is_at_hand_has_come_to_rest(self, folder: Path, postgres_url: str) -> None:
+        """SIGTERM: it takes nothing more, and waits. The exit code is 0."""
+        async with requesting(postgres_url) as engine:
+            with worker(folder, postgres_url) as process:
+                conversation = await begin(engine, folder)
+                process.tell(signal.SIGTERM)
+                await asyncio.to_thread(process.expect, "Waiting up to 20 s for 1 conversation to come to rest")
+                late = await engine.create()
+                await late.send(MESSAGE, wait=False)
+                (folder / "let_go").touch()
+
+                assert await asyncio.to_thread(process.end) == 0
+                assert [turn.status for turn in await conversation.turns()] == ["completed"]
+                assert [run[0] for run in runs(folder)] == [str(process.process.pid)]
+            with worker(folder, postgres_url) as another:
+                turn = await late.wait()
+                assert turn is not None
+                assert turn.status == "completed"
+                assert runs(folder)[-1][0] == str(another.process.pid)
+                another.tell(signal.SIGINT)
+                assert await asyncio.to_thread(another.end) == 0
+
+    @pytest.mark.parametrize("way", ["bound", "second signal"])
+    async def test_leaves_the_rest_to_others(self, way: str, folder: Path, postgres_url: str) -> None:
+        """When its time is over, or at a second signal: the exit code is 1, and another worker goes on at once, long
+        before a lease is over."""
+        seconds = "0.1" if way == "bound" else "1000"
+        async with requesting(postgres_url) as engine:
+            with worker(folder, postgres_url, "--drain", seconds, "--lease", "3600") as process:
+                conversation = await begin(engine, folder)
+                process.tell(signal.SIGTERM)
+                await asyncio.to_thread(process.expect, "Waiting up to")
+                if way != "bound":
+                    process.tell(signal.SIGTERM)
+                await asyncio.to_thread(process.expect, "1 conversation had not come to rest: other workers go on.")
+                assert await asyncio.to_thread(process.end) == 1
+            (folder / "let_go").touch()
+            with worker(folder, postgres_url, "--lease", "3600"):
+                turn = await conversation.wait()
+
+        assert turn is not None
+        assert turn.status == "completed"
+        assert len({key for _, key in runs(folder)}) == 1
+
+    async def test_ends_at_once_at_a_third_signal(self, folder: Path, postgres_url: str) -> None:
+        """A tool that does not stop holds nobody up."""
+        with worker(folder, postgres_url) as process:
+            async with requesting(postgres_url) as engine:
+                await begin(engine, folder)
+                for _ in range(3):
+                    process.tell(signal.SIGTERM)
+                    await asyncio.sleep(0.2)
+
+                code = await asyncio.to_thread(process.end)
+
+        assert code in (-signal.SIGTERM, 1)  # 1 if it has ended before the third signal
+
+    async def test_says_how_it_fares(self, folder: Path, postgres_url: str) -> None:
+        """As JSON, for programs, whenever something has changed."""
+        with worker(folder, postgres_url, "--health", "0.1", "--json", "--slots", "1") as process:
+            async with requesting(postgres_url) as engine:
+                await begin(engine, folder)
+                await (await engine.create()).send(MESSAGE, wait=False)
+                busy = {"held": 1, "taken": 1, "lost": 0, "jobs": {"waiting": 1, "running": 1, "workers": 1}}
+                while not says(await asyncio.to_thread(process.expect, '"held": '), busy):
+                    pass
+                (folder / "let_go").touch()
+                idle = {"held": 0, "taken": 2, "jobs": {"waiting": 0, "stalled": 0, "longest_wait": None}}
+                while not says(await asyncio.to_thread(process.expect, '"held": '), idle):
+                    pass
+
+    async def test_ends_where_there_is_nothing_to_work_with(self, folder: Path, postgres_url: str) -> None:
+        """A supervisor is told by exit code 2, and starts it again."""
+        import psycopg
+
+        with worker(folder, postgres_url) as process:
+            with psycopg.connect(postgres_url, autocommit=True) as server:
+                server.execute("DROP SCHEMA turnwise_jobs CASCADE")
+
+            assert await asyncio.to_thread(process.end) == 2
+        assert len(process.lines) == 2
+        assert process.lines[1].startswith("postgresql://")
+
+
+@processes
+async def test_a_server_with_a_worker_inside(folder: Path, postgres_url: str) -> None:
+    """`turnwise serve` looks after conversations as well, unless it is told not to."""
+    (folder / "let_go").touch()
+    common = ("serve", "--port", "0", "--db", postgres_url, "--tools", TOOL)
+    async with requesting(postgres_url) as engine:
+        alone = WorkerProcess(folder, *common, "--no-worker")
+        await asyncio.to_thread(alone.expect, "turnwise serves")
+        conversation = await engine.create()
+        await conversation.send(MESSAGE, wait=False)
+        both = WorkerProcess(folder, *common)
+        turn = await conversation.wait()
+        for process in (alone, both):
+            process.tell(signal.SIGTERM)
+            assert await asyncio.to_thread(process.end) == 0
+
+    assert turn is not None
+    assert turn.status == "completed"
+    assert [run[0] for run in runs(folder)] == [str(both.process.pid)]
+
+
+@processes
+class TestAChat:
+    """Over a database that processes share."""
+
+    async def test_leaves_the_work_to_workers(self, folder: Path, postgres_url: str) -> None:
+        """If there are some: it would look after the conversations of others, too."""
+        (folder / "let_go").touch()
+        with worker(folder, postgres_url) as process:
+            done = await run_beside("chat", "--db", postgres_url, "--tools", TOOL, cwd=folder, lines=[MESSAGE])
+
+            assert (done.returncode, done.stderr) == (0, "")
+            assert "Workers look after this database: their models, tools and channels count." in done.stdout
+            assert "It is fine." in done.stdout
+            assert [run[0] for run in runs(folder)] == [str(process.process.pid)]
+
+    def test_works_itself_where_nobody_does(self, folder: Path, postgres_url: str) -> None:
+        """In a new database, and when it is resumed."""
+        (folder / "let_go").touch()
+        common = ("chat", "--db", postgres_url, "--tools", TOOL)
+
+        begun = run(*common, cwd=folder, lines=[MESSAGE])
+        resumed = run(*common, "--resume", cwd=folder, lines=[MESSAGE])
+
+        for done in (begun, resumed):
+            assert (done.returncode, done.stderr) == (0, "")
+            assert "Workers look after" not in done.stdout
+            assert "It is fine." in done.stdout
+        assert len(runs(folder)) == 2
+
+
+class TestTheHealthLine:
+    """How a worker fares, in one line."""
+
+    COUNTS = CustodyCounts(held=3, taken=45, taken_over=1, lost=2)
+
+    def test_for_people(self) -> None:
+        """What is at hand, what was done, what waits."""
+        jobs = JobsHealth(waiting=12, running=6, stalled=0, workers=2, longest_wait=3.21)
+
+        assert Health(self.COUNTS, jobs).as_text(NOON)[8:] == (
+            "  3 held; 45 taken, 1 of them over from others, 2 lost; 12 wait, the first for 3.2 s; 2 workers"
+        )
+        assert Health(CustodyCounts(), None).as_text(NOON)[8:] == (
+            "  0 held; 0 taken, 0 lost; the database does not say what waits"
+        )
+
+    def test_a_wait_that_grows_is_no_news(self) -> None:
+        """A line is written when something has changed that does not change by itself."""
+        jobs = JobsHealth(waiting=1, running=0, stalled=0, workers=0, longest_wait=1.0)
+
+        assert Health(self.COUNTS, jobs).counted == Health(self.COUNTS, jobs).counted
+        later = JobsHealth(waiting=1, running=0, stalled=0, workers=0, longest_wait=2.0)
+        assert Health(self.COUNTS, later).counted == Health(self.COUNTS, jobs).counted
