@@ -123,7 +123,7 @@ compresses; its own texts cannot hold every character. `length` counts its words
 with the number of its scope before it, so that the index finds those of one owner only."""
 
 Index("texts_conversation", texts.c.conversation, texts.c.seq)
-Index("texts_scope", texts.c.scope, texts.c.at)
+Index("texts_scope", texts.c.scope, texts.c.at, texts.c.id)
 Index("texts_words", texts.c.words, postgresql_using="gin", postgresql_with={"fastupdate": "off"})
 """Without `fastupdate` a search reads nothing of what others have added since the last vacuum."""
 

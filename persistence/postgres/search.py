@@ -112,10 +112,25 @@ def _indexed(scope: int, words: Sequence[str]) -> list[str]:
 
 # --- keywords
 
-_IN_GROUP = """
-scope = %(number)s AND (%(only)s::bigint IS NULL OR texts.conversation = %(only)s)
-AND (texts.conversation IS DISTINCT FROM %(current)s::bigint OR texts.turn < %(turn)s)"""
-"""The condition that a text is in the scope. `_TEXTS` compares the owner itself, too."""
+
+def _run(driver: PostgresDriver, statement: str, group: Group, **given: Any) -> list[Any]:
+    """Execute a statement in which `{group}` is the condition that a text is in the group, as far as the text tells it.
+
+    It is planned for these very values. A plan for all owners would be a bad one for those who have many texts.
+    """
+    sql = statement.replace("{group}", _condition(group)).encode()
+    return driver.connection.execute(sql, {**group._asdict(), **given}, prepare=False).fetchall()
+
+
+def _condition(group: Group) -> str:
+    """Return the condition that a text is in the group, without what this group does not need. `Pure.`"""
+    conditions = ["scope = %(number)s"]
+    if group.only is not None:
+        conditions.append("texts.conversation = %(only)s")
+    if group.current is not None:
+        conditions.append("(texts.conversation <> %(current)s OR texts.turn < %(turn)s)")
+    return " AND ".join(conditions)
+
 
 _RANKED = f"""
 WITH hits AS MATERIALIZED (
@@ -124,7 +139,7 @@ WITH hits AS MATERIALIZED (
         SELECT id, length FROM (
             SELECT id, conversation, scope, at, turn, length FROM texts WHERE words @@ wanted.words::tsquery OFFSET 0
         ) AS texts
-        WHERE {_IN_GROUP} AND at BETWEEN %(since)s AND %(until)s ORDER BY id DESC LIMIT {_MAX_RANKED}
+        WHERE {{group}} AND at BETWEEN %(since)s AND %(until)s ORDER BY id DESC LIMIT {_MAX_RANKED}
     ) AS hit
 )
 SELECT id FROM hits
@@ -136,11 +151,14 @@ ORDER BY sum(weight / (0.5 + 0.5 * length / (SELECT avg(length) FROM hits))) DES
 """`OFFSET 0` keeps the planner from looking through all texts of the owner, or from the newest text of all backwards,
 where it believes that a word is frequent."""
 
-_TEXTS = f"""
-SELECT texts.id, conversations.id, texts.turn, texts.at, texts.by_user, said
-FROM texts JOIN conversations ON key = texts.conversation
-WHERE texts.id = ANY(%(numbers)s) AND {_IN_GROUP} AND conversations.owner IS NOT DISTINCT FROM %(owner)s::text
+_TEXTS = """
+SELECT texts.id, conversations.id, turn, at, by_user, said
+FROM (SELECT * FROM texts WHERE id = ANY(%(numbers)s) OFFSET 0) AS texts
+CROSS JOIN LATERAL (SELECT id, owner FROM conversations WHERE key = texts.conversation OFFSET 0) AS conversations
+WHERE {group} AND owner IS NOT DISTINCT FROM %(owner)s::text
 """
+"""Reads texts whose numbers are known, and makes sure of their owner. The planner is kept from beginning with all texts
+or all conversations of the owner."""
 
 
 def search(driver: PostgresDriver, query: MemoryQuery) -> tuple[FoundText, ...]:
@@ -149,8 +167,8 @@ def search(driver: PostgresDriver, query: MemoryQuery) -> tuple[FoundText, ...]:
     if group is None or not keywords or query.limit <= 0:
         return ()
     wanted = [each for keyword in keywords for each in _expressions(group.number, keyword)]
-    given = {**group._asdict(), **Window.of(query.since, query.until)._asdict(), "wanted": wanted}
-    numbers = [number for (number,) in _run(driver, _RANKED, given)]
+    window = Window.of(query.since, query.until)
+    numbers = [number for (number,) in _run(driver, _RANKED, group, **window._asdict(), wanted=wanted)]
     return _different(_holding(_read(driver, group, numbers), keywords), query.limit)
 
 
@@ -170,38 +188,35 @@ def _expressions(scope: int, keyword: Keyword) -> Iterator[str]:
         yield " & ".join(nearest)
 
 
-def _holding(texts: Iterable[FoundText], keywords: Sequence[Keyword]) -> Iterator[FoundText]:
+def _holding(texts: Iterable[tuple[int, FoundText]], keywords: Sequence[Keyword]) -> Iterator[tuple[int, FoundText]]:
     """Yield the texts in which the words of a keyword follow each other. One whose words need not was found by them."""
     is_certain = all(len(phrase.words) == 1 for keyword in keywords for phrase in keyword)
-    for text in texts:
-        if is_certain or any(holds(words, keyword) for words in (words_of(text.text),) for keyword in keywords):
-            yield text
+    for number, text in texts:
+        words = () if is_certain else words_of(text.text)
+        if is_certain or any(holds(words, keyword) for keyword in keywords):
+            yield number, text
 
 
-def _read(driver: PostgresDriver, group: Group, numbers: Sequence[int]) -> Iterator[FoundText]:
+def _read(driver: PostgresDriver, group: Group, numbers: Sequence[int]) -> Iterator[tuple[int, FoundText]]:
     """Read the texts with these numbers, in their order, some at a time. One that is not in the group is passed
     over."""
     for start in range(0, len(numbers), _READ):
         some = numbers[start : start + _READ]
-        rows = _run(driver, _TEXTS, {**group._asdict(), "numbers": list(some)})
+        rows = _run(driver, _TEXTS, group, numbers=list(some))
         found = {number: _found(*rest) for number, *rest in rows}
-        yield from (found[number] for number in some if number in found)
+        yield from ((number, found[number]) for number in some if number in found)
 
 
 def _found(conversation_id: str, turn: int, at: int, by_user: int, said: bytes) -> FoundText:
     role: Literal["user", "assistant"] = "user" if by_user else "assistant"
-    return FoundText(conversation_id, turn, from_microseconds(at), role, _text(said))
+    return FoundText(conversation_id, turn, from_microseconds(at), role, said.decode(errors="surrogatepass"))
 
 
-def _text(said: bytes) -> str:
-    return said.decode(errors="surrogatepass")
-
-
-def _different(texts: Iterable[FoundText], limit: int) -> tuple[FoundText, ...]:
+def _different(texts: Iterable[tuple[int, FoundText]], limit: int) -> tuple[FoundText, ...]:
     """Return texts until there are enough. One that a fork has in common with its original is returned once."""
     different: dict[tuple[datetime, str, str], FoundText] = {}
     most = min(limit, MAX_FOUND)
-    for text in texts if most > 0 else ():
+    for _, text in texts if most > 0 else ():
         different.setdefault((text.at, text.role, text.text), text)
         if len(different) >= most:
             break
@@ -211,7 +226,7 @@ def _different(texts: Iterable[FoundText], limit: int) -> tuple[FoundText, ...]:
 # --- moments
 
 _RECENT = f"""
-SELECT id FROM texts WHERE {_IN_GROUP} AND at >= %(since)s ORDER BY at DESC, id DESC LIMIT {MAX_RECENT}
+SELECT id FROM texts WHERE {{group}} AND at >= %(since)s ORDER BY at DESC, id DESC LIMIT {MAX_RECENT}
 """
 
 
@@ -220,25 +235,27 @@ def recent(driver: PostgresDriver, scope: MemoryScope, since: datetime) -> tuple
     group = group_of(driver, scope)
     if group is None:
         return ()
-    rows = _run(driver, _RECENT, {**group._asdict(), "since": to_microseconds(since)})
+    rows = _run(driver, _RECENT, group, since=to_microseconds(since))
     return _different(_read(driver, group, [number for (number,) in rows][::-1]), MAX_RECENT)
 
 
 # --- vectors
 
-_WITHOUT = f"""
-SELECT texts.id, said FROM texts JOIN conversations ON key = texts.conversation
-WHERE {_IN_GROUP} AND conversations.owner IS NOT DISTINCT FROM %(owner)s::text
-AND NOT EXISTS (SELECT 1 FROM text_vectors WHERE text_vectors.text = texts.id AND space = %(space)s)
-ORDER BY texts.at DESC, texts.id DESC LIMIT %(limit)s
+_WITHOUT = """
+SELECT id FROM texts
+WHERE {group} AND NOT EXISTS (SELECT 1 FROM text_vectors WHERE text_vectors.text = texts.id AND space = %(space)s)
+ORDER BY at DESC, id DESC LIMIT %(limit)s
 """
 _KEEP = """
 INSERT INTO text_vectors (text, space, vector) SELECT id, %s, %s FROM texts WHERE id = %s FOR KEY SHARE
 ON CONFLICT (text, space) DO UPDATE SET vector = excluded.vector
 """
-_VECTORS = f"""
-SELECT texts.id, vector FROM texts JOIN text_vectors ON text_vectors.text = texts.id AND space = %(space)s
-WHERE {_IN_GROUP} AND at BETWEEN %(since)s AND %(until)s AND length(vector) = %(size)s
+_VECTORS = """
+SELECT texts.id, vector FROM texts
+CROSS JOIN LATERAL (
+    SELECT vector FROM text_vectors WHERE text_vectors.text = texts.id AND space = %(space)s OFFSET 0
+) AS vectors
+WHERE {group} AND at BETWEEN %(since)s AND %(until)s AND length(vector) = %(size)s
 """
 _LARGEST = 2**31
 """More texts than are ever asked for."""
@@ -249,8 +266,9 @@ def without(driver: PostgresDriver, scope: MemoryScope, space: str, limit: int) 
     group = group_of(driver, scope)
     if group is None or limit <= 0:
         return ()
-    rows = _run(driver, _WITHOUT, {**group._asdict(), "space": space, "limit": min(limit, _LARGEST)})
-    return tuple((number, _text(said)) for number, said in rows)
+    rows = _run(driver, _WITHOUT, group, space=space, limit=min(limit, _LARGEST))
+    texts = _read(driver, group, [number for (number,) in rows])
+    return tuple((number, text.text) for number, text in texts)
 
 
 def keep(driver: PostgresDriver, space: str, vectors: Mapping[int, bytes]) -> None:
@@ -264,19 +282,15 @@ def nearest(driver: PostgresDriver, query: VectorQuery, vector: bytes) -> tuple[
     group = group_of(driver, query.scope)
     if group is None or query.limit <= 0:
         return ()
-    window = Window.of(query.since, query.until)
-    given = {**group._asdict(), **window._asdict(), "space": query.space, "size": len(vector)}
     most = min(query.limit, MAX_FOUND)
-    numbers = nearest_of(vector, _batches(driver, given), 2 * most)  # forks have texts in common
+    numbers = nearest_of(vector, _batches(driver, group, query, len(vector)), 2 * most)  # forks have texts in common
     return _different(_read(driver, group, numbers), most)
 
 
-def _batches(driver: PostgresDriver, given: Mapping[str, Any]) -> Iterator[Vectors]:
+def _batches(driver: PostgresDriver, group: Group, query: VectorQuery, size: int) -> Iterator[Vectors]:
     """Read vectors some at a time, as bytes and not as text, which would be twice as long."""
+    window = Window.of(query.since, query.until)
+    given = {**group._asdict(), **window._asdict(), "space": query.space, "size": size}
     with driver.connection.cursor("turnwise_vectors", binary=True) as rows:
-        rows.execute(_VECTORS.encode(), given)
+        rows.execute(_VECTORS.replace("{group}", _condition(group)).encode(), given)
         yield from iter(lambda: rows.fetchmany(BATCH), [])
-
-
-def _run(driver: PostgresDriver, statement: str, given: Mapping[str, Any]) -> list[Any]:
-    return driver.connection.execute(statement.encode(), given).fetchall()
