@@ -1,10 +1,12 @@
-"""One server for each module, with a model that does what it is told.
+"""One server for each module, with a model that does what it is told; and another one that performs nothing itself,
+beside a process that does. What a client sees is the same.
 
 A client of the server, from the package `openai`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,33 +14,62 @@ import openai
 import pytest
 
 from turnwise import Engine, Policy, Retry
+from turnwise.persistence.opening import open_store
 
 from ....support.doors.commanded_model import CommandedLlm, book, look
 from ....support.http.live_server import LiveServer, serving
+from ....support.shared_store import Bus, SharedDouble
 
 RULES = Policy(text="reply", retry=Retry(base=0.0))
 """Under these rules a text streams as an answer, although the engine has a tool that speaks."""
 
 
+@pytest.fixture(scope="module", params=["alone", pytest.param("apart", marks=pytest.mark.slow)])
+def is_apart(request: pytest.FixtureRequest) -> bool:
+    """Whether the server performs nothing, and another process does."""
+    return request.param == "apart"  # type: ignore[no-any-return]
+
+
 @pytest.fixture(scope="module")
-def model() -> CommandedLlm:
-    """The model of the server."""
+def model(is_apart: bool) -> CommandedLlm:
+    """The model of the server, and of the process that performs."""
     return CommandedLlm()
 
 
 @pytest.fixture(scope="module")
-def engine(model: CommandedLlm) -> Engine:
-    """The engine of the server, which is used in the server's event loop only."""
+def stores(is_apart: bool) -> Iterator[tuple[SharedDouble, ...]]:
+    """The stores of the server and of the process that performs, if there is one."""
+    if not is_apart:
+        yield ()
+        return
+    bus = Bus(asyncio.run(open_store("sqlite://")))
+    yield SharedDouble(bus), SharedDouble(bus)
+    asyncio.run(bus.inner.close())
+
+
+def opened(model: CommandedLlm, **where: Any) -> Engine:
+    """An engine with what the tests use."""
     tools: list[Any] = ["ask_user_question", "respond_to_user", look, book]
-    second = CommandedLlm("second")
-    return Engine.open("sqlite://", model=model, models=[second], tools=tools, policy=RULES)
+    return Engine.open(**where, model=model, models=[CommandedLlm("second")], tools=tools, policy=RULES)
 
 
 @pytest.fixture(scope="module")
-def server(engine: Engine) -> Iterator[LiveServer]:
-    """The server."""
+def engine(model: CommandedLlm, stores: tuple[SharedDouble, ...]) -> Engine:
+    """The engine of the server, which is used in the server's event loop only."""
+    return opened(model, store=stores[0], worker=False) if stores else opened(model, url="sqlite://")
+
+
+@pytest.fixture(scope="module")
+def server(engine: Engine, model: CommandedLlm, stores: tuple[SharedDouble, ...]) -> Iterator[LiveServer]:
+    """The server. What performs for it, if it does not do so itself, runs in the same thread."""
     with serving(engine) as server:
+        if not stores:
+            yield server
+            return
+        worker = opened(model, store=stores[1])
+        server.run(worker.__aenter__)
         yield server
+        server.run(worker.close)
 
 
 @pytest.fixture(scope="module")
