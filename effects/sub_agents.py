@@ -20,7 +20,7 @@ from ..states.effects import SpawnSubAgent
 from ..states.errors import EngineClosed, InvalidInput, UnknownConversation
 from ..states.events import Opened, SubAgentAsked, SubAgentFinished, UserMessage
 from ..states.roles import sub_agent_policy
-from ..states.values.messages import Usage
+from ..states.values.messages import NOTHING_SPENT, Usage
 from ..states.values.questions import OpenQuestion
 from ..states.values.turn import EndedStatus
 from ..states.values.value import sooner
@@ -39,9 +39,6 @@ DELETED = "The sub-agent was deleted."
 NO_TASK = "The sub-agent was not started: its task is empty, or too long."
 LONG_ID = "The sub-agent was not started: its id, which begins with that of its parent, would be too long."
 """What the parent reads in place of a result."""
-
-NOTHING_SPENT = Usage()
-"""What a sub-agent has cost that was not started."""
 
 
 @dataclass(eq=False)

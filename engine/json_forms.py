@@ -10,45 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
-    TypeAdapter,
     create_model,
     model_serializer,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, SchemaSerializer, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from ..persistence.summaries import Summary
 from ..states.values.messages import Message, ToolCall, Usage
 from ..states.values.questions import UserQuestion
-from ..states.values.value import DEEPEST, is_nested_deeper, json_object
+from ..states.values.value import DEEPEST, adapter_of, is_nested_deeper, json_object, writer_of
 
 
 def as_json(value: Any, *, complete: bool = False) -> dict[str, Any]:
     """Return a dataclass as a JSON object. A field that has its default is left out, unless it is `complete`.
     `Pure.`"""
-    writer = _writer_of(cast("Any", type(value)))
+    writer = writer_of(type(value))
     data: dict[str, Any] = writer.to_python(value, mode="json", by_alias=True, exclude_defaults=not complete)
     return data
-
-
-@cache
-def _writer_of(kind: Any) -> SchemaSerializer:
-    """Return what writes values of this class. It is called for every event of a stream, so without the adapter."""
-    return adapter_of(kind).serializer
-
-
-@cache
-def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """Return what writes and describes values of this type. It is made when it is first asked for, as it takes some
-    time."""
-    return TypeAdapter(kind)
 
 
 def extensible(schema: Any) -> Any:

@@ -29,7 +29,7 @@ from ..states.states import AnyState, State, Timer
 from ..states.step import Step
 from ..states.values.messages import HistoryMessage
 from ..states.values.turn import TurnEnded
-from ..states.values.value import json_array, members
+from ..states.values.value import adapter_of, json_array, members
 from .errors import Damaged
 from .records import ConversationRecord, EventRow, HeadRow, StoredEntry
 
@@ -93,7 +93,7 @@ def decode(row: EventRow) -> StoredEntry:
             seq=row.seq,
             event=event,
             effects=_EFFECTS.validate_json(row.effects) if row.effects is not None else (),
-            ended=TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
+            ended=adapter_of(TurnEnded).validate_json(row.ended) if row.ended is not None else None,
             turn=row.turn,
             digest=row.state,
             chain=row.chain,

@@ -14,6 +14,7 @@ again is made of the id of the conversation, that of the effect, and the link of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
@@ -43,7 +44,7 @@ from .values.acts import Audience
 from .values.messages import Heard, Reminder, Said, Suspect
 from .values.round import RoundCall
 from .values.turn import EndedStatus
-from .values.value import FailureKind, Instant, Seconds, Tagged, Text, Value, members
+from .values.value import FailureKind, Instant, Record, Seconds, Tagged, Text, members
 
 
 class Effect(Tagged):
@@ -110,7 +111,8 @@ class PersistMessage(PersistingEffect):
     said: Said
 
 
-class SettledCall(Value):
+@dataclass(frozen=True, kw_only=True)
+class SettledCall(Record):
     """A call and the text that is its result."""
 
     call_id: str

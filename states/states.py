@@ -8,6 +8,7 @@ the book, which counts steps, turns and effects; and each tells the effects that
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -41,7 +42,7 @@ from .events import (
 from .values.questions import OpenQuestion, QuestionSet
 from .values.round import ChildQuestion, Round, RoundCall
 from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
-from .values.value import FailureKind, Instant, Tagged, Text, Value, members, sooner
+from .values.value import FailureKind, Instant, Record, Tagged, Text, members, sooner
 
 if TYPE_CHECKING:
     from .policy import Policy
@@ -53,7 +54,8 @@ ReportTypes: TypeAlias = tuple[type[Report], ...]
 """Types of reports."""
 
 
-class Book(Value):
+@dataclass(frozen=True, kw_only=True)
+class Book(Record):
     """The counters that every state carries: steps and turns so far, the id of the next effect, and the tokens of the
     last model request.
 
@@ -71,7 +73,8 @@ class Book(Value):
     owed: tuple[Owed, ...] = ()
 
 
-class Timer(Value):
+@dataclass(frozen=True, kw_only=True)
+class Timer(Record):
     """A timer that was started: the effect that runs it, and when it is due."""
 
     effect_id: int

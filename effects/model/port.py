@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
-from ...states.values.messages import Usage
+from ...states.values.messages import NOTHING_SPENT, Usage
 from ...states.values.value import MAX_QUOTED, NO_FAULT_OF_A_MODEL, FailureKind, shortened
 from ..logs import performer_logger
 
@@ -127,8 +127,6 @@ class Token:
 
 LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FAULT_OF_A_MODEL)
 """The kinds of failure in which a model request can end."""
-
-NOTHING_SPENT = Usage()
 
 
 class LlmFailure(Exception):

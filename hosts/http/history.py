@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime
 
 from ...states.values.messages import Usage
-from ...states.values.value import Value
+from ...states.values.value import Record, Value, writer_of
 from .dependencies import CONVERSATION, CurrentCaller, CurrentEngine, TheConversation
 from .problems import problems
 from .schemas import LARGEST_NUMBER, Answer, MessageJson, Shown, StepJson, TurnJson
@@ -185,8 +185,9 @@ class OutboxAnswer(Answer):
     channels: list[str]
 
 
-def _json(value: Value) -> dict[str, Any]:
-    return value.model_dump(mode="json", exclude_defaults=True)
+def _json(value: Value | Record) -> dict[str, Any]:
+    shown: dict[str, Any] = writer_of(type(value)).to_python(value, mode="json", exclude_defaults=True)
+    return shown
 
 
 _LARGEST_PAGE = 1000

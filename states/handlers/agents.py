@@ -82,7 +82,7 @@ def _children(
 def _spawn_effect(child: Child) -> SpawnSubAgent:
     """The effect that starts this sub-agent. `Pure.`"""
     share = child.share
-    limits = Limits() if share is None else Limits(**dict(share))
+    limits = Limits() if share is None else Limits(**vars(share))
     return SpawnSubAgent(
         effect_id=child.effect_id,
         task=child.task,

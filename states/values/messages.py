@@ -40,7 +40,7 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidInput, read_up_to
 from .acts import Act, ActKind, Audience
-from .value import MAX_QUOTED, Block, FailureKind, Tagged, Text, Value, json_object, shortened
+from .value import MAX_QUOTED, Block, FailureKind, Record, TaggedRecord, Text, Value, json_object, shortened
 
 MAX_IMAGE = 10_000_000
 """The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Chosen to be more than a camera's JPEG
@@ -198,7 +198,8 @@ Matter = Literal["text", "images"]
 """What of a message is withheld. With its text, the arguments of its calls are."""
 
 
-class Withheld(Value):
+@dataclass(frozen=True, kw_only=True)
+class Withheld(Record):
     """That a message's text or its images are withheld from this model, or from every model if the name is empty, and
     the kind of failure because of which they are.
 
@@ -239,7 +240,8 @@ Stopped = Literal["cancelled", "denied"]
 """Why a call has no result of its own although nothing failed: the turn was cancelled, or nobody allowed the call."""
 
 
-class Heard(Tagged):
+@dataclass(frozen=True, kw_only=True)
+class Heard(TaggedRecord):
     """A reference to the `index`-th text of the event at the step `seq`. A message has one text, 0. In a model's
     response 0 is its text, and 1 + n the fault of its n-th call. In a tool's result 0 is what the model reads, followed
     by the texts of its acts."""
@@ -249,7 +251,8 @@ class Heard(Tagged):
     index: int = 0
 
 
-class Made(Tagged):
+@dataclass(frozen=True, kw_only=True)
+class Made(TaggedRecord):
     """A text of the machine, worded by `Policy.texts`."""
 
     type: Literal["made"] = "made"
@@ -260,7 +263,8 @@ SaidPart = Annotated[Heard | Made, Field(discriminator="type")]
 """A text that is part of another one."""
 
 
-class Joined(Tagged):
+@dataclass(frozen=True, kw_only=True)
+class Joined(TaggedRecord):
     """Several texts, joined by blank lines."""
 
     type: Literal["joined"] = "joined"
@@ -272,7 +276,8 @@ class Joined(Tagged):
         return "\n\n".join(parts)
 
 
-class Outcomes(Tagged):
+@dataclass(frozen=True, kw_only=True)
+class Outcomes(TaggedRecord):
     """The outcomes of sub-agents as JSON, in the order of their tasks: how each ended, and its last text."""
 
     type: Literal["outcomes"] = "outcomes"
@@ -331,6 +336,9 @@ class Usage(Value):
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             estimated=self.estimated or other.estimated,
         )
+
+
+NOTHING_SPENT = Usage()
 
 
 class ProviderFields(Value):

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 
 from .acts import ActKind
 from .messages import CONTRACTS, Approver, CrashContract, Heard, Made, ToolCall
 from .questions import QuestionSet
-from .value import Instant, Value, sooner
+from .value import Instant, Record, sooner
 
 
-class Share(Value):
+@dataclass(frozen=True, kw_only=True)
+class Share(Record):
     """What a sub-agent may use up: its share of what its parent had left. None means no limit."""
 
     requests: int
@@ -30,7 +32,8 @@ class Share(Value):
     seconds: float | None = None
 
 
-class Child(Value):
+@dataclass(frozen=True, kw_only=True)
+class Child(Record):
     """A sub-agent that the call `call_id` started, with its status and outcome once it has ended.
 
     `profile`, `tools`, `share`, `due` and `seconds` say how it works: see `SpawnSubAgent`.
@@ -52,7 +55,8 @@ class Child(Value):
         return self if self.due is None else self.replace(due=sooner(self.due, at, self.seconds))
 
 
-class ChildQuestion(Value):
+@dataclass(frozen=True, kw_only=True)
+class ChildQuestion(Record):
     """What the sub-agent `effect_id` asks the user of its parent, by its call `call_id`, since the moment `since`.
 
     `seq` is the step that took the report of it. A question that has its answer, or was declined, is `settled`; it is
@@ -73,7 +77,8 @@ class ChildQuestion(Value):
         return f"{self.effect_id}.{self.call_id}"
 
 
-class RoundCall(Value):
+@dataclass(frozen=True, kw_only=True)
+class RoundCall(Record):
     """A call as the machine needs it: its id, its tool, and how it may run. Its arguments stay in the response at the
     step `seq`."""
 
@@ -112,7 +117,8 @@ class RoundCall(Value):
         )
 
 
-class Running(Value):
+@dataclass(frozen=True, kw_only=True)
+class Running(Record):
     """A call that was started as the effect `effect_id`. After a crash its tool may be asked, by the effect
     `reconciling`, whether the call ran; then only that effect is in flight.
 
@@ -137,7 +143,8 @@ class Running(Value):
         return self.effect_id if self.reconciling is None else self.reconciling
 
 
-class Round(Value):
+@dataclass(frozen=True, kw_only=True)
+class Round(Record):
     """The calls of a response, and how far each of them is.
 
     `allowed` names the calls that a person approved. `settled` names those that the round is done with: they have their

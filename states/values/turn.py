@@ -7,12 +7,13 @@ inbox.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from .acts import Audience
-from .messages import Heard, Made, Said, Suspect, Usage
-from .value import FailureKind, Instant, Text, Value
+from .messages import NOTHING_SPENT, Heard, Made, Said, Suspect, Usage
+from .value import FailureKind, Instant, Record, Text
 
 EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
@@ -22,7 +23,8 @@ LimitKind = Literal["requests", "tokens", "cost", "seconds"]
 """The limits of a policy that can end a turn."""
 
 
-class Spoken(Value):
+@dataclass(frozen=True, kw_only=True)
+class Spoken(Record):
     """A speech that a tool brought. `place` orders speeches by their calls: the step of the response, the place of the
     call in it, the place of the speech in the result."""
 
@@ -31,7 +33,8 @@ class Spoken(Value):
     now: bool = False
 
 
-class Delivered(Value):
+@dataclass(frozen=True, kw_only=True)
+class Delivered(Record):
     """A text that was delivered to the user, and the effect that delivered it. `relayed` marks another agent's message
     that was passed on unchanged."""
 
@@ -40,7 +43,8 @@ class Delivered(Value):
     relayed: bool = False
 
 
-class TurnRecord(Value):
+@dataclass(frozen=True, kw_only=True)
+class TurnRecord(Record):
     """A turn under way.
 
     `requests`, `tool_calls`, `spent` and `since` count from the last human input, those of a sub-agent from its
@@ -56,8 +60,8 @@ class TurnRecord(Value):
     model: int = 0
     requests: int = 0
     tool_calls: int = 0
-    spent: Usage = Usage()
-    usage: Usage = Usage()
+    spent: Usage = NOTHING_SPENT
+    usage: Usage = NOTHING_SPENT
     children: int = 0
 
     profile: str = ""
@@ -128,14 +132,16 @@ class TurnRecord(Value):
     """The limit that ends the turn."""
 
 
-class Failure(Value):
+@dataclass(frozen=True, kw_only=True)
+class Failure(Record):
     """Why a turn failed or stayed incomplete, in one sentence for people."""
 
     kind: FailureKind
     sentence: str
 
 
-class TurnEnded(Value):
+@dataclass(frozen=True, kw_only=True)
+class TurnEnded(Record):
     """The outcome of a turn. Its texts are references.
 
     `final_content` is the text to display, `user_response` what was said by tool and delivered to the user, and
@@ -151,7 +157,7 @@ class TurnEnded(Value):
     deliveries: tuple[Delivered, ...] = ()
     silent: bool = False
     truncated: bool = False
-    usage: Usage = Usage()
+    usage: Usage = NOTHING_SPENT
     failure: Failure | None = None
     limit: LimitKind | None = None
     profile: Text = ""
@@ -161,7 +167,8 @@ MAX_INBOX = 100
 """How many messages may wait at once. Chosen so that no person reaches it by typing during a turn."""
 
 
-class Waiting(Value):
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Record):
     """A message in the inbox: the id of its request, and the step where its text is.
 
     `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`. `origin` is the agent
@@ -182,7 +189,8 @@ class Waiting(Value):
     origin: str = ""
 
 
-class Owed(Value):
+@dataclass(frozen=True, kw_only=True)
+class Owed(Record):
     """A message for the user that a turn took up at `since` and that no turn has passed on yet. `origin` is the agent
     that wrote it, to be told if nobody ever does."""
 

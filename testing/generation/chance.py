@@ -14,14 +14,16 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import AwareDatetime, BaseModel, JsonValue, ValidationError
 
 from ...states.values.messages import HistoryMessage, Image, Usage
-from ...states.values.value import TRANSIENT, FailureKind, Value
+from ...states.values.value import TRANSIENT, FailureKind, Record, Value, adapter_of
 
 T = TypeVar("T")
 
@@ -136,7 +138,7 @@ def changed(value: Changed, **changes: object) -> Changed:
     return value.model_copy(update=changes)
 
 
-V = TypeVar("V", bound=BaseModel)
+V = TypeVar("V", bound=BaseModel | Record)
 
 ATTEMPTS = 50
 """How often a value is generated anew that breaks a rule of its own type."""
@@ -150,15 +152,25 @@ def from_type(kind: type[V], chance: Chance, **given: object) -> V:
     fault: ValidationError | None = None
     for _ in range(ATTEMPTS):
         fields = {
-            name: _value(field.annotation, chance)
-            for name, field in kind.model_fields.items()
-            if name not in (*given, "type") and (field.is_required() or chance.probably(OPTIONAL))
+            name: _value(annotation, chance)
+            for name, (annotation, is_required) in _fields_of(cast(Any, kind)).items()
+            if name not in (*given, "type") and (is_required or chance.probably(OPTIONAL))
         }
         try:
-            return kind.model_validate({**fields, **given})
+            value: V = adapter_of(kind).validate_python({**fields, **given})
+            return value
         except ValidationError as error:
             fault = error
     raise CannotBeGenerated(f"a {kind.__name__} cannot be generated: {fault}")
+
+
+@cache
+def _fields_of(kind: Any) -> Mapping[str, tuple[Any, bool]]:
+    """The type of each field, and whether it must be given."""
+    if issubclass(kind, BaseModel):
+        return {name: (field.annotation, field.is_required()) for name, field in kind.model_fields.items()}
+    types = get_type_hints(kind, include_extras=True)
+    return {field.name: (types[field.name], field.default is MISSING) for field in fields(kind)}
 
 
 def _value(annotation: Any, chance: Chance) -> Any:
@@ -171,7 +183,7 @@ def _value(annotation: Any, chance: Chance) -> Any:
         return _collection(annotation, origin, inner, chance)
     if annotation in LEAVES:
         return LEAVES[annotation](chance)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel | Record):
         return from_type(annotation, chance)
     raise CannotBeGenerated(f"there is no generator for the type {annotation}")
 

@@ -580,9 +580,9 @@ def _asked(chance: Chance, counters: Book) -> Fields:
 
 def _awaiting_approval(chance: Chance, counters: Book) -> Fields:
     fields = _asked(chance, counters)
-    call = fields["round"].queued[0].model_copy(update={"approval": True})
+    call = fields["round"].queued[0].replace(approval=True)
     allowed = tuple(one for one in fields["round"].allowed if one != call.call_id)
-    return {**fields, "round": with_call(fields["round"], call).model_copy(update={"allowed": allowed}), "call": call}
+    return {**fields, "round": with_call(fields["round"], call).replace(allowed=allowed), "call": call}
 
 
 def _awaiting_sub_agents(chance: Chance, counters: Book) -> Fields:
@@ -653,9 +653,7 @@ GENERATORS: Mapping[type[State], Callable[[Chance, Book], Fields]] = {
     AwaitingUserResponse: _awaiting_user_response,
     AwaitingApproval: _awaiting_approval,
     AwaitingSubAgents: _awaiting_sub_agents,
-    Verifying: lambda chance, counters: {
-        "turn": turn(chance, counters).model_copy(update={"claim": Heard(seq=3, index=1)})
-    },
+    Verifying: lambda chance, counters: {"turn": turn(chance, counters).replace(claim=Heard(seq=3, index=1))},
     Summarizing: lambda chance, counters: {"ending": ending(chance, counters)},
     Compacting: _compacting,
     Cancelling: _cancelling,
@@ -730,7 +728,7 @@ def _waiting(chance: Chance, number: int, seq: int) -> Waiting:
 def with_children(chance: Chance, book: Book) -> tuple[Round, RoundCall]:
     """A round whose sub-agents work, and the call that started them."""
     idle = with_a_queue(round_of(chance, book, running=0))
-    call = chance.pick(idle.queued).model_copy(update={"exclusive": True, "acts": ("children",)})
+    call = chance.pick(idle.queued).replace(exclusive=True, acts=("children",))
     begun = with_call(idle, call)
     return begun.spawn(call.call_id, _children(chance, call)), call
 
@@ -757,18 +755,18 @@ def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:
 
 def with_a_queue(round_: Round) -> Round:
     """This round, in which at least one call waits; none may run. `Pure.`"""
-    return round_ if round_.queued else round_.model_copy(update={"settled": ()})
+    return round_ if round_.queued else round_.replace(settled=())
 
 
 def with_call(round_: Round, call: RoundCall) -> Round:
     """This round with the call in the place of the one of its id. `Pure.`"""
     calls = tuple(call if one.call_id == call.call_id else one for one in round_.calls)
-    return round_.model_copy(update={"calls": calls})
+    return round_.replace(calls=calls)
 
 
 def with_a_waiting_call(round_: Round, call: RoundCall) -> Round:
     """This round, in which the queued call has asked a person, and waits. `Pure.`"""
-    return with_call(round_, call.model_copy(update={"exclusive": True})).start(call, 1).suspend(call.call_id)
+    return with_call(round_, call.replace(exclusive=True)).start(call, 1).suspend(call.call_id)
 
 
 def some_calls(chance: Chance, vocabulary: Vocabulary, prefix: str = "call") -> tuple[ToolCall, ...]:

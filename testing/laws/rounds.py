@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from functools import cache
+from copy import deepcopy
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -40,7 +40,7 @@ from ...states.states import (
     State,
 )
 from ...states.values.messages import Message
-from ...states.values.value import Value, later
+from ...states.values.value import Record, Value, adapter_of, later
 from ..history import History, Observation, observe, require
 
 # --- 4: calls and results
@@ -50,7 +50,7 @@ def is_taken_or_refused(history: History) -> None:
     """Law 1: every event gives a step, is ignored, or is refused with one sentence; no input is changed."""
     newest = history.newest
     given = (newest.before, newest.event, newest.context)
-    copies = tuple(value.model_copy(deep=True) for value in given)
+    copies = tuple(deepcopy(value) for value in given)
     observe(*given)
     require(copies == given, "an input was changed", history)
     if isinstance(newest.outcome, Refused):
@@ -74,19 +74,14 @@ def _comparable(observation: Observation) -> object:
     return (outcome.code, outcome.subject) if isinstance(outcome, Refused) else outcome
 
 
-def _written(observation: Observation) -> Iterator[tuple[TypeAdapter[Any], Value]]:
-    yield _adapter(AnyState), observation.after
-    yield _adapter(AnyEvent), observation.event
-    yield _adapter(Context), observation.context
+def _written(observation: Observation) -> Iterator[tuple[TypeAdapter[Any], Value | Record]]:
+    yield adapter_of(AnyState), observation.after
+    yield adapter_of(AnyEvent), observation.event
+    yield adapter_of(Context), observation.context
     for effect in observation.effects:
-        yield _adapter(AnyEffect), effect
+        yield adapter_of(AnyEffect), effect
     if observation.step is not None and observation.step.ended is not None:
-        yield _adapter(type(observation.step.ended)), observation.step.ended
-
-
-@cache
-def _adapter(family: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(family)
+        yield adapter_of(type(observation.step.ended)), observation.step.ended
 
 
 def is_replayed_by_its_log(history: History) -> None:

@@ -146,7 +146,7 @@ class TestResumed:
 
         after = conversation.resumes().state
 
-        book = before.book.model_copy(update={"seq": before.book.seq + 1})
+        book = before.book.replace(seq=before.book.seq + 1)
         assert after.model_copy(update={"resumes": 0}) == before.model_copy(update={"resumes": 0, "book": book})
 
     @each_at_work

@@ -475,7 +475,7 @@ class TestTheLawsNotice:
         conversation = lived()
         (running,) = (effect for effect in conversation.step.effects if isinstance(effect, ExecuteTool))
         started = tuple(
-            ExecuteTool(effect_id=50 + n, call=running.call.model_copy(update={"exclusive": name == "alone"}))
+            ExecuteTool(effect_id=50 + n, call=running.call.replace(exclusive=name == "alone"))
             for n, name in enumerate(more)
         )
 

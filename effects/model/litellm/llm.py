@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ....states.errors import ConfigurationError
-from ....states.values.messages import Usage
+from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.value import FailureKind
 from ..families import family_named, maker_of
-from ..port import NOTHING_SPENT, SENTENCES, LlmFailure, ModelAnswer, ModelRequest, Token, make_failure
+from ..port import SENTENCES, LlmFailure, ModelAnswer, ModelRequest, Token, make_failure
 from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
 from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_stripped_fields
 from .errors import failure_of, failure_of_refusal, kind_of_ending

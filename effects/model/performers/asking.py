@@ -20,12 +20,11 @@ from ....states.dialogue import of_turn
 from ....states.events import EffectFailed
 from ....states.policy import ModelSpec, Policy, Retry, named_models
 from ....states.transcript import Transcript
-from ....states.values.messages import Usage
+from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.value import TRANSIENT, encodable, later, shortened
 from ...clock import Clock
 from ..families import family_of
 from ..port import (
-    NOTHING_SPENT,
     Llm,
     LlmFailure,
     ModelAnswer,

@@ -175,7 +175,7 @@ class TestAChangeOfTheRules:
         """Only a digest of the state was kept, and it tells."""
         walk = Walk().turn("tonight")
         event, step = walk.steps[-1]
-        other = Idle(book=step.state.book.model_copy(update={"window_used": 1}))
+        other = Idle(book=step.state.book.replace(window_used=1))
         walk.steps[-1] = event, replace(step, state=other)
 
         divergence = divergence_of(replay(stored(walk.steps)))
@@ -187,7 +187,7 @@ class TestAChangeOfTheRules:
     def test_that_refuses_an_event_is_found(self) -> None:
         """A message was taken while a question waited; now it is refused."""
         walk = Walk().question()
-        book = walk.state.book.model_copy(update={"seq": walk.state.book.seq + 1})
+        book = walk.state.book.replace(seq=walk.state.book.seq + 1)
         walk.steps.append((UserMessage(event_id="taken", at=NOON, text="hello?"), Step(Idle(book=book))))
 
         divergence = divergence_of(replay(stored(walk.steps)))
@@ -199,7 +199,7 @@ class TestAChangeOfTheRules:
     def test_that_ignores_an_event_is_found(self) -> None:
         """A late result was taken; now it is ignored."""
         walk = Walk().turn("tonight")
-        book = walk.state.book.model_copy(update={"seq": walk.state.book.seq + 1})
+        book = walk.state.book.replace(seq=walk.state.book.seq + 1)
         late = ToolComplete(effect_id=99, at=NOON, result=ToolResult(text="late"))
         walk.steps.append((late, Step(Idle(book=book))))
 
@@ -210,7 +210,7 @@ class TestAChangeOfTheRules:
     def test_that_begins_otherwise_is_found(self) -> None:
         """A log begins with the opening of its conversation."""
         event, step = Walk().say("hello").steps[1]
-        begun = replace(step, state=Idle(book=step.state.book.model_copy(update={"seq": 1})))
+        begun = replace(step, state=Idle(book=step.state.book.replace(seq=1)))
 
         divergence = divergence_of(replay(stored([(event, begun)])))
 
@@ -221,7 +221,7 @@ class TestAChangeOfTheRules:
         """Nor does a conversation begin twice."""
         walk = Walk()
         opened, step = walk.steps[0]
-        again = replace(step, state=Idle(book=step.state.book.model_copy(update={"seq": 2})))
+        again = replace(step, state=Idle(book=step.state.book.replace(seq=2)))
 
         divergence = divergence_of(replay(stored([*walk.steps, (opened, again)])))
 
@@ -341,7 +341,7 @@ class TestDamage:
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
-        other = walk.state.model_copy(update={"book": walk.state.book.model_copy(update={"turn": 9})})
+        other = walk.state.model_copy(update={"book": walk.state.book.replace(turn=9)})
         assert (divergence.seq, divergence.reason) == (
             5,
             "The conversation does not rest in the state that step 5 leads to.",

@@ -357,7 +357,7 @@ class TestAStep:
         """One effect has one answer; the database itself sees to it."""
         walk = Walk().turn("tonight").say("And tomorrow?")
         answer, step = Walk().say().answer(LlmFailed, kind="network", sentence="Cut off.").steps[-1]
-        book = step.state.book.model_copy(update={"seq": walk.state.book.seq + 1})
+        book = step.state.book.replace(seq=walk.state.book.seq + 1)
         log = await walk.into(store)
 
         with pytest.raises(StoreConflict):
