@@ -43,6 +43,7 @@ from .values.value import (
     Text,
     Value,
     members,
+    writer_of,
 )
 
 
@@ -610,4 +611,5 @@ def exact(event: E) -> E:
     kind = type(event)
     if kind not in _KNOWN:
         raise ValueError("this is not an event that a conversation knows")
-    return kind.model_validate_json(event.model_dump_json(exclude_defaults=True, warnings="error"))
+    written = writer_of(kind).to_json(event, exclude_defaults=True, warnings="error")
+    return kind.model_validate_json(written)
