@@ -7,10 +7,11 @@ without what only models read, and the arguments of a call are an object. No val
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -83,7 +84,8 @@ _OF_MODELS = {"opaque", "provider"}
 
 def message_data(message: Message) -> dict[str, Any]:
     """Return a message as JSON; a field that has its default is left out, and so is what only models read. `Pure.`"""
-    data = message.model_dump(mode="json", exclude=_OF_MODELS, exclude_defaults=True)
+    writer = writer_of(Message)
+    data: dict[str, Any] = writer.to_python(message, mode="json", exclude=_OF_MODELS, exclude_defaults=True)
     return data | ({"tool_calls": [call_data(call) for call in message.tool_calls]} if message.tool_calls else {})
 
 
@@ -95,13 +97,17 @@ def question_data(question: UserQuestion) -> dict[str, Any]:
 @cache
 def call_model() -> type[BaseModel]:
     """Return the model of a tool call as JSON, with its arguments as an object. `Pure.`"""
-    return _like(ToolCall, arguments=(dict[str, Any], ...), raw_arguments=(str, None))
+    declared = {name: (one.annotation, one) for name, one in ToolCall.model_fields.items()}
+    return _like(ToolCall, declared, arguments=(dict[str, Any], ...), raw_arguments=(str, None))
 
 
 @cache
 def message_model() -> type[BaseModel]:
     """Return the model of a message as JSON, whose calls have their arguments as objects. `Pure.`"""
-    return _like(Message, tool_calls=(list[call_model()], ()))  # type: ignore[misc]
+    types = get_type_hints(Message, include_extras=True)
+    shown = (one for one in fields(Message) if one.name not in _OF_MODELS)
+    declared = {one.name: (types[one.name], ... if one.default is MISSING else one.default) for one in shown}
+    return _like(Message, declared, tool_calls=(list[call_model()], ()))  # type: ignore[misc]
 
 
 _NOT_IN_TREE = {"metadata", "origin"}
@@ -121,9 +127,8 @@ def summary_model() -> type[BaseModel]:
     return create_model("TreeConversation", __doc__=Summary.__doc__, **fields)
 
 
-def _like(kind: type[BaseModel], **changes: Any) -> type[BaseModel]:
-    fields = {name: (one.annotation, one) for name, one in kind.model_fields.items() if name not in _OF_MODELS}
-    return create_model(kind.__name__, __doc__=kind.__doc__, **{**fields, **changes})
+def _like(kind: type, declared: Mapping[str, Any], **changes: Any) -> type[BaseModel]:
+    return create_model(kind.__name__, __doc__=kind.__doc__, **{**declared, **changes})
 
 
 ShownCall = Annotated[ToolCall, DescribedBy(call_model, call_data)]

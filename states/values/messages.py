@@ -402,7 +402,8 @@ class ToolResult(Value):
         return (self.text, *(text for act in acts for text in act.texts)) if acts else (self.text,)
 
 
-class Message(Value):
+@dataclass(frozen=True, kw_only=True)
+class Message(Record):
     """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
     Messages of a history that was given to begin with have the turn 0; only such a history holds system messages.
 

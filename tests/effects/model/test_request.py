@@ -754,13 +754,13 @@ class Asked:
 @pytest.mark.parametrize("turns", [5, 1000])
 def test_the_last_minutes_cost_the_same_in_a_long_conversation(turns: int) -> None:
     """Under `Recent` the stored messages of earlier turns are not even looked at."""
-    asked = Asked(turns, Policy(dialogue=Recent()))
+    asked, begun = (Asked(number, Policy(dialogue=Recent())) for number in (turns, 1))
 
-    works = [asked.request(f"Found for turn {n}.") for n in range(3)]
+    works, short = ([each.request(f"Found for turn {n}.") for n in range(3)] for each in (asked, begun))
 
     assert {sent for sent, _ in works} == {2}
     assert max(work["looks"] for _, work in works) <= 5
-    assert [work for _, work in works] == [Asked(1, asked.policy).request()[1]] * 3
+    assert works == short
 
 
 @pytest.mark.parametrize("turns", [5, 1000])

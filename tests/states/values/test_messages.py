@@ -47,7 +47,7 @@ from turnwise.states.values.messages import (
     write_message_for_user,
     write_system_message,
 )
-from turnwise.states.values.value import MAX_QUOTED
+from turnwise.states.values.value import MAX_QUOTED, adapter_of
 from turnwise.testing.strategies import NOON, texts
 
 from ...support.cases import holds_for
@@ -351,7 +351,7 @@ class TestAMessageForTheUser:
         """D5: a message that is stored as JSON in UTF-8 in between is read back unchanged."""
         message = Message(role="user", text=text, origin=text, audience="user")
 
-        read = Message.model_validate_json(message.to_json())
+        read = adapter_of(Message).validate_json(message.to_json())
 
         assert read_agent_text(text_for_model(read)) == AgentText("user", text, text)
 
