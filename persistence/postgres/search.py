@@ -20,10 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..codec import from_microseconds, to_microseconds
+from ..records import RebuildIndex, StorageFault
+from ..sql import queries
 from ..sql.texts import MAX_FOUND, Budget, Group, LogPart, LogText, Window, group_of, number_of, scoped
 from ..sql.vectors import BATCH, Vectors, nearest_of
 from ..words import MAX_RECENT, Keyword, holds, keywords_of, words_of
@@ -91,12 +93,61 @@ def index(driver: PostgresDriver, key: int) -> bool:
     return bool(last >= head)
 
 
-def _row(key: int, scope: int, text: LogText) -> Sequence[Any]:
+def _row(key: int, scope: int, text: LogText) -> tuple[Any, ...]:
     said = text.said
     words = words_of(said.text)
     stored = said.text.encode(errors="surrogatepass")
     moment = (to_microseconds(said.at), said.turn, int(said.role == "user"))
     return (key, text.seq, text.part, scope, *moment, len(words), stored, _indexed(scope, words))
+
+
+_INDEXED = """
+SELECT key, owner, text_positions.seq FROM text_positions JOIN conversations ON key = text_positions.conversation
+"""
+_TEXTS_OF_LOG = """
+SELECT conversation, seq, part, scope, at, turn, by_user, length, said, tsvector_to_array(words) FROM texts
+WHERE conversation = %s AND seq <= %s
+"""
+
+
+DIFFERENT = StorageFault("The index of what was said does not agree with the logs.", RebuildIndex())
+"""What is wrong with an index: it is built again as a whole, where somebody searches."""
+
+
+class Indexed(NamedTuple):
+    """A conversation that is indexed up to the step `position`."""
+
+    key: int
+    owner: str | None
+    position: int
+
+
+def indexed(driver: PostgresDriver) -> list[Indexed]:
+    """Return the conversations that are indexed."""
+    return [Indexed(*row) for row in driver.execute(_INDEXED)]
+
+
+def agrees(driver: PostgresDriver, conversation: Indexed) -> bool:
+    """Whether what is indexed of a conversation follows from its log. One that was deleted meanwhile agrees."""
+    key, owner, position = conversation
+    log = LogPart(driver, key, 0)
+    texts = log.texts(queries.steps(driver, key, 1, position))
+    expected = {row[:-1]: frozenset(row[-1]) for row in (_row(key, number_of(owner, key), text) for text in texts)}
+    stored = driver.execute(_TEXTS_OF_LOG, (key, position))
+    return expected == {tuple(row): frozenset(words) for *row, words in stored} or not queries.steps(driver, key, 1, 1)
+
+
+def forget(driver: PostgresDriver, conversation_id: str) -> None:
+    """Forget what was indexed of a conversation, and its vectors."""
+    of_it = "WHERE conversation = (SELECT key FROM conversations WHERE id = %s)"
+    for table in ("text_positions", "texts"):
+        driver.execute(f"DELETE FROM {table} {of_it}", (conversation_id,))
+
+
+def drop(driver: PostgresDriver) -> None:
+    """Forget what was indexed, and the vectors. It is indexed again where somebody searches."""
+    driver.execute("DELETE FROM text_positions")
+    driver.execute("DELETE FROM texts")
 
 
 def _indexed(scope: int, words: Sequence[str]) -> list[str]:

@@ -23,16 +23,26 @@ from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQue
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
 from ..errors import CustodyLost, StorageFailed, StoreConflict
 from ..ports import ConversationGone, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken
-from ..records import ConversationRecord, Outgoing, Repair, ReplaceHead, StorageFault, StoredEntry, Undelivered
+from ..records import (
+    ConversationRecord,
+    Outgoing,
+    RebuildIndex,
+    Repair,
+    ReplaceDetails,
+    ReplaceHead,
+    StorageFault,
+    StoredEntry,
+    Undelivered,
+)
 from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
-from ..sql.repairs import orphans, repair
+from ..sql.repairs import repair
 from ..sql.statements import Driver
 from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
-from . import custody, search
+from . import custody, examination, search
 from .address import PostgresAddress
 from .connection import PostgresDriver
 from .custody import Calls, Work, call_for_work
@@ -55,7 +65,7 @@ class PostgresStore:
     stored in part.
     """
 
-    def __init__(self, database: PostgresDatabase, notices: Notices, jobs: Jobs, calls: Calls) -> None:
+    def __init__(self, database: PostgresDatabase, notices: Notices, jobs: PostgresJobs, calls: Calls) -> None:
         self.database = database
         self.calls = calls
         self._notices = notices
@@ -326,19 +336,29 @@ class PostgresStore:
             task.exception()  # where the caller was cancelled, nobody asks for it
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
-        """Return which rows belong to no conversation. The server itself sees to it that there are none, unless its
-        files were damaged, or an administrator has had it look away."""
-        return await self.database.read(orphans)
+        """Return what is wrong with the tables and the clocks, whether workers do the work that waits, and whether the
+        index of texts agrees with the logs. Each conversation is read in a transaction of its own."""
+        found = await self.database.read(partial(examination.faults, schema=self._jobs.tables.schema))
+        if examination.NO_JOBS not in found:
+            found += examination.faults_of_jobs(await self._jobs.health(lease=examination.LATE))
+        for conversation in await self.database.read(search.indexed):
+            if not await self.database.read(partial(search.agrees, conversation=conversation)):
+                return (*found, search.DIFFERENT)
+        return found
 
     async def repair(self, repairs: Iterable[Repair]) -> None:
         """Make these repairs in one transaction. Raises `StorageFailed`, and `StoreConflict` if a conversation that is
         to be repaired has moved since it was examined; then nothing was repaired."""
         wanted = tuple(repairs)
 
-        def make(driver: Driver) -> None:
+        def make(driver: PostgresDriver) -> None:
             for each in wanted:
                 if isinstance(each, ReplaceHead):
                     _check_newest(driver, each)
+                elif isinstance(each, ReplaceDetails):  # its owner may change, and with it the words of the index
+                    search.forget(driver, each.conversation_id)
+                elif isinstance(each, RebuildIndex):
+                    search.drop(driver)
             repair(driver, wanted)
 
         await self.database.write(make)

@@ -517,6 +517,8 @@ async def doctor(settings: Settings, fix: bool) -> int:
     for sentence in lacking:
         print(f"{sentence}{'  Repaired.' if fix else ''}")
     if fix:
+        if address.is_shared and await address.is_in_use():
+            raise ConfigurationError(f"{address.name} is in use: end the processes that use it before it is repaired.")
         if lacking:
             address.set_marks()
         return await _repair(settings)

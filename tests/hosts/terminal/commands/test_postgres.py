@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from ....support.cases import holds_for
@@ -86,6 +87,25 @@ def test_fork_and_import(url: str, in_process: InProcessRun) -> None:
     assert forked.stdout == f"{new_id}  forked from done at step 5, idle\n"
     assert imported.stdout == f"{new_id}  5 steps imported\n"
     assert back.stdout == f"{new_id}  already there\n"
+
+
+def test_what_is_wrong_is_found_and_repaired(url: str, in_process: InProcessRun) -> None:
+    """Without guessing, as in a file. The command to copy has no password in it."""
+    with_password = url.replace("postgres@", "postgres:secret@")
+    with psycopg.connect(url, autocommit=True) as administrator:
+        administrator.execute("UPDATE conversations SET state_type = 'closed' WHERE id = 'done'")
+        administrator.execute("DELETE FROM conversations WHERE id = 'diverging'")
+
+    found = in_process("doctor", "--db", with_password)
+    fixed = in_process("doctor", "--db", url, "--fix")
+    again = in_process("doctor", "--db", url)
+
+    sentence = "done step 9 The column state_type does not agree with the state and the newest step."
+    assert (found.returncode, found.stdout) == (1, f"{sentence}\n")
+    assert f"doctor --fix --db {url}" in found.stderr.replace("'", "")
+    assert "secret" not in found.stderr
+    assert (fixed.returncode, fixed.stdout.splitlines()[0]) == (0, f"{sentence}  Repaired.")
+    assert again.stdout == "All is well: 4 conversations, 20 steps.\n"
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ("doctor", "--fix"), ("import", "-"), ("serve",), ("chat",)])

@@ -205,6 +205,19 @@ async def test_a_server_with_a_worker_inside(folder: Path, postgres_url: str) ->
 
 
 @processes
+async def test_a_database_in_use_is_not_repaired(folder: Path, postgres_url: str) -> None:
+    """Nor is it copied: workers may go on with what is looked at."""
+    with worker(folder, postgres_url):
+        repairing = await run_beside("doctor", "--fix", "--db", postgres_url, cwd=folder)
+        copying = await run_beside("copy", postgres_url, "new.db", cwd=folder)
+        looking = await run_beside("doctor", "--db", postgres_url, cwd=folder)
+
+    assert_one_sentence(repairing, "is in use: end the processes that use it before it is repaired.")
+    assert_one_sentence(copying, "is in use: end the programs that use it first")
+    assert (looking.returncode, looking.stdout) == (0, "All is well: 0 conversations, 0 steps.\n")
+
+
+@processes
 class TestAChat:
     """Over a database that processes share."""
 
