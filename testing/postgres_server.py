@@ -226,12 +226,12 @@ def _new_folder() -> Path:
     """Return a new folder that only the server's user may enter."""
     parent = None if len(tempfile.gettempdir()) < _LONGEST_FOLDER else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="turnwise-postgres-", dir=parent))
-    if user := _user():
+    if user := server_user():
         os.chown(folder, user.pw_uid, user.pw_gid)
     return folder
 
 
-def _user() -> pwd.struct_passwd | None:
+def server_user() -> pwd.struct_passwd | None:
     """Return the user as whom a server is run, None for the user of this process."""
     if os.geteuid() != 0:
         return None
@@ -246,7 +246,7 @@ def _free_port() -> int:
 
 def _process(command: Sequence[str | Path], **how: Any) -> subprocess.Popen[bytes]:
     """Start a program as the server's user, where a Ctrl-C in the terminal does not reach it."""
-    if user := _user():
+    if user := server_user():
         how |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,7 @@ from turnwise.testing.postgres_server import PostgresServer, ShutdownMode
 
 from ...support.engine_scenarios import until
 from ...support.postgres.job_worker import LEDGER
-from ...support.programs.missing import missing
+from ...support.postgres.pooler import pooler
 from .test_jobs import LEASE, jobs_of, looking, serving, statuses, total
 from .test_store import opened
 
@@ -245,35 +242,3 @@ class TestPoolers:
                 await workers[0].jobs.call(name)
             await until(lambda: total(workers) == Counter(names))
             await until(lambda: not statuses(own_postgres.url("postgres")))
-
-
-@asynccontextmanager
-async def pooler(server: PostgresServer) -> AsyncIterator[str]:
-    """A PgBouncer before this server. Yields the URL through it."""
-    command = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-    if command is None:
-        missing("PgBouncer was not found: `make services` installs it.")
-    folder, port = Path(tempfile.mkdtemp(dir="/tmp")), server.port
-    settings = f"""
-[databases]
-* = host={server.folder} port={server.port} user=postgres
-[pgbouncer]
-listen_addr =
-listen_port = {port}
-unix_socket_dir = {folder}
-auth_type = any
-pool_mode = transaction
-default_pool_size = 4
-logfile = {folder / "log"}
-"""
-    (folder / "pgbouncer.ini").write_text(settings)
-    folder.chmod(0o777)
-    user = ["-u", "postgres"] if os.getuid() == 0 else []
-    process = await asyncio.create_subprocess_exec(command, "-q", *user, str(folder / "pgbouncer.ini"))
-    try:
-        await until((folder / f".s.PGSQL.{port}").exists)
-        yield f"postgresql://postgres@/postgres?host={folder}&port={port}"
-    finally:
-        process.terminate()
-        await process.wait()
-        shutil.rmtree(folder)
