@@ -71,11 +71,26 @@ EXCEPTION WHEN unique_violation THEN
     NULL;
 END
 $body$;
+
+CREATE OR REPLACE FUNCTION turnwise_end(job bigint, conversation text) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $body$
+DECLARE
+    is_called boolean;
+BEGIN
+    PERFORM procrastinate_finish_job_v1(job, 'succeeded', true);
+    EXECUTE 'SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = $1 AND status = ''todo'')'
+        INTO is_called USING conversation;
+    RETURN is_called;
+END
+$body$;
 """
 """The index finds the jobs of a conversation, and a fetch which jobs wait for one that runs: without it a fetch takes a
 second while 10,000 jobs wait. Jobs are deleted when they end, so the table is small, and what is dead in it would soon
 be many times what lives; how many rows live says nothing about when to clean up. The one row of `turnwise_looks` says
-when workers have looked for what is due, and for what was left over."""
+when workers have looked for what is due, and for what was left over.
+
+`turnwise_end` ends a job, and says whether another one of its conversation waits, which nobody could take so far. The
+question is planned each time, for as many jobs as there are."""
 
 
 @dataclass(frozen=True)

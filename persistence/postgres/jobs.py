@@ -33,7 +33,7 @@ import psycopg
 from procrastinate import BaseConnector
 from procrastinate.connector import Notify
 from procrastinate.exceptions import NoResult
-from procrastinate.jobs import Job, Notification, Status
+from procrastinate.jobs import Job, Notification
 from procrastinate.manager import JobManager
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
@@ -61,6 +61,10 @@ LOOK = 1.0
 
 BATCH = 500
 """How many conversations are read at once that are called for."""
+
+STAND_BY = 0.2
+"""Seconds after which a worker looks for a job that it has heard of, if it is another one's turn. That one has taken it
+by then, if it can: without turns all workers would look for each job."""
 
 PATIENCE = 10.0
 """Seconds for which an answer of the server is waited for. Another connection may be better."""
@@ -139,7 +143,9 @@ class _Worker:
         self._is_to_look = True
         """Whether there may be any number of jobs."""
         self._has_news = asyncio.Event()
-        self._misses = 0
+        self._later: asyncio.TimerHandle | None = None
+        self._place, self._workers = 0, 1
+        """Which of the workers this one is, in the order of their ids, and how many there are."""
         self._is_in_doubt = False
         """Whether there may be jobs of this worker that it knows nothing of, since an answer was lost."""
         self._beat_at = _Moment.now()
@@ -195,23 +201,33 @@ class _Worker:
         now = _Moment.now()
         try:
             await self._manager.update_heartbeat(self._id)
+            alive = await self._session.rows(_ALIVE, {"lease": self._lease})
         except StorageFailed:
             self._well_since = None
             raise
         if self._well_since is None or now.since(self._beat_at) > self._lease / 2:
             self._well_since = now.monotonic  # everybody may have stood still
         self._beat_at = now
+        before = [each["id"] < self._id for each in alive]
+        self._place, self._workers = sum(before), max(1, len(before))
 
     # --- taking jobs
 
     async def _listen(self) -> None:
         async def note(*, channel: str, notification: Notification) -> None:
-            self._expect(1)
+            if notification["job_id"] % self._workers == self._place:
+                self._expect(1)
+            elif self._later is None:
+                self._later = asyncio.get_running_loop().call_later(STAND_BY, self._stand_in)
 
         while True:
             with suppress(StorageFailed):
                 await self._manager.listen_for_jobs(on_notification=note, queues=[QUEUE])
             await asyncio.sleep(LOOK)
+
+    def _stand_in(self) -> None:
+        self._later, self._is_to_look = None, True
+        self._has_news.set()
 
     def _expect(self, jobs: int) -> None:
         self._expected += jobs
@@ -268,7 +284,6 @@ class _Worker:
             # What was told of meanwhile may have come too late for this look.
             self._expected -= expected
             self._is_to_look = False
-            self._misses += 1
         return job
 
     async def _unknown_job(self) -> Job | None:
@@ -290,12 +305,10 @@ class _Worker:
         task.add_done_callback(over)
 
     async def _do(self, job: Job, job_id: int) -> None:
-        conversation_id, misses = job.lock or "", self._misses
+        conversation_id = job.lock or ""
         if not self._takes or not await self._is_looked_after(conversation_id):
             await self._until_stored(lambda: self._call(conversation_id))
-        await self._until_stored(lambda: self._finish(job_id))
-        if misses != self._misses:  # a job of this conversation may wait, which could not be taken before
-            self._expect(1)
+        await self._until_stored(lambda: self._finish(job_id, conversation_id))
 
     async def _is_looked_after(self, conversation_id: str) -> bool:
         try:
@@ -314,9 +327,13 @@ class _Worker:
     async def _call(self, conversation_id: str) -> None:
         await self._session.rows("SELECT turnwise_call(%(id)s)", {"id": conversation_id})
 
-    async def _finish(self, job_id: int) -> None:
-        with suppress(psycopg.errors.RaiseException):  # somebody else has ended it
-            await self._manager.finish_job_by_id_async(job_id, Status.SUCCEEDED, delete_job=True)
+    async def _finish(self, job_id: int, conversation_id: str) -> None:
+        """End a job. One that somebody else has ended already is none of this worker any more."""
+        with suppress(psycopg.errors.RaiseException):
+            given = {"job": job_id, "id": conversation_id}
+            (found,) = await self._session.rows("SELECT turnwise_end(%(job)s, %(id)s) AS is_called", given)
+            if found["is_called"]:
+                self._expect(1)
 
     async def _until_stored(self, act: Callable[[], Awaitable[None]]) -> None:
         """Act, and try again while the server takes nothing. As the worker ends, not for long: others find what it
@@ -350,10 +367,8 @@ class _Worker:
         for job in stalled:
             assert job.id is not None, "the job is stored"
             await self._call(job.lock or "")
-            await self._finish(job.id)
+            await self._finish(job.id, job.lock or "")
             logger.warning("The conversation %s was in the hands of a worker that is dead.", job.lock)
-        if stalled:
-            await self._expect_any()
 
     async def _call_for_due(self) -> None:
         """Call for what has become due, and now and then for what was left over, unless another worker does."""
@@ -389,6 +404,8 @@ async def _until_done(task: asyncio.Task[None]) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
 
+
+_ALIVE = "SELECT id FROM procrastinate_workers WHERE last_heartbeat > now() - %(lease)s * interval '1 second'"
 
 # --- what is due, by the clock of the server
 
@@ -438,7 +455,7 @@ SELECT DISTINCT key, id FROM (
 _SETTINGS = """
 SET {scope} search_path = "{jobs}", "{conversations}"; SET {scope} enable_sort = off; SET {scope} enable_seqscan = off;
 SET {scope} enable_bitmapscan = off; SET {scope} enable_hashjoin = off; SET {scope} enable_mergejoin = off;
-SET {scope} enable_material = off; SET {scope} jit = off"""
+SET {scope} enable_material = off; SET {scope} max_parallel_workers_per_gather = 0; SET {scope} jit = off"""
 """The server keeps no useful statistics of a table whose rows live for moments. Left to itself it may sort all jobs
 that wait in order to find the first one. The indexes have the order already. What is off counts as infinitely dear, so
 the server would also translate each statement into machine code, which takes a second, where it then takes 0.2 ms."""
