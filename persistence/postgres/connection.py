@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -45,6 +46,7 @@ PREPARE_AFTER = 2
 """How often a connection executes a statement until it has the server keep the plan, which saves it 60 µs each time."""
 
 Access = Literal["read", "write"]
+"""What a transaction of several statements does."""
 
 _BEGIN: dict[Access, str] = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -64,6 +66,12 @@ def begin_statement(address: PostgresAddress, access: Access) -> bytes:
     return "; ".join(filter(None, (_BEGIN[access], *limits, address.search_path))).encode()
 
 
+def session_statement(address: PostgresAddress) -> bytes:
+    """Return what sets for a whole session what `begin_statement` sets for a transaction. Not behind a pooler."""
+    limits = [f"SET {name} = {int(seconds * 1000)}" for name, seconds in LIMITS.items()]
+    return "; ".join(filter(None, (*limits, address.search_path.replace("SET LOCAL", "SET")))).encode()
+
+
 class PostgresDriver:
     """A connection that executes statements within a transaction. Implements `sql.statements.Driver`.
 
@@ -79,6 +87,7 @@ class PostgresDriver:
         self.patience = LATEST_ANSWER
         """Seconds after which an answer is not waited for any longer."""
         self._waits_since = monotonic()
+        self._poll = _polling(connection.fileno())
         self._guard = Lock()
         """Held where the socket is closed or broken off: a number of a socket that was closed may be another's."""
 
@@ -114,6 +123,10 @@ class PostgresDriver:
         """Begin a transaction by the statement that `begin_statement` has made."""
         self._send(statement)
 
+    def set_up(self, statement: bytes) -> None:
+        """Set up the session by the statement that `session_statement` has made."""
+        self._send(statement)
+
     def commit(self) -> None:
         """Commit. Raises an error of the driver if nothing was committed, or if that is not known."""
         self._send(b"COMMIT", expected=b"COMMIT")
@@ -137,6 +150,11 @@ class PostgresDriver:
     # --- its end
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the server has ended the session. It says nothing between two statements but that."""
+        return bool(self._poll(0))
+
+    @property
     def is_stuck(self) -> bool:
         """Whether the server has owed an answer for so long that none is to be expected."""
         return monotonic() - self._waits_since > self.patience
@@ -154,6 +172,15 @@ class PostgresDriver:
         """Close the connection. A second call does nothing."""
         with self._guard:
             self.connection.close()
+
+
+def _polling(descriptor: int) -> Callable[[int], object]:
+    """Return a function that says whether there is something to read, after so many milliseconds at most."""
+    if not hasattr(select, "poll"):  # Windows
+        return lambda _: select.select([descriptor], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return poll.poll
 
 
 def _text(sql: str) -> Any:

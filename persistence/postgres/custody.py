@@ -53,26 +53,43 @@ class Work(NamedTuple):
 NO_WORK = Work(False, None, None)
 
 
-def call_for_work(calls: Calls, driver: Driver, conversation_id: str, before: Work, after: Work, *, now: bool) -> None:
-    """Call for processes because of what a step has changed. `now` says that it sends something, and that nobody has
-    the custody who would see to that.
+class WorkCalls(NamedTuple):
+    """The calls that a step makes: one now, or not, and one at each of these moments, in microseconds since 1970."""
 
-    A conversation that waits is looked after already, or was called for, and so are its timers.
-    """
-    if now:
-        calls.call(driver, conversation_id)
-    timer = None if after.waits else after.next_timer
-    if timer is not None and timer != (None if before.waits else before.next_timer):
-        calls.call_at(driver, conversation_id, from_microseconds(timer))
-    if after.wakes_at is not None and after.wakes_at != before.wakes_at:
-        calls.call_at(driver, conversation_id, from_microseconds(after.wakes_at))
+    now: bool
+    later: tuple[int, ...]
+
+    @classmethod
+    def of(cls, before: Work, after: Work, *, now: bool) -> WorkCalls:
+        """Return the calls for what a step has changed. `Pure.`
+
+        A conversation that waits is looked after already, or was called for, and so are its timers.
+        """
+        timer = None if after.waits else after.next_timer
+        later = []
+        if timer is not None and timer != (None if before.waits else before.next_timer):
+            later.append(timer)
+        if after.wakes_at is not None and after.wakes_at != before.wakes_at:
+            later.append(after.wakes_at)
+        return cls(now, tuple(later))
+
+    def __bool__(self) -> bool:
+        return self.now or bool(self.later)
+
+    def make(self, calls: Calls, driver: Driver, conversation_id: str) -> None:
+        """Make the calls, within the transaction of the step."""
+        if self.now:
+            calls.call(driver, conversation_id)
+        for due in self.later:
+            calls.call_at(driver, conversation_id, from_microseconds(due))
 
 
 def call_for_records(calls: Calls, driver: Driver, records: Iterable[ConversationRecord]) -> None:
     """Call for processes because these conversations were stored as they are."""
     for record in records:
         work = Work.of(record.head)
-        call_for_work(calls, driver, record.id, NO_WORK, work, now=work.waits or bool(record.outbox))
+        its = WorkCalls.of(NO_WORK, work, now=work.waits or bool(record.outbox))
+        its.make(calls, driver, record.id)
 
 
 _TAKE = """
@@ -83,12 +100,12 @@ UPDATE conversations SET
 WHERE id = %s
 RETURNING fence, seq, was_left, EXISTS (SELECT 1 FROM outbox WHERE conversation = key)
 """
-_LET_GO = (
-    "UPDATE conversations SET holder = NULL, was_left = 0 WHERE id = %s AND fence = %s AND holder = %s RETURNING key"
-)
+_LET_GO = """
+UPDATE conversations SET holder = NULL, was_left = 0 WHERE id = %s AND fence = %s AND holder = %s
+RETURNING (SELECT min(next_attempt) FROM outbox WHERE conversation = key)
+"""
 _HOLDS = "SELECT 1 FROM conversations WHERE id = %s AND fence = %s AND holder = %s"
 _LOCK_HELD = f"{_HOLDS} FOR NO KEY UPDATE"
-_NEXT_ATTEMPT = "SELECT min(next_attempt) FROM outbox WHERE conversation = %s"
 
 
 def take(driver: Driver, conversation_id: str, holder: str) -> Taken | None:
@@ -100,20 +117,17 @@ def take(driver: Driver, conversation_id: str, holder: str) -> Taken | None:
     return Taken(conversation_id, fence, holder, seq, bool(was_left), has_deliveries)
 
 
-def let_go(driver: Driver, calls: Calls, taken: Taken, *, at_rest: bool) -> None:
-    """End a custody, and call for whoever goes on. A custody that ends in the middle of something keeps its name in the
-    row, so that the next one finds it left."""
-    name = (taken.conversation_id, taken.fence, taken.holder)
-    if not at_rest:
-        if driver.execute(_LOCK_HELD, name).fetchone() is not None:
-            calls.call(driver, taken.conversation_id)
-        return
-    row = driver.execute(_LET_GO, name).fetchone()
-    if row is None:
-        return
-    (due,) = driver.execute(_NEXT_ATTEMPT, row).fetchone()
-    if due is not None:
-        calls.call_at(driver, taken.conversation_id, from_microseconds(due))
+def let_go(driver: Driver, taken: Taken) -> datetime | None:
+    """End a custody at rest. Returns when the next delivery is due, if one is left that was tried."""
+    row = driver.execute(_LET_GO, (taken.conversation_id, taken.fence, taken.holder)).fetchone()
+    return None if row is None or row[0] is None else from_microseconds(row[0])
+
+
+def pass_on(driver: Driver, calls: Calls, taken: Taken) -> None:
+    """Call for whoever goes on where a custody ends in the middle of something. Its name stays in the row, so that the
+    next one finds it left."""
+    if driver.execute(_LOCK_HELD, (taken.conversation_id, taken.fence, taken.holder)).fetchone() is not None:
+        calls.call(driver, taken.conversation_id)
 
 
 def is_held(driver: Driver, taken: Taken) -> bool:

@@ -29,7 +29,7 @@ from ..errors import StorageFailed
 from ..sql.pending import PendingResult
 from . import schema
 from .address import PostgresAddress
-from .connection import Access, PostgresDriver, begin_statement, failure
+from .connection import Access, PostgresDriver, begin_statement, failure, session_statement
 
 T = TypeVar("T")
 
@@ -54,6 +54,8 @@ class PostgresDatabase:
         self.name = address.name
         self.is_read_only = read_only
         self.is_pooled = False
+        self._is_prepared = False
+        """Whether it is known if it is pooled: a session must not be set up that others are lent."""
         self._connections = connections
         self._begin: dict[Access, bytes] = {
             "read": begin_statement(address, "read"),
@@ -99,6 +101,21 @@ class PostgresDatabase:
         """
         self.check_writable()
         result: T = await asyncio.shield(self._hand_in(lambda call: self._transact(call, "write", work)))
+        return result
+
+    async def write_once(self, work: Callable[[PostgresDriver], T]) -> T:
+        """Return what `work` returns, which executes one statement at most. It is a transaction of its own, so nothing
+        need be begun and committed, which saves the server and the client a third of their work each.
+
+        Raises as `write` does; if that is a `StorageFailed`, nobody knows whether the statement was carried out.
+        """
+        self.check_writable()
+        result: T = await asyncio.shield(self._hand_in(lambda call: self._execute(call, "write", work)))
+        return result
+
+    async def read_once(self, work: Callable[[PostgresDriver], T]) -> T:
+        """The same for work that reads."""
+        result: T = await self._hand_in(lambda call: self._execute(call, "read", work))
         return result
 
     def check_open(self) -> None:
@@ -182,6 +199,28 @@ class PostgresDatabase:
         self._idle.append(driver)
         return result
 
+    def _execute(self, call: _Call, access: Access, work: Callable[[PostgresDriver], T]) -> T:
+        """Do work of one statement. Behind a pooler it needs a transaction, because the session is another one each
+        time."""
+        if self.is_pooled:
+            return self._transact(call, access, work)
+        call.driver = driver = self._ready()
+        try:
+            result = work(driver)
+        except BaseException as error:
+            self._give_up(driver, error)
+            raise
+        self._idle.append(driver)
+        return result
+
+    def _ready(self) -> PostgresDriver:
+        """Return a connection whose session has not ended."""
+        while (idle := self._take_idle()) is not None:
+            if not idle.has_ended:
+                return idle
+            idle.close()
+        return self._connect()
+
     def _begun(self, call: _Call, statement: bytes) -> PostgresDriver:
         """Return a connection on which a transaction has begun. Those that broke while nobody used them are replaced:
         what broke one has probably broken them all."""
@@ -207,6 +246,8 @@ class PostgresDatabase:
         driver = PostgresDriver.connect(self.address)
         if self.is_pooled:
             driver.connection.prepare_threshold = None
+        elif self._is_prepared:
+            driver.set_up(session_statement(self.address))
         return driver
 
     def _give_up(self, driver: PostgresDriver, error: BaseException) -> None:
@@ -233,6 +274,7 @@ class PostgresDatabase:
             call.driver, driver.patience = driver, schema.PATIENCE
             found = schema.prepare(driver, self.address, self._begin, read_only=self.is_read_only, create=create)
             self.is_pooled = found.process_id != driver.process_id
+            self._is_prepared = True
 
 
 class _Call(PendingResult):

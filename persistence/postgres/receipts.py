@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from ..errors import StorageFailed, StoreError
+import psycopg
+
+from ..errors import StoreError
 from ..sql.statements import Driver
 from ..sql.writing import OutboxKey, Postponement, note
 
@@ -48,12 +50,18 @@ class PendingReceipts:
                 return
             receipts, self._waiting = self._waiting, {}
             try:
-                await self._write(lambda driver: note(driver, sorted(receipts.items())))
+                await self._note(sorted(receipts.items()))
             except BaseException:
                 newer, self._waiting = self._waiting, receipts
                 for key, postponement in newer.items():
                     self.add(key, postponement)
                 raise
+
+    async def _note(self, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
+        try:
+            await self._write(lambda driver: note(driver, receipts))
+        except psycopg.IntegrityError:  # a conversation was deleted just then, and is passed over now
+            await self._write(lambda driver: note(driver, receipts))
 
     async def close(self) -> None:
         """Store what waits, if the server takes it."""
@@ -71,7 +79,7 @@ class PendingReceipts:
                 await asyncio.sleep(delay)
                 try:
                     await self.flush()
-                except StorageFailed as error:
+                except StoreError as error:
                     logger.warning("The receipts of deliveries could not be stored and are kept: %s", error)
                     delay = RETRY_DELAY
         finally:

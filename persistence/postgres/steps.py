@@ -54,7 +54,8 @@ conversation has begun."""
 
 
 def store_step(driver: Driver, step: Append, fence: int | None) -> Outcome:
-    """Store a linked step, with all that changes with it. Nothing has changed unless it is stored.
+    """Store a linked step, with all that changes with it. Nothing has changed unless it is stored. A step that changes
+    no details takes one statement, which is a transaction of its own if the caller has begun none.
 
     A step that an earlier attempt of the same log has stored, although it was reported as failed, counts as stored.
     Raises `psycopg.IntegrityError` if an event's id, or its effect's, is already in the log.

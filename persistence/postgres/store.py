@@ -45,7 +45,7 @@ from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
 from . import custody, examination, search
 from .address import PostgresAddress
 from .connection import PostgresDriver
-from .custody import Calls, Work, call_for_work
+from .custody import Calls, Work, WorkCalls
 from .database import PostgresDatabase
 from .job_tables import JobTables
 from .jobs import PostgresJobs
@@ -162,7 +162,7 @@ class PostgresStore:
 
         Raises `Damaged` if a moment cannot be read.
         """
-        return await self.database.read(lambda driver: read_scheduled(driver, limit))
+        return await self.database.read_once(lambda driver: read_scheduled(driver, limit))
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return nothing: jobs say which process looks after what waits."""
@@ -194,7 +194,7 @@ class PostgresStore:
 
         May be called again with the same `holder` when it has failed, whether the server had stored it or not.
         """
-        taken = await self.database.write(lambda driver: custody.take(driver, conversation_id, holder))
+        taken = await self.database.write_once(lambda driver: custody.take(driver, conversation_id, holder))
         if taken is not None:
             self._taken[conversation_id] = taken
         return taken
@@ -204,16 +204,21 @@ class PostgresStore:
         if self._taken.get(taken.conversation_id) == taken:
             del self._taken[taken.conversation_id]
         await self.flush()
-        await self.database.write(lambda driver: custody.let_go(driver, self.calls, taken, at_rest=at_rest))
+        if not at_rest:
+            await self.database.write(lambda driver: custody.pass_on(driver, self.calls, taken))
+            return
+        due = await self.database.write_once(lambda driver: custody.let_go(driver, taken))
+        if due is not None:
+            await self.database.write(lambda driver: self.calls.call_at(driver, taken.conversation_id, due))
 
     async def confirm(self, taken: Taken) -> bool:
         """Whether this is still the custody of the conversation."""
-        return await self.database.read(lambda driver: custody.is_held(driver, taken))
+        return await self.database.read_once(lambda driver: custody.is_held(driver, taken))
 
     async def find_moved(self, known: Mapping[str, int]) -> Mapping[str, int]:
         """Return the newest step of those of these conversations that are not at the step which is `known` of them, 0
         for one that is not stored any more."""
-        return await self.database.read(lambda driver: custody.moved(driver, known)) if known else {}
+        return await self.database.read_once(lambda driver: custody.moved(driver, known)) if known else {}
 
     def show(self, shown: LiveShown) -> None:
         """Tell the other processes of a live update. Returns at once."""
@@ -273,7 +278,7 @@ class PostgresStore:
 
     async def ids(self, prefix: str = "") -> tuple[str, ...]:
         """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
-        return await self.database.read(lambda driver: queries.ids(driver, prefix))
+        return await self.database.read_once(lambda driver: queries.ids(driver, prefix))
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
@@ -377,7 +382,7 @@ def _executing(database: PostgresDatabase) -> Execute:
     """Return what executes one statement in a transaction."""
 
     async def execute(sql: str, parameters: Sequence[Any]) -> None:
-        await database.write(lambda driver: driver.execute(sql, parameters))
+        await database.write_once(lambda driver: driver.execute(sql, parameters))
 
     return execute
 
@@ -436,9 +441,8 @@ class PostgresLog:
         async with self._moving:
             append.link()
             taken = self._store.custody_of(self._conversation_id)
-            work = partial(self._store_step, append, None if taken is None else taken.fence)
             try:
-                outcome = await self._database.write(work)
+                outcome = await self._store_step(append, None if taken is None else taken.fence)
             except psycopg.IntegrityError as error:
                 raise StoreConflict("The request, or the answer to the effect, is already in the log.") from error
             except StorageFailed:
@@ -449,14 +453,21 @@ class PostgresLog:
             self._work = _work_behind(append)
             self._store.tell(StepStored(self._conversation_id, self._position.seq))
 
-    def _store_step(self, append: Append, fence: int | None, driver: Driver) -> Outcome:
-        """Store a linked step, and call for whoever goes on from there. In a thread, within a transaction."""
-        outcome = store_step(driver, append, fence)
-        if outcome == "stored":
-            before, after = self._work, _work_behind(append)
-            now = fence is None and ((after.waits and not before.waits) or bool(append.outgoing))
-            call_for_work(self._store.calls, driver, self._conversation_id, before, after, now=now)
-        return outcome
+    async def _store_step(self, append: Append, fence: int | None) -> Outcome:
+        """Store a linked step, and call for whoever goes on from there."""
+        before, after = self._work, _work_behind(append)
+        begins = (after.waits and not before.waits) or bool(append.outgoing)
+        its_calls = WorkCalls.of(before, after, now=begins and fence is None)
+        if append.details is None and not its_calls:
+            return await self._database.write_once(lambda driver: store_step(driver, append, fence))
+
+        def store(driver: Driver) -> Outcome:
+            outcome = store_step(driver, append, fence)
+            if outcome == "stored":
+                its_calls.make(self._store.calls, driver, self._conversation_id)
+            return outcome
+
+        return await self._database.write(store)
 
     async def request(self, event_id: str) -> StoredEntry | None:
         """Return the step that took the request with this id, or None.

@@ -46,6 +46,16 @@ _FIND_HEAD = prepared(
     ),
     "conversation_id",
 )
+_FIND_HEAD_AND_LINK = prepared(
+    select(
+        conversations.c.key,
+        select(events.c.chain)
+        .where(events.c.conversation == conversations.c.key, events.c.seq == bindparam("at"))
+        .scalar_subquery(),
+        *(conversations.c[name] for name in HeadRow._fields),
+    ).where(conversations.c.id == bindparam("conversation_id")),
+    *("at", "conversation_id"),
+)
 _EVENT = tuple(events.c[name] for name in EventRow._fields)
 _OF_CONVERSATION = events.c.conversation == bindparam("head_key")
 _STEPS = prepared(
@@ -178,6 +188,22 @@ def found(driver: Driver, conversation_id: str) -> tuple[int, HeadRow]:
     if row is None:
         raise UnknownConversation(conversation_id)
     return row[0], HeadRow._make(row[1:])
+
+
+class FoundLink(NamedTuple):
+    """The key and the head row of a conversation, and the link of one of its steps, None if there is no such step."""
+
+    key: int
+    head: HeadRow
+    link: bytes | None
+
+
+def found_with_link(driver: Driver, conversation_id: str, seq: int) -> FoundLink:
+    """Find a conversation and the link of a step. Raises `UnknownConversation`."""
+    row = driver.execute(_FIND_HEAD_AND_LINK, (seq, conversation_id)).fetchone()
+    if row is None:
+        raise UnknownConversation(conversation_id)
+    return FoundLink(row[0], HeadRow._make(row[2:]), None if row[1] is None else bytes(row[1]))
 
 
 def steps(driver: Driver, key: int, first: int = 1, last: int = LARGEST) -> tuple[EventRow, ...]:

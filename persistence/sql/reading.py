@@ -111,11 +111,12 @@ def _context(driver: Driver, steps: _SomeSteps, opened: Event, changes: Collecti
 def read_entries(driver: Driver, conversation_id: str, after: int, up_to: int | None) -> tuple[StoredEntry, ...]:
     """Read the steps that follow the step `after`. Their chain is verified, from the link of that step on, or from the
     beginning. Raises `UnknownConversation` and `Damaged`."""
-    key, head = queries.found(driver, conversation_id)
-    start, newest = max(after, 0), head.seq if type(head.seq) is int else LARGEST
+    start = max(after, 0)
+    key, head, link = queries.found_with_link(driver, conversation_id, start)
+    newest = head.seq if type(head.seq) is int else LARGEST
     if start > newest:
         return ()
-    chain = GENESIS if start == 0 else _link(driver, key, start)
+    chain = GENESIS if start == 0 else _present(link, start)
     last = LARGEST if up_to is None else up_to
     entries = read_steps(queries.steps(driver, key, start + 1, last), start, chain)
     seq, chain = _end(entries, start, chain)
@@ -161,24 +162,23 @@ def read_request(driver: Driver, conversation_id: str, position: LogPosition, ev
 def _found_again(driver: Driver, conversation_id: str, position: LogPosition) -> tuple[int, HeadRow]:
     """Read the key and the head row of the conversation that was loaded at `position`. Raises `UnknownConversation` if
     it was deleted, also if another one has taken its id."""
-    key, head = queries.found(driver, conversation_id)
-    if key != position.key or _link(driver, key, 1) != position.origin:
+    key, head, link = queries.found_with_link(driver, conversation_id, 1)
+    if key != position.key or _present(link, 1) != position.origin:
         raise UnknownConversation(conversation_id)
     return key, head
 
 
 def _verified(driver: Driver, key: int, seq: int) -> StoredEntry:
     """Read one step, and verify its link by that of the step before it."""
-    before = GENESIS if seq == 1 else _link(driver, key, seq - 1)
+    before = GENESIS if seq == 1 else _present(queries.link(driver, key, seq - 1), seq - 1)
     entries = read_steps(queries.steps(driver, key, seq, seq), seq - 1, before)
     if not entries:
         raise missing(seq)
     return entries[0]
 
 
-def _link(driver: Driver, key: int, seq: int) -> bytes:
-    """Read the link of a step. Raises `Damaged` if the step is missing."""
-    link = queries.link(driver, key, seq)
+def _present(link: bytes | None, seq: int) -> bytes:
+    """Return the link of a step that must be there. Raises `Damaged`."""
     if link is None:
         raise missing(seq)
     return link

@@ -19,6 +19,7 @@ from turnwise.states.errors import UnknownConversation
 from turnwise.states.events import DetailsChanged
 from turnwise.testing.store_contract import SOON, Story, deliveries_of
 
+from ...support.postgres.fixtures import Databases
 from ...support.postgres.proxy import LossyProxy
 from .test_store import opened
 
@@ -411,33 +412,39 @@ class TestLostConnections:
 
         assert called.now == ["story", "story"]
 
-    async def test_a_step_whose_commit_is_in_doubt_is_found_again(self, postgres_url: str) -> None:
-        """The server has stored it, and its answer was lost. It is not stored twice, and the log goes on."""
-        story = Story()
+    @pytest.mark.parametrize("is_held", [False, True])
+    async def test_a_step_whose_commit_is_in_doubt_is_found_again(self, postgres_url: str, is_held: bool) -> None:
+        """The server has stored it, and its answer was lost: that to a COMMIT, or that to the one statement of a step
+        that calls for nobody. It is not stored twice, and the log goes on."""
+        story = Story().say()
         async with through_proxy(postgres_url) as (store, proxy):
             log = await story.into(store)
-            await take(store)
-            proxy.loses_commits = True
+            if is_held:
+                await take(store)
+            said = () if is_held else deliveries_of(story.answer().newest[1], "screen")
+            step = story.newest if said else story.answer().newest
+            proxy.loses = b"" if is_held else b"COMMIT"
             with pytest.raises(StorageFailed):
-                await log.append(*story.say().newest)
-            proxy.loses_commits = False
+                await log.append(*step, said)
+            proxy.loses = None
             assert proxy.lost > 0
-            assert log.seq == 1
+            assert log.seq == 2
 
-            await log.append(*story.newest)
-            await log.append(*story.answer().newest)
+            await log.append(*step, said)
+            await log.append(*story.say("And tomorrow?").newest)
 
-            assert [entry.seq for entry in await store.entries("story")] == [1, 2, 3]
+            assert [entry.seq for entry in await store.entries("story")] == [1, 2, 3, 4]
+            assert [one.target for one in await store.outbox(["story"])] == (["screen"] if said else [])
 
     async def test_a_custody_whose_commit_is_in_doubt_is_the_same(self, postgres_url: str) -> None:
         """Taken again, it has the same fence, and still says that another process had left the conversation."""
         async with through_proxy(postgres_url) as (store, proxy), opened(postgres_url) as other:
             await Story().say().into(store)
             before = await take(other, "before")
-            proxy.loses_commits = True
+            proxy.loses = b""
             with pytest.raises(StorageFailed):
                 await take(store)
-            proxy.loses_commits = False
+            proxy.loses = None
 
             taken = await take(store)
 
@@ -449,12 +456,31 @@ class TestLostConnections:
         async with through_proxy(postgres_url) as (store, proxy), opened(postgres_url) as other:
             log = await story.into(store)
             await (await other.load("story")).log.append(*story.say().newest)
-            proxy.loses_commits = True
+            proxy.loses = b"COMMIT"
             with pytest.raises(StorageFailed):
                 await log.catch_up()
-            proxy.loses_commits = False
+            proxy.loses = None
 
             assert [entry.seq for entry in await log.catch_up()] == [2]
+
+    async def test_sessions_that_ended_while_nobody_used_them_are_replaced(
+        self, postgres_url: str, postgres_databases: Databases
+    ) -> None:
+        """As after a restart of the server: nobody hears of it, and no step is in doubt."""
+        story = Story().say()
+        async with opened(postgres_url) as store:
+            log = await story.into(store)
+            taken = await take(store)
+            await asyncio.gather(*(store.load("story") for _ in range(8)))
+            name = postgres_databases.name_of(postgres_url)
+            ended = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'"
+            postgres_databases.execute(ended)
+
+            await log.append(*story.answer().newest)
+            postgres_databases.execute(ended)
+            assert await store.confirm(taken)
+            postgres_databases.execute(ended)
+            assert (await store.load("story")).state == story.state
 
 
 @asynccontextmanager

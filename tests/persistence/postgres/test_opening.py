@@ -18,7 +18,7 @@ from turnwise.persistence.postgres.database import PostgresDatabase
 from turnwise.persistence.postgres.job_tables import JobTables
 from turnwise.testing.postgres_server import PostgresServer
 
-from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases
+from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases, with_option
 
 
 async def opened(url: str, *, read_only: bool = False, create: bool = True) -> PostgresDatabase:
@@ -92,7 +92,7 @@ class TestNewDatabases:
 
     async def test_in_a_schema_of_their_own(self, postgres_url: str) -> None:
         """It is made, too, and one beside it for the jobs."""
-        await open_and_close(f"{postgres_url}&schema=turnwise")
+        await open_and_close(with_option(postgres_url, "schema=turnwise"))
 
         assert {row[0] for row in content(postgres_url)} == {"turnwise", JobTables.beside("turnwise").schema}
         assert await refusal(postgres_url, create=False) != ""
@@ -158,16 +158,16 @@ class TestMissingRights:
 
     async def test_to_make_a_schema(self, postgres_url: str, user: str) -> None:
         """In a database that is another's."""
-        said = await refusal(f"{as_user(postgres_url, user)}&schema=turnwise")
+        said = await refusal(with_option(as_user(postgres_url, user), "schema=turnwise"))
 
         assert said.endswith(f"cannot be used: the user {user} may not create the tables of turnwise in it.")
 
     async def test_to_use_a_schema(self, postgres_url: str, user: str) -> None:
         """It is there, but not for this user."""
-        await open_and_close(f"{postgres_url}&schema=turnwise")
+        await open_and_close(with_option(postgres_url, "schema=turnwise"))
         made = content(postgres_url)
 
-        said = await refusal(f"{as_user(postgres_url, user)}&schema=turnwise")
+        said = await refusal(with_option(as_user(postgres_url, user), "schema=turnwise"))
 
         assert f"the user {user}" in said
         assert content(postgres_url) == made
@@ -223,7 +223,7 @@ class TestDatabasesOfOthers:
 
         assert "tables of another program whose names turnwise needs (events, texts); " in said
         assert content(postgres_url) == before
-        await open_and_close(f"{postgres_url}&schema=turnwise")
+        await open_and_close(with_option(postgres_url, "schema=turnwise"))
 
     async def test_tables_of_other_names(self, postgres_url: str) -> None:
         """An application keeps its own beside them, also if it uses alembic."""

@@ -19,7 +19,7 @@ from turnwise.persistence.records import ReplaceHead
 from turnwise.persistence.summaries import ConversationFilter
 from turnwise.testing.store_contract import StoreContract, Story, deliveries_of, plain
 
-from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases
+from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases, with_option
 
 CONNECTIONS = 4
 
@@ -44,8 +44,7 @@ class TestPostgres(StoreContract):
 
     def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
         """Every store has connections of its own."""
-        option = f"{'&' if '?' in self.url else '?'}schema={place.name}"
-        return opened(self.url if place == self.place else self.url + option)
+        return opened(self.url if place == self.place else with_option(self.url, f"schema={place.name}"))
 
     @asynccontextmanager
     async def in_trouble(self, store: Store, place: Path) -> AsyncIterator[None]:

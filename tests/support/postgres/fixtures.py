@@ -76,6 +76,11 @@ class Databases:
         self._server.close()
 
 
+def with_option(url: str, option: str) -> str:
+    """Return the URL with one more option."""
+    return f"{url}{'&' if '?' in url else '?'}{option}"
+
+
 class Servers:
     """The servers of a process of the run, each started when a test first asks for it."""
 

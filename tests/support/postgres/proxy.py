@@ -1,4 +1,4 @@
-"""Stands between a store and its server, and loses what the server answers to a COMMIT."""
+"""Stands between a store and its server, and loses what the server answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import psycopg
 class LossyProxy:
     """Forwards connections to the server of the database at `url`; its own URL is `proxied`.
 
-    While `loses_commits` is set, the server receives each COMMIT and carries it out, and the connection ends before its
-    answer arrives. `lost` counts them.
+    While `loses` is set, the server receives what holds these bytes, such as a COMMIT, and carries it out, and the
+    connection ends before its answer arrives; anything holds no bytes. `lost` counts the connections.
     """
 
     def __init__(self, url: str) -> None:
         self._target = psycopg.conninfo.conninfo_to_dict(url)
-        self.loses_commits = False
+        self.loses: bytes | None = None
         self.lost = 0
         self._server: asyncio.Server
         self._tasks = set[asyncio.Task[None]]()
@@ -50,7 +50,7 @@ class LossyProxy:
         answering = asyncio.ensure_future(self._answer(server, to_client, lost))
         try:
             while data := await client.read(65536):
-                if self.loses_commits and b"COMMIT" in data:
+                if self.loses is not None and self.loses in data:
                     lost.set()
                 to_server.write(data)
         except (asyncio.CancelledError, OSError):
