@@ -408,7 +408,7 @@ class _ObservedLog:
         self._boundaries.reach(f"after {event.type} is stored")
 
 
-def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) -> list[str]:
+def check_after_crashes(database: str | Path, journal: Path, *, at_rest: bool = True) -> list[str]:
     """Return a sentence for each invariant that does not hold. With `at_rest` nothing may be left to be done.
 
     The database must not be open in an engine. Nothing is changed.
@@ -490,7 +490,7 @@ AT_REST: tuple[Check, ...] = (*ALWAYS, it_is_at_rest)
 """What must hold once nothing is left to be done."""
 
 
-async def _check(database: Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
+async def _check(database: str | Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
     from ..persistence.errors import Damaged
     from ..persistence.maintenance.doctor import examine
     from ..persistence.opening import open_store
