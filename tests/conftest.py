@@ -7,21 +7,21 @@ import os
 import random
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from .support.databases import BOTH_STORES, STORES, Database
 from .support.postgres.fixtures import (
     NO_SERVER,
+    migrated_postgres_url,
+    migrated_template,
     own_postgres,
     postgres_databases,
     postgres_servers,
     postgres_url,
 )
-
-if TYPE_CHECKING:
-    from turnwise.persistence.sqlite.store import SqliteStore
 
 # No profile measures time, since a slow machine is not an error; the limit for one test stands in pyproject.toml. A
 # failure is printed as a program; Hypothesis' own explanation would trace each line of a run and take minutes. Build
@@ -51,7 +51,14 @@ PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
 
-__all__ = ["own_postgres", "postgres_databases", "postgres_servers", "postgres_url"]
+__all__ = [
+    "migrated_postgres_url",
+    "migrated_template",
+    "own_postgres",
+    "postgres_databases",
+    "postgres_servers",
+    "postgres_url",
+]
 
 SUMMARY_LINES = pytest.StashKey[list[str]]()
 """Lines that tests add to the end of the report, whether they pass or not."""
@@ -79,6 +86,14 @@ def pytest_collection() -> Generator[None, Any, Any]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what a module promises of every store on each of them."""
+    names = metafunc.fixturenames
+    is_for_both = "database" in names and "database_file" not in names
+    if is_for_both and metafunc.definition.get_closest_marker(BOTH_STORES.name):
+        metafunc.parametrize("database", STORES, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -182,16 +197,26 @@ def without_lone_surrogates(value: Any) -> Any:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database_file(tmp_path: Path) -> Path:
     """A database file of the test's own."""
     return tmp_path / "conversations.db"
 
 
 @pytest.fixture
-async def store(database: Path) -> AsyncIterator[SqliteStore]:
-    """A new database in a file, open. It waits for a lock only briefly."""
+def database(request: pytest.FixtureRequest) -> Database:
+    """A database of the test's own: a file, and in a module that is marked `BOTH_STORES`, PostgreSQL, too."""
+    is_file = getattr(request, "param", "sqlite") == "sqlite"
+    database: Database = request.getfixturevalue("database_file" if is_file else "migrated_postgres_url")
+    return database
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[Any]:
+    """A new database, open. One in a file waits for a lock only briefly."""
+    from turnwise.persistence.opening import open_store
     from turnwise.persistence.sqlite.store import SqliteStore
 
-    store = await SqliteStore.open(database, busy_timeout=0.05)
+    is_file = isinstance(database, Path)
+    store = await (SqliteStore.open(database, busy_timeout=0.05) if is_file else open_store(database))
     yield store
     await store.close()

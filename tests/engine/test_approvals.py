@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,10 @@ from turnwise import ConfigurationError, Conversation, Engine, InvalidInput, Pol
 from turnwise.states import ToolApproval
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
 
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import Watcher, assert_paired, results, until
+
+pytestmark = BOTH_STORES
 
 
 @tool(approval=True)
@@ -27,7 +29,7 @@ def look(what: str) -> str:
 
 
 @pytest.fixture
-async def held(database: Path) -> AsyncIterator[tuple[Conversation, Turn]]:
+async def held(database: Database) -> AsyncIterator[tuple[Conversation, Turn]]:
     """A round of three calls, the second of which needs approval."""
     round_ = calls(call("look", what="a"), call("pay", amount=5), call("look", what="c"))
     llm = FunctionLlm(lambda request: "Done." if request.messages[-1]["role"] == "tool" else round_)
@@ -134,7 +136,7 @@ async def test_cancel_skips_what_waits(held: tuple[Conversation, Turn]) -> None:
     assert results(await conversation.transcript())[1:] == ["Skipped: the turn was cancelled"] * 2
 
 
-async def test_nobody_answers_in_time(database: Path) -> None:
+async def test_nobody_answers_in_time(database: Database) -> None:
     """P36: at the deadline the call is denied."""
     llm = ScriptedLlm([call("pay", amount=5), reply("I did not pay.")])
 
@@ -146,7 +148,7 @@ async def test_nobody_answers_in_time(database: Path) -> None:
         assert results(await conversation.transcript()) == ["Not run: nobody allowed it in time."]
 
 
-async def test_a_wait_for_approval_survives_its_process(database: Path) -> None:
+async def test_a_wait_for_approval_survives_its_process(database: Database) -> None:
     """A call that waits for approval still waits when the database is opened again."""
     async with Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[pay]) as engine:
         conversation = await engine.create()
@@ -161,7 +163,7 @@ async def test_a_wait_for_approval_survives_its_process(database: Path) -> None:
     assert done.reply == "Paid."
 
 
-async def test_with_several_tools_at_once_it_is_a_barrier(database: Path) -> None:
+async def test_with_several_tools_at_once_it_is_a_barrier(database: Database) -> None:
     """No call after one that needs approval starts before it, however many tools may run at once."""
     round_ = calls(*(call("look", what=w) for w in "ab"), call("pay", amount=1), call("look", what="c"))
     llm = ScriptedLlm([round_, reply("Done.")])
@@ -181,7 +183,7 @@ async def test_with_several_tools_at_once_it_is_a_barrier(database: Path) -> Non
         assert results(await conversation.transcript()) == ["saw a", "saw b", "paid 1", "saw c"]
 
 
-async def test_tools_run_side_by_side(database: Path) -> None:
+async def test_tools_run_side_by_side(database: Database) -> None:
     """`parallel` tools run at once; their results stand in call order, whatever order they end in."""
     running = 0
     most = 0
@@ -225,7 +227,7 @@ class TestWhoDecides:
         assert decisions == ["ann@example.org"]
         assert (again.status, refused.value.code) == ("completed", "event_id_reused")
 
-    async def test_it_stays_with_secrets_removed(self, database: Path) -> None:
+    async def test_it_stays_with_secrets_removed(self, database: Database) -> None:
         """It is a name, as that of the owner is, although it may look like an address."""
         llm = ScriptedLlm([call("pay", amount=5), reply("Done.")])
         async with Engine.open(database, model=llm, tools=[pay]) as engine:
@@ -236,7 +238,7 @@ class TestWhoDecides:
 
         assert (event.by, event.note == "Call 555-0100") == ("ann@example.org", False)
 
-    async def test_the_operators_call_is_known_as_such(self, database: Path) -> None:
+    async def test_the_operators_call_is_known_as_such(self, database: Database) -> None:
         """By the handle, the state that watchers see, the turn and the log; also after a restart with a tool that
         declares it no longer. Any decision of the application counts."""
         llm = ScriptedLlm([call("refund", amount=5)])
@@ -256,7 +258,7 @@ class TestWhoDecides:
 
         assert (approver, done.reply, replayed.divergence) == ("operator", "Done.", None)
 
-    async def test_a_call_becomes_the_operators(self, database: Path) -> None:
+    async def test_a_call_becomes_the_operators(self, database: Database) -> None:
         """If its tool says so by now: of what was stored and what is declared, the stricter holds."""
         llm = ScriptedLlm([call("refund", amount=5)])
         async with Engine.open(database, model=llm, tools=[tool(approval=True)(refund)]) as engine:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from turnwise.effects.model.performers.summaries import NOTHING_YET
 from turnwise.effects.model.rehearsal import RehearsalLlm
 from turnwise.states import HistoryCompacted
 
+from ..support.databases import Database
 from ..support.engine_scenarios import Watcher, assert_paired, results
 from ..support.servers.openai_server import Body, OpenAiServer, Reply, Script, calls, fails, hangs, is_too_long, says
 
@@ -51,7 +51,7 @@ async def find_table(cuisine: str) -> str:
 
 @asynccontextmanager
 async def talk(
-    database: Path | str, script: Script, *, policy: Policy = QUICK, window: int | None = WINDOW
+    database: Database | str, script: Script, *, policy: Policy = QUICK, window: int | None = WINDOW
 ) -> AsyncIterator[tuple[Conversation, OpenAiServer]]:
     """A new conversation with a model that the script plays."""
     async with OpenAiServer(script) as server, engine_at(server, database, policy, window) as engine:
@@ -59,7 +59,7 @@ async def talk(
 
 
 def engine_at(
-    server: OpenAiServer, database: Path | str, policy: Policy = QUICK, window: int | None = WINDOW
+    server: OpenAiServer, database: Database | str, policy: Policy = QUICK, window: int | None = WINDOW
 ) -> Engine:
     """An engine whose model is the server."""
     model = LiteLlm("openai/test", window=window, api_base=server.url, api_key="test")
@@ -108,7 +108,7 @@ def answered_by(answer: Reply, summary: Reply) -> Script:
 class TestInTheMiddleOfATurn:
     """P21: tools are wanted, and there is no room for what they would bring."""
 
-    async def test_one_token_below_the_threshold_tools_run(self, database: Path) -> None:
+    async def test_one_token_below_the_threshold_tools_run(self, database: Database) -> None:
         """P21: at 8,999 of 10,000 tokens nothing is condensed."""
         async with talk(database, [calls(LOOK, tokens=ALMOST), says("Done.")]) as (conversation, server):
             turn = await conversation.send("Somewhere quiet")
@@ -117,7 +117,7 @@ class TestInTheMiddleOfATurn:
             assert results(await conversation.transcript()) == ["Sushi at 6:30 PM"]
             assert kinds(server.requests) == ["answer", "answer"]
 
-    async def test_at_the_threshold_the_history_is_condensed_first(self, database: Path) -> None:
+    async def test_at_the_threshold_the_history_is_condensed_first(self, database: Database) -> None:
         """P21: no call runs, the next request condenses, the one after it has the summary in front, and the turn ends
         with an answer. What the model wanted, the message and what is said later stand as they were."""
         script = [
@@ -145,7 +145,7 @@ class TestInTheMiddleOfATurn:
             assert turn.usage.tokens == 9_000 + 730 + 15 + 15
             await assert_whole(conversation)
 
-    async def test_the_tools_of_this_turn_are_condensed_and_its_message_is_not(self, database: Path) -> None:
+    async def test_the_tools_of_this_turn_are_condensed_and_its_message_is_not(self, database: Database) -> None:
         """P21: a turn that filled the window all by itself goes on from its message and the summary."""
         script = [calls(LOOK), calls(LOOK, tokens=FULL), says(SUMMARY), says("Booked.")]
         async with talk(database, script) as (conversation, server):
@@ -158,7 +158,7 @@ class TestInTheMiddleOfATurn:
             assert "Sushi at 6:30 PM" not in resumed
             await assert_whole(conversation)
 
-    async def test_watchers_see_it(self, database: Path) -> None:
+    async def test_watchers_see_it(self, database: Database) -> None:
         """One state_change to compacting with its attempt, after the results; none of the summary's tokens."""
         script = [says("Which town?"), calls(LOOK, tokens=FULL), says(SUMMARY), says("Booked.")]
         async with talk(database, script) as (conversation, _):
@@ -186,7 +186,7 @@ class TestInTheMiddleOfATurn:
         [fails(500), fails(429), says(""), says("", thinking="Hm."), says(" \n"), calls(LOOK)],
         ids=["500", "429", "empty", "thinking only", "blank", "calls"],
     )
-    async def test_what_passes_is_tried_again(self, database: Path, passing: Reply) -> None:
+    async def test_what_passes_is_tried_again(self, database: Database, passing: Reply) -> None:
         """P21: two failures that pass by themselves, an answer without a summary among them, then one."""
         script = [says("Which town?"), calls(LOOK, tokens=FULL), passing, passing, says(SUMMARY), says("Booked.")]
         async with talk(database, script) as (conversation, server):
@@ -197,7 +197,7 @@ class TestInTheMiddleOfATurn:
             assert kinds(server.requests[2:]) == ["condense"] * 3 + ["answer"]
             await assert_whole(conversation)
 
-    async def test_after_three_failures_the_turn_fails_and_nothing_is_lost(self, database: Path) -> None:
+    async def test_after_three_failures_the_turn_fails_and_nothing_is_lost(self, database: Database) -> None:
         """P21: Failed with a sentence; the next message condenses the whole history and is answered."""
         script = [
             says("Which town?"),
@@ -226,7 +226,7 @@ class TestInTheMiddleOfATurn:
             ]
             await assert_whole(conversation)
 
-    async def test_by_policy_it_ends_with_a_reply(self, database: Path) -> None:
+    async def test_by_policy_it_ends_with_a_reply(self, database: Database) -> None:
         """P21: with on_failure="reply" the turn ends with a reply that says why, and the conversation goes on."""
         script = [says("Which town?"), calls(LOOK, tokens=FULL), *[fails(500)] * 3, says(SUMMARY), says("Booked.")]
         policy = Policy(retry=Retry(base=0.01), on_failure="reply")
@@ -241,7 +241,7 @@ class TestInTheMiddleOfATurn:
             assert turn.reply == "Booked."
             await assert_whole(conversation)
 
-    async def test_what_cannot_pass_fails_at_once(self, database: Path) -> None:
+    async def test_what_cannot_pass_fails_at_once(self, database: Database) -> None:
         """P21: a refused key is no reason to ask three times."""
         script = [says("Which town?"), calls(LOOK, tokens=FULL), fails(401)]
         async with talk(database, script) as (conversation, server):
@@ -253,7 +253,7 @@ class TestInTheMiddleOfATurn:
             )
             assert len(server.requests) == 3
 
-    async def test_still_full_it_gives_up(self, database: Path) -> None:
+    async def test_still_full_it_gives_up(self, database: Database) -> None:
         """P21: the request right after condensing finds the window full again: the turn fails with a sentence, its
         calls have results, and the next turn starts by condensing."""
         script = [
@@ -274,7 +274,7 @@ class TestInTheMiddleOfATurn:
             assert turn.reply == "Booked."
             await assert_whole(conversation)
 
-    async def test_a_message_that_fills_the_window_alone_is_told_so(self, database: Path) -> None:
+    async def test_a_message_that_fills_the_window_alone_is_told_so(self, database: Database) -> None:
         """P21: with nothing to condense no model is asked to; the turn fails at once."""
         async with talk(database, [calls(LOOK, tokens=FULL)]) as (conversation, server):
             turn = await conversation.send("A very long message")
@@ -283,7 +283,7 @@ class TestInTheMiddleOfATurn:
             assert len(server.requests) == 1
             await assert_whole(conversation)
 
-    async def test_a_cancel_while_condensing_ends_the_turn(self, database: Path) -> None:
+    async def test_a_cancel_while_condensing_ends_the_turn(self, database: Database) -> None:
         """P8: the connection is closed, the history stays as it is, and the next turn condenses anew."""
         script = [says("Which town?"), calls(LOOK, tokens=FULL), hangs("The "), says(SUMMARY), says("Booked.")]
         async with talk(database, script) as (conversation, server):
@@ -299,7 +299,7 @@ class TestInTheMiddleOfATurn:
             assert kinds(server.requests) == ["answer", "answer", "condense", "condense", "answer"]
             await assert_whole(conversation)
 
-    async def test_a_retry_keeps_the_message_that_it_answers(self, database: Path) -> None:
+    async def test_a_retry_keeps_the_message_that_it_answers(self, database: Database) -> None:
         """The message began the turn that failed, and the retry has no other: it is not condensed away, however often
         it is tried."""
         script = [
@@ -324,7 +324,7 @@ class TestInTheMiddleOfATurn:
 class TestBetweenTurns:
     """P22: the window is full at the end of a turn."""
 
-    async def test_the_text_is_delivered_and_condensing_waits(self, database: Path) -> None:
+    async def test_the_text_is_delivered_and_condensing_waits(self, database: Database) -> None:
         """P22: nothing is condensed until the next message, and then before its first request."""
         async with talk(database, [says("In full.", tokens=FULL), says(SUMMARY), says("Booked.")]) as (
             conversation,
@@ -342,7 +342,7 @@ class TestBetweenTurns:
             assert second.usage.tokens == 30
             await assert_whole(conversation)
 
-    async def test_a_summary_is_condensed_with_what_came_after_it(self, database: Path) -> None:
+    async def test_a_summary_is_condensed_with_what_came_after_it(self, database: Database) -> None:
         """The second summary is made of the first and of what was said since; the first is gone then."""
         script = [
             says("One.", tokens=FULL),
@@ -362,7 +362,7 @@ class TestBetweenTurns:
             assert SUMMARY not in last
             await assert_whole(conversation)
 
-    async def test_without_a_known_window_nothing_is_condensed_ahead(self, database: Path) -> None:
+    async def test_without_a_known_window_nothing_is_condensed_ahead(self, database: Database) -> None:
         """P22: where nobody knows the window, only the provider can say that it is full."""
         script = [says("One.", tokens=(10**7, 0)), says("Two.")]
         async with talk(database, script, window=None) as (conversation, server):
@@ -371,7 +371,7 @@ class TestBetweenTurns:
 
             assert kinds(server.requests) == ["answer", "answer"]
 
-    async def test_a_restart_builds_the_same_request(self, database: Path) -> None:
+    async def test_a_restart_builds_the_same_request(self, database: Database) -> None:
         """An engine opened again on the file goes on from the summary: its request begins as the last one did."""
         script = [calls(LOOK), calls(LOOK, tokens=FULL), says(SUMMARY), says("Booked."), says("At 6:30.")]
         async with OpenAiServer(script) as server:
@@ -394,7 +394,7 @@ class TestAProviderThatSaysSo:
 
     @pytest.mark.parametrize("window", [WINDOW, None])
     async def test_the_history_is_condensed_once_and_the_request_made_again(
-        self, database: Path, window: int | None
+        self, database: Database, window: int | None
     ) -> None:
         """P11, P21: not a failure of the turn, but a reason to condense."""
         script = [says("Which town?"), is_too_long(), says(SUMMARY), says("Booked.")]
@@ -407,7 +407,7 @@ class TestAProviderThatSaysSo:
             assert_stand_in_order(text_of(server.requests[-1]), SUMMARY, "In Kyoto")
             await assert_whole(conversation)
 
-    async def test_too_long_again_it_gives_up(self, database: Path) -> None:
+    async def test_too_long_again_it_gives_up(self, database: Database) -> None:
         """P21: condensed as it is, it is still too long: the turn fails, with what the provider says in our words."""
         script = [says("Which town?"), is_too_long(), says(SUMMARY), is_too_long()]
         async with talk(database, script) as (conversation, server):
@@ -417,7 +417,7 @@ class TestAProviderThatSaysSo:
             assert turn.failure == "The conversation is too long for the model."
             assert len(server.requests) == 4
 
-    async def test_a_condensing_request_that_is_too_long_itself_is_made_shorter(self, database: Path) -> None:
+    async def test_a_condensing_request_that_is_too_long_itself_is_made_shorter(self, database: Database) -> None:
         """Where nobody knows the window the first try may be too long; each further one has a quarter of the room."""
         long = "".join(f"{number} bottles of beer on the wall\n" for number in range(5_000))
         seen: list[int] = []
@@ -439,7 +439,7 @@ class TestAProviderThatSaysSo:
             assert seen[2] <= 6_250
 
     @pytest.mark.slow
-    async def test_the_condensing_request_fits_the_window(self, database: Path) -> None:
+    async def test_the_condensing_request_fits_the_window(self, database: Database) -> None:
         """However long the history is: of each text the beginning and the end are sent, and the newest messages."""
         long = "x" * 5_000
 
@@ -462,7 +462,7 @@ class TestAProviderThatSaysSo:
 class TestByHand:
     """`Conversation.compact()`."""
 
-    async def test_everything_is_condensed(self, database: Path) -> None:
+    async def test_everything_is_condensed(self, database: Database) -> None:
         """It returns when the summary is stored; the next request holds it and the new message, no more; the transcript
         holds everything."""
         async with talk(database, [says("Which town?"), says(SUMMARY), says("Booked.")]) as (conversation, server):
@@ -483,7 +483,7 @@ class TestByHand:
             assert [turn.number for turn in await conversation.turns()] == [1, 2]
             await assert_whole(conversation)
 
-    async def test_a_full_window_is_free_again(self, database: Path) -> None:
+    async def test_a_full_window_is_free_again(self, database: Database) -> None:
         """P22: condensed by hand, the next turn has nothing to condense."""
         async with talk(database, [says("In full.", tokens=FULL), says(SUMMARY), says("Booked.")]) as (
             conversation,
@@ -495,7 +495,7 @@ class TestByHand:
 
             assert kinds(server.requests) == ["answer", "condense", "answer"]
 
-    async def test_on_an_empty_conversation_there_is_nothing_to_condense(self, database: Path) -> None:
+    async def test_on_an_empty_conversation_there_is_nothing_to_condense(self, database: Database) -> None:
         """The same holds for a second time with nothing said in between; no model is asked."""
         async with talk(database, [says("Which town?"), says(SUMMARY)]) as (conversation, server):
             with pytest.raises(CompactionFailed, match=NOTHING_YET):
@@ -509,7 +509,7 @@ class TestByHand:
             assert (conversation.state.type, len(server.requests)) == ("idle", 2)
             await assert_whole(conversation)
 
-    async def test_twice_at_once_the_second_is_refused(self, database: Path) -> None:
+    async def test_twice_at_once_the_second_is_refused(self, database: Database) -> None:
         """And so is a message, unless it may wait; then it begins a turn right behind."""
         script = [says("Which town?"), hangs("A place in"), says("Booked.")]
         async with talk(database, script) as (conversation, server):
@@ -530,7 +530,7 @@ class TestByHand:
             assert_stand_in_order(text_of(server.requests[-1]), "You book tables.", "A place in", "In Kyoto")
             await assert_whole(conversation)
 
-    async def test_during_a_turn_it_is_refused(self, database: Path) -> None:
+    async def test_during_a_turn_it_is_refused(self, database: Database) -> None:
         """The machine condenses by itself where a turn needs it."""
         async with talk(database, [hangs("Well, ")]) as (conversation, server):
             turn = asyncio.ensure_future(conversation.send("Somewhere quiet"))
@@ -542,7 +542,7 @@ class TestByHand:
             assert refused.value.code == "busy"
             assert (await turn).status == "completed"
 
-    async def test_three_failures_are_raised_and_nothing_changes(self, database: Path) -> None:
+    async def test_three_failures_are_raised_and_nothing_changes(self, database: Database) -> None:
         """The next message is answered with the whole history."""
         script = [says("Which town?"), *[fails(503)] * 3, says("Booked.")]
         async with talk(database, script) as (conversation, server):
@@ -557,7 +557,7 @@ class TestByHand:
             assert_stand_in_order(text_of(server.requests[-1]), "Somewhere quiet", "Which town?", "In Kyoto")
             await assert_whole(conversation)
 
-    async def test_a_cancel_stops_it(self, database: Path) -> None:
+    async def test_a_cancel_stops_it(self, database: Database) -> None:
         """It returns like a turn that was cancelled, without an error; the connection is closed, nothing changed."""
         async with talk(database, [says("Which town?"), hangs("The "), says("Booked.")]) as (conversation, server):
             await conversation.send("Somewhere quiet")
@@ -572,7 +572,7 @@ class TestByHand:
             assert_stand_in_order(text_of(server.requests[-1]), "Somewhere quiet", "Which town?", "In Kyoto")
             await assert_whole(conversation)
 
-    async def test_closing_the_conversation_ends_it(self, database: Path) -> None:
+    async def test_closing_the_conversation_ends_it(self, database: Database) -> None:
         """As a cancel does; and a closed conversation refuses to be condensed."""
         async with talk(database, [says("Which town?"), hangs("The ")]) as (conversation, server):
             await conversation.send("Somewhere quiet")
@@ -585,7 +585,7 @@ class TestByHand:
 
             assert refused.value.code == "closed"
 
-    async def test_whoever_waits_is_told_when_the_engine_closes(self, database: Path) -> None:
+    async def test_whoever_waits_is_told_when_the_engine_closes(self, database: Database) -> None:
         """So is one whose conversation is deleted meanwhile."""
         async with OpenAiServer([says("One."), hangs("The "), says("Two."), hangs("The ")]) as server:
             async with engine_at(server, database) as engine:
@@ -603,7 +603,7 @@ class TestByHand:
             with pytest.raises(EngineClosed):
                 await first
 
-    async def test_after_a_failed_turn(self, database: Path) -> None:
+    async def test_after_a_failed_turn(self, database: Database) -> None:
         """What was too long to be answered is condensed by hand, and the conversation goes on."""
         script = [says("Which town?"), fails(401), says(SUMMARY), says("Booked.")]
         async with talk(database, script) as (conversation, server):
@@ -617,7 +617,7 @@ class TestByHand:
             assert_stand_in_order(text_of(server.requests[3]), SUMMARY, "Go on")
             await assert_whole(conversation)
 
-    async def test_the_model_of_the_engine_is_asked(self, database: Path) -> None:
+    async def test_the_model_of_the_engine_is_asked(self, database: Database) -> None:
         """Opened again with another model, the conversation is condensed by that one."""
         async with OpenAiServer([says("Which town?")]) as first, engine_at(first, database) as engine:
             conversation = await engine.create()
@@ -629,7 +629,7 @@ class TestByHand:
 
             assert second.requests[0]["model"] == "other"
 
-    async def test_the_next_model_of_the_turn_condenses(self, database: Path) -> None:
+    async def test_the_next_model_of_the_turn_condenses(self, database: Database) -> None:
         """A turn that fell back to another model has its history condensed by that one (case P11)."""
         second_script = [calls(LOOK, tokens=FULL), says(SUMMARY), says("Booked.")]
         async with (
@@ -650,7 +650,7 @@ class TestByHand:
             assert turn.reply == "Booked."
             assert kinds(second.requests) == ["answer", "condense", "answer"]
 
-    async def test_the_summary_is_stored_once(self, database: Path) -> None:
+    async def test_the_summary_is_stored_once(self, database: Database) -> None:
         """It stands in the event that brought it, with what it cost."""
         async with talk(database, [says("Which town?"), says(f" {SUMMARY}\n", tokens=(70, 7))]) as (conversation, _):
             await conversation.send("Somewhere quiet")
@@ -664,7 +664,7 @@ class TestByHand:
 class TestARehearsal:
     """The model that needs no key."""
 
-    async def test_it_goes_on_after_condensing(self, database: Path) -> None:
+    async def test_it_goes_on_after_condensing(self, database: Database) -> None:
         """It says for a summary that it remembers nothing, and takes none of that for the user's words."""
         async with Engine.open(database, model=RehearsalLlm(delay=0), tools=[find_table]) as engine:
             conversation = await engine.create()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -33,6 +32,7 @@ from turnwise.persistence.opening import open_store
 from turnwise.states import DetailsChanged, ToolsChanged
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, reply
 
+from ..support.databases import Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, full_disk, until
 from ..support.scenarios.repeated_requests import ANSWER, RESUMES, RUNNING, engine_at
 from ..support.store_internals import query
@@ -78,7 +78,7 @@ def changes(conversation_events: Any) -> list[tuple[Any, int]]:
 class TestTools:
     """`set_tools` chooses among the tools of the engine, from the next turn on."""
 
-    async def test_the_next_turn_has_other_tools(self, database: Path) -> None:
+    async def test_the_next_turn_has_other_tools(self, database: Database) -> None:
         """And so have those after it, also in the next process; None stands for all."""
         model = Watching()
         async with Engine.open(database, model=model.llm, tools=[look, listen]) as engine:
@@ -98,7 +98,7 @@ class TestTools:
         assert model.offered == [["listen", "look"], ["listen"], ["listen"], [], ["listen", "look"]]
         assert changes(events) == [(("listen",), 2), ((), 4), (None, 5)]
 
-    async def test_a_turn_under_way_keeps_its_tools(self, database: Path) -> None:
+    async def test_a_turn_under_way_keeps_its_tools(self, database: Database) -> None:
         """The change is stored at once, and counts from the turn after it."""
         model = Watching()
         async with Engine.open(database, model=model.llm, tools=[look, listen]) as engine:
@@ -113,7 +113,7 @@ class TestTools:
         assert turn.reply == "Done."
         assert model.offered == [["listen", "look"], ["listen", "look"], ["listen"]]
 
-    async def test_a_turn_that_begins_meanwhile_keeps_its_tools(self, database: Path) -> None:
+    async def test_a_turn_that_begins_meanwhile_keeps_its_tools(self, database: Database) -> None:
         """The change is made again, for the turn after it."""
         model = Watching()
         async with Engine.open(database, model=model.llm, tools=[look, listen]) as engine:
@@ -145,7 +145,7 @@ class TestTools:
         await store.close()
 
     @pytest.mark.parametrize("bad", [["nothing"], ["look", "nothing"], "look", {"look": 1}, 7, [7]])
-    async def test_a_tool_that_the_engine_does_not_have_is_named(self, database: Path, bad: Any) -> None:
+    async def test_a_tool_that_the_engine_does_not_have_is_named(self, database: Database, bad: Any) -> None:
         """Nothing changes."""
         async with Engine.open(database, model=Watching().llm, tools=[look, listen]) as engine:
             conversation = await engine.create()
@@ -155,7 +155,7 @@ class TestTools:
 
             assert len(await conversation.events()) == 1
 
-    async def test_a_closed_conversation_takes_no_change(self, database: Path) -> None:
+    async def test_a_closed_conversation_takes_no_change(self, database: Database) -> None:
         """Neither of its tools nor of its details."""
         async with Engine.open(database, model=Watching().llm, tools=[look]) as engine:
             conversation = await engine.create()
@@ -174,7 +174,7 @@ class TestTools:
 class TestRepeats:
     """A change that was made is not checked again when it is repeated."""
 
-    async def test_by_an_engine_that_could_not_make_it(self, database: Path) -> None:
+    async def test_by_an_engine_that_could_not_make_it(self, database: Database) -> None:
         """It no longer has the tool, nor the model; another request under the same id is still an error."""
         policy = Policy(profiles=(Profile(name="quiet", tools=("listen",)),))
         async with Engine.open(database, model=Watching().llm, tools=[look, listen]) as engine:
@@ -204,7 +204,7 @@ class TestRepeats:
 class TestDetails:
     """The title and the metadata are stored, and what is not given stays."""
 
-    async def test_they_are_replaced_one_by_one(self, database: Path) -> None:
+    async def test_they_are_replaced_one_by_one(self, database: Database) -> None:
         """Also during a turn, and they survive the process."""
         async with Engine.open(database, model=Watching().llm, tools=[look]) as engine:
             conversation = await engine.create()
@@ -216,7 +216,7 @@ class TestDetails:
 
         assert (summary.title, summary.metadata) == ("Lunch", {"table": 4, "guests": ["Ada", "Bo"]})
 
-    async def test_a_handle_reads_what_it_can_change(self, database: Path) -> None:
+    async def test_a_handle_reads_what_it_can_change(self, database: Database) -> None:
         """Its tools, its title and its metadata are there without a look into the list, also in a new process."""
         async with Engine.open(database, model=Watching().llm, tools=[look, listen]) as engine:
             plain = await engine.create()
@@ -241,7 +241,7 @@ class TestDetails:
 
         assert found == (("look",), "ada", "Dinner", {"table": 4})
 
-    async def test_a_title_that_is_too_long_is_refused(self, database: Path) -> None:
+    async def test_a_title_that_is_too_long_is_refused(self, database: Database) -> None:
         """In words that a person who typed it understands."""
         async with Engine.open(database, model=Watching().llm) as engine:
             conversation = await engine.create()
@@ -256,7 +256,7 @@ class TestMarks:
 
     MARK: ClassVar = {"turnwise.completion": "stateless"}
 
-    async def test_they_stand_in_the_metadata_and_stay(self, database: Path) -> None:
+    async def test_they_stand_in_the_metadata_and_stay(self, database: Database) -> None:
         """New metadata leaves them, whether it repeats them or not, and a list finds them."""
         async with Engine.open(database, model=Watching().llm) as engine:
             marked = await engine.create(marks={"completion": "stateless"}, metadata={"table": 4})
@@ -267,7 +267,7 @@ class TestMarks:
 
         assert [summary.metadata for summary in found] == [{**self.MARK, "table": 5, "guests": 2}]
 
-    async def test_nobody_else_sets_them(self, database: Path) -> None:
+    async def test_nobody_else_sets_them(self, database: Database) -> None:
         """Not when a conversation is created, nor by a change, as a method or as an event; nor another value."""
         async with Engine.open(database, model=Watching().llm) as engine:
             plain, marked = await engine.create(), await engine.create(marks={"completion": "stateless"})
@@ -285,7 +285,7 @@ class TestMarks:
 
             assert len(await engine.list(metadata=self.MARK)) == 1
 
-    async def test_such_a_conversation_is_not_copied(self, database: Path) -> None:
+    async def test_such_a_conversation_is_not_copied(self, database: Database) -> None:
         """A copy would be taken for one that the host made, and be removed with those."""
         async with Engine.open(database, model=Watching().llm) as engine:
             marked = await engine.create(marks={"completion": "stateless"})
@@ -320,7 +320,7 @@ class TestTurnsThatGoOn:
     """The turn runs when the request returns."""
 
     @goes_on
-    async def test_the_turn_is_running_and_the_request_is_stored(self, name: str, database: Path) -> None:
+    async def test_the_turn_is_running_and_the_request_is_stored(self, name: str, database: Database) -> None:
         """The caller gets the number of the turn at once; `wait` gives the end of it."""
         text, policy, ask = GOES_ON[name]
         gate = Gate()
@@ -336,7 +336,7 @@ class TestTurnsThatGoOn:
             assert (await conversation.wait()).status == "completed"
 
     @goes_on
-    async def test_a_repeated_request_returns_the_turn_as_it_is_by_then(self, name: str, database: Path) -> None:
+    async def test_a_repeated_request_returns_the_turn_as_it_is_by_then(self, name: str, database: Database) -> None:
         """Running while it runs, completed afterwards; nothing is done twice."""
         text, policy, ask = GOES_ON[name]
         gate = Gate()
@@ -353,7 +353,7 @@ class TestTurnsThatGoOn:
             assert [await ask(conversation), await ask(await engine.get(conversation.id))] == [ended] * 2
             assert await length(conversation) == steps
 
-    async def test_a_call_in_doubt_is_resolved(self, database: Path) -> None:
+    async def test_a_call_in_doubt_is_resolved(self, database: Database) -> None:
         """After a crash, the turn goes on when somebody has said what became of the call."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -369,7 +369,7 @@ class TestTurnsThatGoOn:
             gate.opened.set()
             assert (await conversation.wait()).status == "completed"
 
-    async def test_a_retry_returns_the_new_turn(self, database: Path) -> None:
+    async def test_a_retry_returns_the_new_turn(self, database: Database) -> None:
         """The failed turn keeps its number."""
         gate = Gate()
 
@@ -390,7 +390,7 @@ class TestTurnsThatGoOn:
             gate.opened.set()
             assert (await conversation.wait()).reply == "Done."
 
-    async def test_a_turn_that_goes_on_needs_no_log(self, database: Path) -> None:
+    async def test_a_turn_that_goes_on_needs_no_log(self, database: Database) -> None:
         """The log cannot be read, but what was stored is known: the request returns, and only who waits fails."""
         gate = Gate()
         async with engine_at(database) as engine:
@@ -408,7 +408,7 @@ class TestTurnsThatGoOn:
 class TestTurnsThatStopAtOnce:
     """The request itself ends the turn, or the turn waits for a person again."""
 
-    async def test_a_declined_question_ends_the_turn(self, database: Path) -> None:
+    async def test_a_declined_question_ends_the_turn(self, database: Database) -> None:
         """The turn has ended when the request returns, and when it is sent again."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -419,7 +419,7 @@ class TestTurnsThatStopAtOnce:
             assert isinstance(first, CancelledTurn)
             assert await conversation.decline(request_id="r", wait=False) == first
 
-    async def test_a_repeated_answer_returns_the_next_question(self, database: Path) -> None:
+    async def test_a_repeated_answer_returns_the_next_question(self, database: Database) -> None:
         """The model asks again: a repeated answer to the first question returns the turn with the second one."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -433,7 +433,7 @@ class TestTurnsThatStopAtOnce:
             assert isinstance(second, WaitsForAnswer)
             assert again == second
 
-    async def test_a_late_answer_is_refused(self, database: Path) -> None:
+    async def test_a_late_answer_is_refused(self, database: Database) -> None:
         """Two people answer the first question: the slower one is refused, also if the next question is open by
         then."""
         async with engine_at(database) as engine:
@@ -453,7 +453,7 @@ class TestTurnsThatStopAtOnce:
 class TestStopping:
     """Cancel, close and compact."""
 
-    async def test_a_cancel_returns_while_the_turn_stops(self, database: Path) -> None:
+    async def test_a_cancel_returns_while_the_turn_stops(self, database: Database) -> None:
         """The tool has not stopped yet; whoever waits sees it stop."""
         gate = Gate()
         stopping = asyncio.Event()
@@ -481,14 +481,14 @@ class TestStopping:
             gate.opened.set()
             assert (await conversation.wait()).status == "cancelled"
 
-    async def test_a_cancel_of_nothing_says_so(self, database: Path) -> None:
+    async def test_a_cancel_of_nothing_says_so(self, database: Database) -> None:
         """At rest there is nothing to stop."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
 
             assert (await conversation.cancel(wait=False)).no_op
 
-    async def test_a_close_returns_while_the_turn_stops(self, database: Path) -> None:
+    async def test_a_close_returns_while_the_turn_stops(self, database: Database) -> None:
         """The conversation closes once its turn has stopped."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -502,7 +502,7 @@ class TestStopping:
 
             assert conversation.state.type == "closed"
 
-    async def test_a_compaction_runs_after_the_request_returned(self, database: Path) -> None:
+    async def test_a_compaction_runs_after_the_request_returned(self, database: Database) -> None:
         """The summary is written meanwhile; sent again, the request changes nothing."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -530,7 +530,7 @@ class TestStorage:
             lambda it: it.close(request_id="r", wait=False),
         ],
     )
-    async def test_a_full_disk_refuses_the_request(self, ask: Any, database: Path) -> None:
+    async def test_a_full_disk_refuses_the_request(self, ask: Any, database: Database) -> None:
         """It is refused as "storage", the question stays open, and the same request is taken later."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -546,7 +546,7 @@ class TestStorage:
             await ask(conversation)
             assert conversation.state != before
 
-    async def test_a_caller_that_is_cancelled_does_not_take_its_request_back(self, database: Path) -> None:
+    async def test_a_caller_that_is_cancelled_does_not_take_its_request_back(self, database: Database) -> None:
         """The client is gone before the answer is stored; the answer counts all the same, once."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -562,7 +562,7 @@ class TestStorage:
             assert sum(getattr(one.event, "event_id", "") == "r" for one in await conversation.events()) == 1
 
 
-def test_without_an_event_loop(database: Path) -> None:
+def test_without_an_event_loop(database: Database) -> None:
     """The blocking engine has the same parameter."""
 
     def answers(request: Any) -> Any:
@@ -681,7 +681,7 @@ class TestSchedules:
             assert conversation.next_wake == NOON + HOUR
             assert refused.value.code == "event_id_reused"
 
-    async def test_it_is_there_after_a_restart(self, database: Path) -> None:
+    async def test_it_is_there_after_a_restart(self, database: Database) -> None:
         """However many steps were taken since."""
         model = FunctionLlm(lambda request: "Yes.")
         async with Engine.open(database, model=model, clock=ManualClock()) as engine:
@@ -755,7 +755,7 @@ class TestHandingOver:
             assert refused.value.sentence == "The conversation has no profile of this name: dancing"
             assert conversation.state.book.profile == ""
 
-    async def test_an_engine_that_has_the_profile_no_longer_ends_it(self, database: Path) -> None:
+    async def test_an_engine_that_has_the_profile_no_longer_ends_it(self, database: Database) -> None:
         """The conversation follows the profiles of its engine, and goes on under the first of them."""
         model = FunctionLlm(lambda request: "Yes.")
         async with Engine.open(database, model=model, profiles=PROFILES) as engine:

@@ -23,7 +23,7 @@ from turnwise.states.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.doubles import FunctionLlm
 
-from ..persistence.maintenance.test_doctor import change
+from ..support.databases import Database, change
 from ..support.engine_scenarios import Gate, Watcher, talk, until
 
 
@@ -41,7 +41,7 @@ class Line:
 
 @asynccontextmanager
 async def talking(
-    database: Path, *texts: str, clock: ManualClock, channels: list[Any], ends: bool = True
+    database: Database, *texts: str, clock: ManualClock, channels: list[Any], ends: bool = True
 ) -> AsyncIterator[Conversation]:
     """Return a conversation in which the agent has said these texts."""
     llm = ScriptedLlm([calls(*(call("talk", text=text) for text in texts)), *([reply("…")] if ends else [])])
@@ -51,9 +51,9 @@ async def talking(
         yield conversation
 
 
-async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
+async def still_to_deliver(database: Database) -> list[tuple[str, int]]:
     """Return the rows of the outbox: the target, and the number of failed attempts."""
-    store = await SqliteStore.open(database, read_only=True)
+    store = await open_store(database, read_only=True)
     try:
         return [(one.target, one.attempts) for one in await store.outbox(await store.ids())]
     finally:
@@ -63,7 +63,7 @@ async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
 class TestChannelsThatAreDown:
     """A channel that fails is tried again, and delays only its own deliveries."""
 
-    async def test_it_is_tried_again_in_order_and_the_others_hear_at_once(self, database: Path) -> None:
+    async def test_it_is_tried_again_in_order_and_the_others_hear_at_once(self, database: Database) -> None:
         """S20, B2: first in, first out for each channel; the turn and other channels do not wait."""
         clock, line, whole = ManualClock(), Line(), RecordingChannel()
 
@@ -79,7 +79,7 @@ class TestChannelsThatAreDown:
         assert await still_to_deliver(database) == []
         assert [delivery.key for delivery in line.channel.deliveries] == [one.key for one in whole.deliveries]
 
-    async def test_it_is_tried_later_each_time_and_each_failure_is_told(self, database: Path) -> None:
+    async def test_it_is_tried_later_each_time_and_each_failure_is_told(self, database: Database) -> None:
         """B4: watchers see `delivery_failed`; the waits double, up to a minute."""
         clock, line = ManualClock(), Line()
 
@@ -99,7 +99,7 @@ class TestChannelsThatAreDown:
         assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
         assert await still_to_deliver(database) == [("line", 9)]
 
-    async def test_each_receipt_is_told(self, database: Path) -> None:
+    async def test_each_receipt_is_told(self, database: Database) -> None:
         """Watchers see the result of each attempt on each channel, after the delivery itself and as it happens."""
         clock, line, whole = ManualClock(), Line(), RecordingChannel(name="whole")
         opening = Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[line.channel, whole], clock=clock)
@@ -124,7 +124,7 @@ class TestChannelsThatAreDown:
         assert sorted(told[1:3], key=str) == [("delivered", {**this, "channel": "whole"}), ("delivery_failed", failed)]
         assert told[3:] == [("delivered", {**this, "channel": "line"})]
 
-    async def test_it_may_be_down_for_weeks(self, database: Path) -> None:
+    async def test_it_may_be_down_for_weeks(self, database: Database) -> None:
         """S20: after any number of failed attempts the next one comes within a minute."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", clock=clock, channels=[line.channel]):
@@ -140,7 +140,7 @@ class TestChannelsThatAreDown:
             await clock.advance(60)
             await until(lambda: line.channel.texts == ["a"])
 
-    async def test_a_plain_function_delivers_once(self, database: Path) -> None:
+    async def test_a_plain_function_delivers_once(self, database: Database) -> None:
         """A channel whose `deliver` is a plain function has delivered when it returns; it is not called again."""
 
         texts: list[str] = []
@@ -158,7 +158,7 @@ class TestChannelsThatAreDown:
         assert texts == ["a"]
         assert await still_to_deliver(database) == []
 
-    async def test_its_name_is_read_once(self, database: Path) -> None:
+    async def test_its_name_is_read_once(self, database: Database) -> None:
         """The name of a channel is read once; changing it later changes nothing."""
 
         class Renamed(RecordingChannel):
@@ -179,7 +179,7 @@ class TestChannelsThatAreDown:
         assert channel.texts == ["a"]
         assert await still_to_deliver(database) == []
 
-    async def test_nothing_is_stored_where_there_are_no_channels(self, database: Path) -> None:
+    async def test_nothing_is_stored_where_there_are_no_channels(self, database: Database) -> None:
         """Without channels there are no rows."""
         async with talking(database, "a", clock=ManualClock(), channels=[]):
             pass
@@ -190,7 +190,7 @@ class TestChannelsThatAreDown:
 class TestWaiting:
     """Tools wait for the first attempt of earlier deliveries; turns do not."""
 
-    async def test_a_model_is_asked_while_a_delivery_is_under_way(self, database: Path) -> None:
+    async def test_a_model_is_asked_while_a_delivery_is_under_way(self, database: Database) -> None:
         """S20: a channel that is slow or hangs delays neither this turn nor the next."""
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
@@ -205,7 +205,7 @@ class TestWaiting:
 
         assert channel.texts == ["a", "b"]
 
-    async def test_a_tool_waits(self, database: Path) -> None:
+    async def test_a_tool_waits(self, database: Database) -> None:
         """B2: also one of the next turn."""
         gate, ran = Gate(), asyncio.Event()
         channel = RecordingChannel(lambda delivery: gate())
@@ -230,7 +230,7 @@ class TestWaiting:
 class TestTheNextProcess:
     """Deliveries that had not arrived when a process ended are made by the next one."""
 
-    async def test_it_arrives_after_a_restart_once_and_under_the_same_key(self, database: Path) -> None:
+    async def test_it_arrives_after_a_restart_once_and_under_the_same_key(self, database: Database) -> None:
         """S13, B9: each is made once after the restart; acknowledged deliveries are not repeated."""
         clock, line, whole = ManualClock(), Line(), RecordingChannel()
         async with talking(database, "a", "b", clock=clock, channels=[line.channel, whole]):
@@ -250,7 +250,7 @@ class TestTheNextProcess:
         assert len(whole.deliveries) == 2
         assert await still_to_deliver(database) == []
 
-    async def test_a_clock_that_was_set_back_does_not_hold_it_up(self, database: Path) -> None:
+    async def test_a_clock_that_was_set_back_does_not_hold_it_up(self, database: Database) -> None:
         """The next attempt is never further ahead than the longest wait between two attempts."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", clock=clock, channels=[line.channel]):
@@ -265,7 +265,7 @@ class TestTheNextProcess:
 
     @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "attempts = 'x'", "seq = 'x'"])
     async def test_what_cannot_be_read_is_said_in_a_sentence_and_can_be_mended(
-        self, damage: str, database: Path
+        self, damage: str, database: Database
     ) -> None:
         """A damaged outbox raises Damaged and no other error; nothing is guessed."""
         async with talking(database, "a", clock=ManualClock(), channels=[Line().channel]):
@@ -282,7 +282,7 @@ class TestTheNextProcess:
             pass
 
     async def test_an_attempt_that_was_under_way_is_made_again(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A delivery without a receipt is repeated, because nobody knows whether it arrived."""
         monkeypatch.setattr(dispatcher, "SENDING_GRACE", 0)  # as long as a process has that is told to end
@@ -302,7 +302,7 @@ class TestTheNextProcess:
         async with Engine.open(database, model=model, tools=[talk], channels=[line], clock=clock) as engine:
             await until(lambda: line.texts == ["a"])
 
-    async def test_the_old_comes_before_what_the_turn_says_next(self, database: Path) -> None:
+    async def test_the_old_comes_before_what_the_turn_says_next(self, database: Database) -> None:
         """A turn that goes on after a crash delivers after what it had left."""
         clock, line = ManualClock(), Line()
         answers = iter([call("talk", text="a")])
@@ -328,7 +328,7 @@ class TestTheNextProcess:
             await clock.advance(1)
             await until(lambda: line.channel.texts == ["a", "b"])
 
-    async def test_a_closed_conversation_still_delivers(self, database: Path) -> None:
+    async def test_a_closed_conversation_still_delivers(self, database: Database) -> None:
         """P31: the deliveries of a closed conversation still arrive."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
@@ -341,7 +341,7 @@ class TestTheNextProcess:
             await until(lambda: line.channel.texts == ["a"])
 
     async def test_a_channel_that_is_gone_is_reported_and_its_deliveries_stay(
-        self, database: Path, caplog: pytest.LogCaptureFixture
+        self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """This is not an error: a later engine may have that channel again."""
         clock, line = ManualClock(), Line()
@@ -354,7 +354,7 @@ class TestTheNextProcess:
         assert "still has a delivery for the channel line, which this engine does not have" in caplog.text
         assert await still_to_deliver(database) == [("line", 1)]
 
-    async def test_what_is_deleted_is_not_delivered(self, database: Path) -> None:
+    async def test_what_is_deleted_is_not_delivered(self, database: Database) -> None:
         """Deleting a conversation deletes its deliveries, also those that wait for another attempt."""
         clock, line = ManualClock(), Line()
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -391,7 +391,9 @@ class TestConversationsThatAreOver:
 
     @staticmethod
     @asynccontextmanager
-    async def over(database: Path, gate: Gate, channel: RecordingChannel) -> AsyncIterator[tuple[Engine, Conversation]]:
+    async def over(
+        database: Database, gate: Gate, channel: RecordingChannel
+    ) -> AsyncIterator[tuple[Engine, Conversation]]:
         """A conversation that is closed while the first of three deliveries waits at the gate."""
         async with Engine.open(database, model=says_three(), tools=[say_last], channels=[channel]) as engine:
             conversation = await engine.create(policy=EACH)
@@ -400,7 +402,7 @@ class TestConversationsThatAreOver:
             await conversation.close()
             yield engine, conversation
 
-    async def test_all_of_it_is_tried_before_the_engine_closes(self, database: Path) -> None:
+    async def test_all_of_it_is_tried_before_the_engine_closes(self, database: Database) -> None:
         """P31: deliveries queued behind a slow one still go out."""
         gate = Gate()
 
@@ -415,7 +417,7 @@ class TestConversationsThatAreOver:
         assert channel.texts == ["a", "b", "c"]
         assert await still_to_deliver(database) == []
 
-    async def test_a_program_can_wait_for_all_of_it(self, database: Path) -> None:
+    async def test_a_program_can_wait_for_all_of_it(self, database: Database) -> None:
         """`delivered` waits for them."""
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
@@ -425,7 +427,7 @@ class TestConversationsThatAreOver:
             await engine.delivered()
             assert channel.texts == ["a", "b", "c"]
 
-    async def test_none_of_it_goes_out_once_it_is_deleted(self, database: Path) -> None:
+    async def test_none_of_it_goes_out_once_it_is_deleted(self, database: Database) -> None:
         """Deliveries of a deleted conversation do not go out."""
         gate, arrived = Gate(), list[str]()
 
@@ -478,7 +480,7 @@ class TestLeaving:
 
         assert channel.texts == ["a", "b"]
 
-    async def test_a_program_can_wait_for_it_and_go_on(self, database: Path) -> None:
+    async def test_a_program_can_wait_for_it_and_go_on(self, database: Database) -> None:
         """`delivered` returns once every delivery was tried; it does not wait for those that failed."""
         clock, line, channel = ManualClock(), Line(), self.slow()
         opening = Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[line.channel, channel], clock=clock)
@@ -494,7 +496,7 @@ class TestLeaving:
         with pytest.raises(EngineClosed):
             await engine.delivered()
 
-    async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(self, database: Path) -> None:
+    async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(self, database: Database) -> None:
         """A delivery queued behind a failing one is tried once the channel works, also while the engine closes."""
         clock, line, gate = ManualClock(), Line(), Gate()
 
@@ -514,7 +516,7 @@ class TestLeaving:
         assert channel.texts == ["a", "b"]
         assert await still_to_deliver(database) == []
 
-    async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Path) -> None:
+    async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Database) -> None:
         """Deliveries left by a crash go out in the next process, however short; failed ones keep their place."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", "b", clock=clock, channels=[line.channel]):
@@ -530,7 +532,7 @@ class TestLeaving:
         assert await still_to_deliver(database) == []
 
     async def test_a_channel_that_hangs_delays_it_by_its_deadline_only(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A delivery that has not arrived stays in the outbox."""
         monkeypatch.setattr(delivery, "ATTEMPT_TIMEOUT", 0.02)
@@ -542,7 +544,7 @@ class TestLeaving:
         assert channel.texts == []  # it takes longer than that as well
         assert sorted(await still_to_deliver(database)) == [("hangs", 1), ("slow", 1)]
 
-    async def test_what_is_said_in_the_step_that_closes_a_conversation_goes_out(self, database: Path) -> None:
+    async def test_what_is_said_in_the_step_that_closes_a_conversation_goes_out(self, database: Database) -> None:
         """S8: a tool that says something now, and is not to be stopped, is the last to end."""
         begun, go_on, channel = asyncio.Event(), asyncio.Event(), RecordingChannel()
 
@@ -565,7 +567,7 @@ class TestLeaving:
 
         assert (turn.status, turn.deliveries, channel.texts) == ("cancelled", ("Goodbye.",), ["Goodbye."])
 
-    async def test_nothing_of_a_deleted_conversation_goes_out_any_more(self, database: Path) -> None:
+    async def test_nothing_of_a_deleted_conversation_goes_out_any_more(self, database: Database) -> None:
         """Deliveries of a deleted conversation do not go out."""
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())

@@ -52,6 +52,7 @@ from turnwise.states import UserCancel, UserMessage
 from turnwise.states.errors import EngineNotOpen
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
+from ..support.databases import Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, full_disk, until
 from ..support.servers.openai_server import OpenAiServer, says
 
@@ -61,7 +62,7 @@ from ..support.servers.openai_server import OpenAiServer, says
 class TestTheStoreBelow:
     """One database, many conversations."""
 
-    async def test_a_second_engine_on_the_file_is_refused(self, database: Path) -> None:
+    async def test_a_second_engine_on_the_file_is_refused(self, database: Database) -> None:
         """P42: a second engine is refused in one sentence, and the first one goes on."""
         async with Engine.open(database, model=ScriptedLlm([reply("Still here.")])) as engine:
             conversation = await engine.create()
@@ -73,7 +74,7 @@ class TestTheStoreBelow:
             assert (await conversation.send("Hi")).reply == "Still here."
 
     async def test_an_answer_that_cannot_be_stored_at_all_leaves_nobody_waiting(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """P27: a fault in the program: callers that wait get an error, and the conversation goes on once it is loaded
         again."""
@@ -96,7 +97,7 @@ class TestTheStoreBelow:
             assert (turn.reply, turn.number) == ("Hello.", 1)
             assert (await again.replay()).divergence is None
 
-    async def test_an_unknown_conversation(self, database: Path) -> None:
+    async def test_an_unknown_conversation(self, database: Database) -> None:
         """Bad input: an unknown id."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             with pytest.raises(UnknownConversation):
@@ -104,7 +105,7 @@ class TestTheStoreBelow:
             with pytest.raises(UnknownConversation):
                 await engine.delete("nobody")
 
-    async def test_delete_really_deletes(self, database: Path) -> None:
+    async def test_delete_really_deletes(self, database: Database) -> None:
         """After a deletion no file holds what was said."""
         async with Engine.open(database, model=ScriptedLlm([reply("Noted.")])) as engine:
             conversation = await engine.create()
@@ -117,7 +118,7 @@ class TestTheStoreBelow:
         left = b"".join(path.read_bytes() for path in database.parent.iterdir())
         assert b"xyzzy-4711" not in left
 
-    async def test_conversations_are_listed_newest_first(self, database: Path) -> None:
+    async def test_conversations_are_listed_newest_first(self, database: Database) -> None:
         """Summaries have an id, a state and the time of the last step."""
         async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
             first, second = await engine.create(), await engine.create()
@@ -127,7 +128,7 @@ class TestTheStoreBelow:
         assert [summary.id for summary in listed] == [first.id, second.id]
         assert listed[0].updated_at > listed[1].updated_at
 
-    async def test_the_list_has_pages_and_filters(self, database: Path) -> None:
+    async def test_the_list_has_pages_and_filters(self, database: Database) -> None:
         """A page begins after the last conversation of the page before."""
         async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
             conversations = [await engine.create() for _ in range(5)]
@@ -144,7 +145,7 @@ class TestTheStoreBelow:
             with pytest.raises(UnknownConversation):
                 await engine.list(before="nobody")
 
-    async def test_conversations_run_side_by_side(self, database: Path) -> None:
+    async def test_conversations_run_side_by_side(self, database: Database) -> None:
         """One conversation handles one event at a time; conversations run concurrently."""
 
         async def answer(request: Any) -> str:
@@ -157,7 +158,7 @@ class TestTheStoreBelow:
 
         assert [turn.reply for turn in turns] == [f"You said I am {n}" for n in range(20)]
 
-    async def test_a_stored_conversation_replays_without_divergence(self, database: Path) -> None:
+    async def test_a_stored_conversation_replays_without_divergence(self, database: Database) -> None:
         """The stored log replays to the same steps."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), failure("authentication"), reply("Ok.")])
 
@@ -170,7 +171,7 @@ class TestTheStoreBelow:
 
         assert (report.events, report.divergence) == (8, None)
 
-    async def test_other_models_are_adopted_at_rest(self, database: Path) -> None:
+    async def test_other_models_are_adopted_at_rest(self, database: Database) -> None:
         """With other models in the engine, the conversation changes to them, in the log, before its next turn."""
         async with Engine.open(database, model=ScriptedLlm([reply("One.")], name="first")) as engine:
             conversation = await engine.create()
@@ -186,7 +187,7 @@ class TestTheStoreBelow:
         assert types[3:5] == ["policy_changed", "user_message"]
         assert divergence is None
 
-    async def test_rules_change_between_turns(self, database: Path) -> None:
+    async def test_rules_change_between_turns(self, database: Database) -> None:
         """A policy holds from the next turn on; to set one is refused during a turn."""
         async with Engine.open(database, model=ScriptedLlm([reply("x", finish_reason="length"), reply("")])) as engine:
             conversation = await engine.create()
@@ -204,7 +205,7 @@ class TestTheStoreBelow:
 class TestWhenTheDiskFails:
     """P28: memory equals store, the caller gets a typed error, and the conversation goes on afterwards."""
 
-    async def test_a_request_that_cannot_be_stored_is_refused(self, database: Path) -> None:
+    async def test_a_request_that_cannot_be_stored_is_refused(self, database: Database) -> None:
         """P28: a request that cannot be stored is refused as "storage" and changes nothing; sent again, it works."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
@@ -220,7 +221,7 @@ class TestWhenTheDiskFails:
             assert (await conversation.replay()).divergence is None
 
     async def test_an_answer_that_cannot_be_stored_is_kept_and_tried_again(
-        self, database: Path, caplog: pytest.LogCaptureFixture
+        self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """P28: the answer stays at the head of its mailbox, and requests are refused until it is stored."""
         gate = Gate()
@@ -246,7 +247,7 @@ class TestWhenTheDiskFails:
 class TestConfiguration:
     """Invalid configuration is reported before it is used."""
 
-    def test_a_tool_without_types_is_refused_at_once(self, database: Path) -> None:
+    def test_a_tool_without_types_is_refused_at_once(self, database: Database) -> None:
         """Bad input: a tool function without types, in one sentence that names it."""
 
         def guess(what):  # type: ignore[no-untyped-def]
@@ -258,7 +259,7 @@ class TestConfiguration:
         assert "guess" in refused.value.sentence
         assert "what" in refused.value.sentence
 
-    async def test_an_unknown_model_is_found_before_anybody_is_asked(self, database: Path) -> None:
+    async def test_an_unknown_model_is_found_before_anybody_is_asked(self, database: Database) -> None:
         """Bad input: a model that litellm does not know."""
         async with Engine.open(database, model="no-such-provider/no-such-model") as engine:
             with pytest.raises(ConfigurationError) as refused:
@@ -267,7 +268,7 @@ class TestConfiguration:
         assert "no-such-provider/no-such-model" in refused.value.sentence
 
     async def test_a_provider_without_a_key_is_found_before_it_is_asked(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Bad input: no key for a real provider."""
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -277,7 +278,7 @@ class TestConfiguration:
 
         assert "OPENAI_API_KEY" in refused.value.sentence
 
-    async def test_events_of_a_hosts_own_making(self, database: Path) -> None:
+    async def test_events_of_a_hosts_own_making(self, database: Database) -> None:
         """`dispatch` takes any event and returns its step."""
         gate = Gate()
 
@@ -294,7 +295,7 @@ class TestConfiguration:
 class TestWithoutAnEventLoop:
     """The engine without an event loop."""
 
-    def test_the_blocking_engine_is_the_same(self, database: Path) -> None:
+    def test_the_blocking_engine_is_the_same(self, database: Database) -> None:
         """`open_blocking`: the same calls, without await."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked.")])
 
@@ -320,7 +321,7 @@ class TestWithoutAnEventLoop:
 class TestADamagedDatabase:
     """A database that cannot be read."""
 
-    async def test_one_damaged_conversation_does_not_hold_up_the_others(self, database: Path) -> None:
+    async def test_one_damaged_conversation_does_not_hold_up_the_others(self, database: Database) -> None:
         """An engine opens although a conversation cannot be read; reading that one raises Damaged with one sentence."""
         policy = Policy(questions=Questions(deadline=3600))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])] * 2)
@@ -390,7 +391,7 @@ def in_another_thread(work: Callable[[], Any]) -> Any:
 class TestElsewhere:
     """An engine that is called from another event loop refuses with one sentence, and nothing changes."""
 
-    async def test_every_method_refuses_in_another_thread(self, database: Path) -> None:
+    async def test_every_method_refuses_in_another_thread(self, database: Database) -> None:
         """Whatever an engine and its conversations offer, another thread's event loop gets `EngineElsewhere`, which
         names `open_blocking`; and the conversation goes on in its own loop as if nothing had been asked."""
         async with Engine.open(database, model=Answers) as engine:
@@ -407,7 +408,7 @@ class TestElsewhere:
             assert await conversation.events() == before
             assert (await conversation.send("And now?")).reply == "Yes."
 
-    def test_every_method_refuses_in_a_second_run(self, database: Path) -> None:
+    def test_every_method_refuses_in_a_second_run(self, database: Database) -> None:
         """A second `asyncio.run` is another event loop; the first one has ended."""
 
         async def opened() -> tuple[Engine, Conversation]:
@@ -420,7 +421,7 @@ class TestElsewhere:
 
         assert {type(error) for error in errors} == {EngineElsewhere}
 
-    async def test_a_method_that_a_thread_calls_without_an_event_loop(self, database: Path) -> None:
+    async def test_a_method_that_a_thread_calls_without_an_event_loop(self, database: Database) -> None:
         """A Flask view that forgets that the methods are coroutines, and one that hands an iterator on, are told."""
         async with Engine.open(database) as engine:
             conversation = await engine.create()
@@ -436,7 +437,7 @@ class TestElsewhere:
 
             assert await asyncio.to_thread(ask) == [EngineElsewhere] * 4
 
-    async def test_a_coroutine_may_be_made_anywhere(self, database: Path) -> None:
+    async def test_a_coroutine_may_be_made_anywhere(self, database: Database) -> None:
         """What counts is where it is awaited: `run_coroutine_threadsafe` is the way of asyncio into a loop."""
         async with Engine.open(database, model=Answers) as engine:
             conversation = await engine.create()
@@ -448,7 +449,7 @@ class TestElsewhere:
 
             assert await asyncio.to_thread(ask) == "Yes."
 
-    async def test_an_iterator_goes_on_at_home(self, database: Path) -> None:
+    async def test_an_iterator_goes_on_at_home(self, database: Database) -> None:
         """Updates that another event loop asks for, or wants to end, stay whole for the loop in which they began."""
         async with Engine.open(database, model=Answers) as engine:
             conversation = await engine.create()
@@ -468,7 +469,7 @@ class TestElsewhere:
             assert (await anext(updates)).type == "message"
             await updates.aclose()
 
-    async def test_the_engine_itself(self, database: Path) -> None:
+    async def test_the_engine_itself(self, database: Database) -> None:
         """It is neither entered nor closed elsewhere, and works on."""
         async with Engine.open(database, model=Answers) as engine:
             uses = (engine.__aenter__, lambda: engine.__aexit__(None, None, None), engine.close)
@@ -499,14 +500,14 @@ async def _home() -> Home:
 class TestABlockingEngine:
     """The twin for programs with threads."""
 
-    def test_any_thread_may_call_it(self, database: Path) -> None:
+    def test_any_thread_may_call_it(self, database: Database) -> None:
         """That is what the sentence sends people to."""
         with Engine.open_blocking(database, model=Answers) as engine:
             conversation = engine.create()
 
             assert in_another_thread(lambda: conversation.send("Hello").reply) == "Yes."
 
-    def test_a_tool_of_its_own_does_not_wait_for_it(self, database: Path) -> None:
+    def test_a_tool_of_its_own_does_not_wait_for_it(self, database: Database) -> None:
         """An asynchronous tool runs in the event loop that would have to do what the tool waits for."""
         caught: list[str] = []
 
@@ -525,7 +526,7 @@ class TestABlockingEngine:
 
         assert len(caught) == 1 and "wait for itself" in caught[0]
 
-    def test_it_is_open_without_with(self, database: Path) -> None:
+    def test_it_is_open_without_with(self, database: Database) -> None:
         """A module of an application opens it once, and calls `close`, or not."""
         engine = Engine.open_blocking(database, model=Answers)
 
@@ -538,7 +539,7 @@ class TestABlockingEngine:
             engine.list()
 
     @pytest.mark.slow
-    def test_it_closes_when_nobody_holds_it(self, database: Path) -> None:
+    def test_it_closes_when_nobody_holds_it(self, database: Database) -> None:
         """A conversation that is held keeps its engine; then the database is free, and nothing runs any more."""
         conversation = Engine.open_blocking(database, model=Answers).create()
         gc.collect()
@@ -551,7 +552,7 @@ class TestABlockingEngine:
             assert len(engine.list()) == 1
 
     @pytest.mark.slow
-    def test_it_closes_when_the_process_ends(self, database: Path) -> None:
+    def test_it_closes_when_the_process_ends(self, database: Database) -> None:
         """The write-ahead log is merged into the file, as `close` does it; nothing hangs."""
         ended = _program(
             f"engine = Engine.open_blocking({str(database)!r})\nprint(engine.create().send('Hi').status)\n"
@@ -561,7 +562,7 @@ class TestABlockingEngine:
         assert not Path(f"{database}-wal").exists()
 
 
-def _opened_again(database: Path) -> Any:
+def _opened_again(database: Database) -> Any:
     """Return another engine over the database, once the first one has let go of it."""
     end = time.monotonic() + 20
     while True:
@@ -607,7 +608,7 @@ def second(path):
 class TestAfterAFork:
     """A child has the parent's engine in its memory, and neither its threads nor its right to the database."""
 
-    def test_a_blocking_engine_refuses_in_the_child(self, database: Path) -> None:
+    def test_a_blocking_engine_refuses_in_the_child(self, database: Database) -> None:
         """At once, with a sentence; the child leaves the `with` block and ends without hanging, and the parent's engine
         keeps its lock and goes on."""
         ended = _program(f"""{FORK}
@@ -624,7 +625,7 @@ print(os.path.exists(path + "-wal"))
         expected = "completed\nTrue True\nTrue True\nTrue True\nchild 7\nTrue\ncompleted None\nFalse\n"
         assert (ended.stdout, ended.stderr, ended.returncode) == (expected, "", 0)
 
-    def test_an_engine_refuses_in_the_child_of_its_coroutine(self, database: Path) -> None:
+    def test_an_engine_refuses_in_the_child_of_its_coroutine(self, database: Database) -> None:
         """In the parent's event loop, which the child must not close, and in one of its own."""
         ended = _program(f"""{FORK}
 path = {str(database)!r}
@@ -643,7 +644,7 @@ loop.run_until_complete(engine.close())
         expected = "True True\nchild 7\nTrue True\nchild 7\nTrue\ncompleted\n"
         assert (ended.stdout, ended.stderr, ended.returncode) == (expected, "", 0)
 
-    def test_a_child_opens_an_engine_of_its_own(self, database: Path) -> None:
+    def test_a_child_opens_an_engine_of_its_own(self, database: Database) -> None:
         """Over another database; what it inherited does not stand in its way."""
         ended = _program(f"""{FORK}
 def own():
@@ -663,7 +664,7 @@ print(len(engine.list()))
 class TestClosing:
     """The end of a conversation, of an engine, of a process."""
 
-    async def test_a_closed_conversation_takes_nothing_and_can_be_read(self, database: Path) -> None:
+    async def test_a_closed_conversation_takes_nothing_and_can_be_read(self, database: Database) -> None:
         """P31: closed: requests are refused, watchers end, and what was said can still be read."""
         async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
             conversation = await engine.create()
@@ -679,7 +680,7 @@ class TestClosing:
             assert [message.text for message in await conversation.transcript()] == ["Hi", "Bye."]
             assert [summary.state for summary in await engine.list()] == ["closed"]
 
-    async def test_a_closed_conversation_ends_with_its_engine(self, database: Path) -> None:
+    async def test_a_closed_conversation_ends_with_its_engine(self, database: Database) -> None:
         """A handle raises EngineClosed afterwards, also for a conversation that was closed before."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.create()
@@ -688,7 +689,7 @@ class TestClosing:
         with pytest.raises(EngineClosed):
             await conversation.send("Hello?")
 
-    async def test_closing_stops_what_runs(self, database: Path) -> None:
+    async def test_closing_stops_what_runs(self, database: Database) -> None:
         """P31: a conversation closed while a tool runs cancels it first."""
         gate = Gate()
 
@@ -707,7 +708,7 @@ class TestClosing:
             assert (await turn).status == "cancelled"
 
     @pytest.mark.slow
-    async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Path) -> None:
+    async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Database) -> None:
         """P31: once nobody holds a handle, neither a task nor a loop of it remains."""
         async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
             conversation = await engine.create()
@@ -718,7 +719,7 @@ class TestClosing:
             await until(lambda: len(asyncio.all_tasks()) == 1)  # the engine may still look for schedules in its store
 
     @pytest.mark.slow
-    async def test_memory_does_not_grow_with_the_database(self, database: Path) -> None:
+    async def test_memory_does_not_grow_with_the_database(self, database: Database) -> None:
         """Of conversations at rest without a handle, only the most recent ones stay in memory."""
         async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
             ids = [(await engine.create()).id for _ in range(RECENT + 10)]
@@ -728,7 +729,7 @@ class TestClosing:
 
             assert engine.in_memory == RECENT
 
-    async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Path) -> None:
+    async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Database) -> None:
         """P31: whatever was acknowledged is there when it is opened again; callers that wait get EngineClosed."""
         gate = Gate()
 
@@ -766,7 +767,7 @@ class TestWhatFinishesAllTheSame:
     """A tool that finishes although its engine closes: its result is stored."""
 
     @pytest.mark.parametrize("says", ["paid", ""])
-    async def test_its_result_is_kept(self, says: str, database: Path) -> None:
+    async def test_its_result_is_kept(self, says: str, database: Database) -> None:
         """P28: a payment that was made is not in doubt: the next process shows its result to the model; nothing that
         follows from it starts in this one."""
         begun = asyncio.Event()
@@ -786,7 +787,7 @@ class TestWhatFinishesAllTheSame:
             await until(lambda: again.state.type == "idle")
             assert [message.text for message in await again.transcript()][2:] == [says, "It is paid."]
 
-    async def test_one_that_is_cut_off_is_in_doubt(self, database: Path) -> None:
+    async def test_one_that_is_cut_off_is_in_doubt(self, database: Database) -> None:
         """A tool that stops is in doubt, as after a crash."""
         begun = asyncio.Event()
         pay = payment(begun, stubborn=False)
@@ -800,7 +801,7 @@ class TestWhatFinishesAllTheSame:
             assert [summary.state for summary in await engine.list()] == ["in_doubt"]
 
     async def test_of_a_deleted_conversation_nothing_is_kept(
-        self, database: Path, caplog: pytest.LogCaptureFixture
+        self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """If the disk takes nothing either, the result is lost and the engine closes without an error."""
         begun = asyncio.Event()
@@ -818,7 +819,7 @@ class TestClosingWhileSomethingBegins:
     """An engine may be closed at any moment; afterwards nothing runs, and the file is unlocked."""
 
     @pytest.mark.parametrize("steps", [*range(0, 24, 3), 1000])
-    async def test_an_engine_that_is_still_opening(self, steps: int, database: Path) -> None:
+    async def test_an_engine_that_is_still_opening(self, steps: int, database: Database) -> None:
         """P31: opening raises EngineClosed if the engine is closed meanwhile."""
         engine = Engine.open(database, model=ScriptedLlm([]))
         opening = asyncio.ensure_future(engine.__aenter__())
@@ -834,7 +835,7 @@ class TestClosingWhileSomethingBegins:
             pass
 
     @pytest.mark.parametrize("steps", range(6))
-    async def test_a_conversation_that_is_being_read(self, steps: int, database: Path) -> None:
+    async def test_a_conversation_that_is_being_read(self, steps: int, database: Database) -> None:
         """P31: a load that is under way raises EngineClosed; nobody waits for ever."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation_id = (await engine.create()).id
@@ -851,7 +852,7 @@ class TestClosingWhileSomethingBegins:
         with pytest.raises((EngineClosed, StoreError)):
             await asyncio.wait_for(saying, 60)
 
-    async def test_a_conversation_that_is_being_made(self, database: Path) -> None:
+    async def test_a_conversation_that_is_being_made(self, database: Database) -> None:
         """P31: a conversation that is created meanwhile may be stored, but nobody gets a handle on it."""
         engine = await Engine.open(database, model=ScriptedLlm([]))
         making = asyncio.ensure_future(engine.create())
@@ -929,7 +930,7 @@ async def updates_of_turn(conversation: Conversation, text: str) -> list[Any]:
 class TestDeadlines:
     """They begin when the model is ready."""
 
-    async def test_a_first_turn_keeps_its_profile_and_its_memory(self, database: Path) -> None:
+    async def test_a_first_turn_keeps_its_profile_and_its_memory(self, database: Database) -> None:
         """However long the model takes to load: the choice of a profile and the search for older conversations have
         their whole time afterwards."""
         quick = FunctionLlm(lambda _: "Sushi on Friday.", name="slow")

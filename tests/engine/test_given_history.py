@@ -22,6 +22,7 @@ from turnwise.states import Idle, MemoryRecalled, Policy, RecallMemory, Recent
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.strategies import NOON
 
+from ..support.databases import Database
 from ..support.pictures import PNG, data_url
 from ..support.scenarios.openai_histories import Given, any_histories, faults_in
 from ..support.servers.openai_server import OpenAiServer, calls, says, violations
@@ -73,7 +74,7 @@ async def go_on(conversation: Conversation) -> None:
 class TestBeginning:
     """`create(messages=…)` stores a history, and the conversation goes on from it."""
 
-    async def test_the_next_request_holds_the_whole_history(self, database: Path) -> None:
+    async def test_the_next_request_holds_the_whole_history(self, database: Database) -> None:
         """Nothing happens before somebody speaks; then the model sees everything, the system prompt first."""
         llm = ScriptedLlm([reply("Takumi has one.")])
         async with Engine.open(database, model=llm) as engine:
@@ -88,7 +89,7 @@ class TestBeginning:
         assert [text for role, text in said_of(llm.requests[0]) if role == "tool"] == ["Sakura", "rain"]
         assert [part["type"] for part in llm.requests[0].messages[2]["content"]] == ["text", "image_url", "text"]
 
-    async def test_its_messages_are_given_back_with_what_was_said_since(self, database: Path) -> None:
+    async def test_its_messages_are_given_back_with_what_was_said_since(self, database: Database) -> None:
         """First the history as it was given, then calls, results and images of this conversation; a new conversation
         can begin with all of it."""
         llm = ScriptedLlm([call("find_table", party=4), reply("Takumi has one."), reply("Again.")])
@@ -111,7 +112,7 @@ class TestBeginning:
         assert (copied, repairs, faults_in(messages)) == (messages, (), [])
 
     async def test_repairs_are_reported_once_and_can_be_read(
-        self, database: Path, caplog: pytest.LogCaptureFixture
+        self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A warning names them, and the conversation keeps them."""
         async with Engine.open(database) as engine:
@@ -125,7 +126,7 @@ class TestBeginning:
         assert conversation_id in warning.getMessage()
         assert repairs[2] in warning.getMessage()
 
-    async def test_a_given_system_prompt_replaces_that_of_the_history(self, database: Path) -> None:
+    async def test_a_given_system_prompt_replaces_that_of_the_history(self, database: Database) -> None:
         """Without one, the history brings it; a conversation without a history is as it was."""
         llm = FunctionLlm(lambda request: reply(str(request.messages[0]["content"])))
         async with Engine.open(database, model=llm) as engine:
@@ -139,7 +140,7 @@ class TestBeginning:
     @pytest.mark.parametrize(
         "messages", ["Hello", {"role": "user"}, 3, [None], [{"role": "user"}, "Hello"], [["role"]]]
     )
-    async def test_what_is_no_list_of_messages_is_refused(self, database: Path, messages: Any) -> None:
+    async def test_what_is_no_list_of_messages_is_refused(self, database: Database, messages: Any) -> None:
         """In one sentence, and no conversation is created."""
         async with Engine.open(database) as engine:
             with pytest.raises(InvalidInput) as refused:
@@ -150,7 +151,7 @@ class TestBeginning:
         assert "\n" not in str(refused.value)
 
     @pytest.mark.slow
-    async def test_a_history_that_is_too_long_is_refused(self, database: Path) -> None:
+    async def test_a_history_that_is_too_long_is_refused(self, database: Database) -> None:
         """The error says how long it may be."""
         text = "x" * 1_000_000
         async with Engine.open(database) as engine:
@@ -163,7 +164,7 @@ class TestBeginning:
 class TestEverythingElse:
     """The other things that a conversation can do cope with a given history."""
 
-    async def test_it_is_shown_to_watchers(self, database: Path) -> None:
+    async def test_it_is_shown_to_watchers(self, database: Database) -> None:
         """The snapshot holds it in the turn 0, and so do updates from the beginning, but for results."""
         async with Engine.open(database) as engine:
             conversation = await engine.create(messages=[*HISTORY, {"role": "system", "content": "Be brief."}])
@@ -201,7 +202,7 @@ class TestEverythingElse:
         assert messages[copy.id][: len(HISTORY)] == HISTORY
         assert messages[copy.id][len(HISTORY)] == {"role": "user", "content": "Something else?"}
 
-    async def test_it_can_be_condensed(self, database: Path) -> None:
+    async def test_it_can_be_condensed(self, database: Database) -> None:
         """The summary takes the place of given messages in requests; `messages` still tells everything."""
         llm = ScriptedLlm([reply("They talked about Sakura."), reply("Yes.")])
         async with Engine.open(database, model=llm) as engine:
@@ -215,7 +216,7 @@ class TestEverythingElse:
         assert "They talked about Sakura." in said_of(llm.requests[1])[1][1]
         assert messages[: len(HISTORY)] == HISTORY
 
-    async def test_a_request_of_the_last_minutes_leaves_it_out(self, database: Path) -> None:
+    async def test_a_request_of_the_last_minutes_leaves_it_out(self, database: Database) -> None:
         """Under `Recent` a request looks back by the clock, and nobody knows when a given message was said."""
 
         async def look_up(effect: RecallMemory, _: EffectContext) -> MemoryRecalled:
@@ -228,7 +229,7 @@ class TestEverythingElse:
 
         assert [role for role, _ in said_of(llm.requests[0])] == ["system", "user"]
 
-    async def test_the_terminal_shows_it(self, database: Path) -> None:
+    async def test_the_terminal_shows_it(self, database: Database) -> None:
         """Roles, calls and results, as of a conversation that was held here."""
         async with Engine.open(database) as engine:
             conversation = await engine.create(messages=HISTORY)
@@ -259,7 +260,7 @@ class TestOverTheWire:
         assert violations(body) == []
         assert faults_in(stored) == []
 
-    async def test_calls_go_on_behind_given_calls(self, database: Path) -> None:
+    async def test_calls_go_on_behind_given_calls(self, database: Database) -> None:
         """P29: litellm sends the whole history; a provider that repeats ids does not mix up the results."""
         script = [calls(("find_table", {"party": 2}), ids=["call_7_0"]), says("Takumi."), says("Done.")]
         async with (
@@ -281,7 +282,7 @@ class TestOverTheWire:
 class TestLongHistories:
     """A history of years costs once."""
 
-    async def test_ten_thousand_messages(self, database: Path) -> None:
+    async def test_ten_thousand_messages(self, database: Database) -> None:
         """They are read within seconds; a turn behind them, and loading the conversation, do not read them again."""
         rounds = range(2_500)
         history = [

@@ -25,6 +25,8 @@ from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import Fold
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 
+from ..support.databases import Database
+
 ASSISTANT = presets.assistant()
 TOOLS = ["spawn_agents"]
 
@@ -56,7 +58,7 @@ def obey(request: Any) -> Any:
     return call("pay", amount=int(newest["content"])) if newest["role"] == "user" else reply("It is paid.")
 
 
-def paying(database: Path, bank: Bank, receiver: Receiver, **options: Any) -> Engine:
+def paying(database: Database, bank: Bank, receiver: Receiver, **options: Any) -> Engine:
     """An engine that pays, and says so to the receiver. Its clock stands still, so that no moment tells two histories
     apart."""
     channels = [WebhookChannel(receiver.url, SECRET)]
@@ -78,7 +80,7 @@ async def pays(engine: Engine, amount: int, message_id: str) -> Conversation:
     return conversation
 
 
-async def deleted(database: Path, bank: Bank, receiver: Receiver) -> None:
+async def deleted(database: Database, bank: Bank, receiver: Receiver) -> None:
     """A conversation is deleted and created again."""
     async with paying(database, bank, receiver) as engine:
         await pays(engine, 5, "m1")
@@ -86,14 +88,14 @@ async def deleted(database: Path, bank: Bank, receiver: Receiver) -> None:
         await pays(engine, 5, "m1")
 
 
-async def two_databases(database: Path, bank: Bank, receiver: Receiver) -> None:
+async def two_databases(database: Database, bank: Bank, receiver: Receiver) -> None:
     """Two customers, each with a database of their own."""
     for path in (database, database.with_name("other.db")):
         async with paying(path, bank, receiver) as engine:
             await pays(engine, 5, "m1")
 
 
-async def restored(database: Path, bank: Bank, receiver: Receiver) -> None:
+async def restored(database: Database, bank: Bank, receiver: Receiver) -> None:
     """A backup is restored, and other things are said than the first time."""
     backup = database.with_name("backup.db")
     async with paying(database, bank, receiver) as engine:
@@ -106,7 +108,7 @@ async def restored(database: Path, bank: Bank, receiver: Receiver) -> None:
         await pays(engine, 5, "another message")
 
 
-async def imported(database: Path, bank: Bank, receiver: Receiver) -> None:
+async def imported(database: Database, bank: Bank, receiver: Receiver) -> None:
     """A conversation is copied into another database, and goes on in both."""
     async with paying(database, bank, receiver) as engine:
         await engine.create(conversation_id="main")
@@ -121,7 +123,7 @@ async def imported(database: Path, bank: Bank, receiver: Receiver) -> None:
 
 @pytest.mark.parametrize("happens", [deleted, two_databases, restored, imported])
 async def test_what_a_second_history_does_is_done(
-    happens: Callable[[Path, Bank, Receiver], Awaitable[None]], database: Path
+    happens: Callable[[Path, Bank, Receiver], Awaitable[None]], database: Database
 ) -> None:
     """The second payment is made and the second text arrives, although the bank and the receiver drop whatever comes
     under a key that they know."""
@@ -135,7 +137,7 @@ async def test_what_a_second_history_does_is_done(
     assert len(receiver.taken) == len(receiver.posts)
 
 
-async def test_a_fork_goes_its_own_way(database: Path) -> None:
+async def test_a_fork_goes_its_own_way(database: Database) -> None:
     """What was delivered before the cut is not delivered again, and what comes after it has keys of its own, also in a
     second fork under the same id."""
     bank = Bank()
@@ -157,7 +159,7 @@ async def test_a_fork_goes_its_own_way(database: Path) -> None:
 class TestClicks:
     """What a person decides holds for the call that the person saw."""
 
-    async def test_an_approval_of_the_first_history_allows_nothing_in_the_second(self, database: Path) -> None:
+    async def test_an_approval_of_the_first_history_allows_nothing_in_the_second(self, database: Database) -> None:
         """Five were approved; five thousand are not, by the same click. The new call has an id of its own."""
         bank = Bank(approval=True)
         with Receiver() as receiver:
@@ -174,7 +176,9 @@ class TestClicks:
                 assert bank.paid == {}
                 assert (await conversation.approve(new, True)).reply == "It is paid."
 
-    async def test_an_answer_and_a_verdict_of_the_first_history_are_refused_in_the_second(self, database: Path) -> None:
+    async def test_an_answer_and_a_verdict_of_the_first_history_are_refused_in_the_second(
+        self, database: Database
+    ) -> None:
         """So is an answer to a question that was asked there."""
         llm = FunctionLlm(lambda request: call("ask_user_question", questions=[QUESTION]), name="asks")
         async with Engine.open(database, model=llm, tools=["ask_user_question"], clock=ManualClock()) as engine:
@@ -196,7 +200,7 @@ class TestClicks:
 class TestAgents:
     """Mail and sub-agents."""
 
-    async def test_a_message_of_a_sender_that_was_created_again_arrives(self, database: Path) -> None:
+    async def test_a_message_of_a_sender_that_was_created_again_arrives(self, database: Database) -> None:
         """Its number is that of the first, its words are the same, and it is another message."""
         work = FunctionLlm(
             lambda request: (
@@ -222,7 +226,7 @@ class TestAgents:
         assert len({*ids}) == 2
         assert {*map(unmarked, ids)} == {"work/3"}
 
-    async def test_a_sub_agent_has_the_id_of_its_own_history(self, database: Path) -> None:
+    async def test_a_sub_agent_has_the_id_of_its_own_history(self, database: Database) -> None:
         """A sub-agent that is left of an older history, here without its parent, is not taken for the new one."""
         llm = FamilyLlm({GO: [spawn("a"), "Done.", spawn("a"), "Done."], "a": ["first", "second"]})
         async with Engine.open(database, model=llm, tools=[*TOOLS], clock=ManualClock()) as engine:
@@ -244,7 +248,7 @@ class TestAgents:
 class TestOneHistory:
     """Whoever drives a conversation makes the same keys."""
 
-    async def test_a_call_that_runs_again_has_its_key(self, database: Path) -> None:
+    async def test_a_call_that_runs_again_has_its_key(self, database: Database) -> None:
         """However many steps lie between the one that started it and the crash, and between further crashes: they are
         those of messages that wait, far more than are read at once."""
         bank = Bank()
@@ -264,7 +268,7 @@ class TestOneHistory:
 
         assert len(bank.asked) > 2 and len({*bank.asked}) == 1
 
-    async def test_the_links_are_those_of_the_steps_that_asked_first(self, database: Path) -> None:
+    async def test_the_links_are_those_of_the_steps_that_asked_first(self, database: Database) -> None:
         """What is read from the end of a log is what the loop noted step by step, in every state of a long turn."""
         bank = Bank()
         with Receiver() as receiver:

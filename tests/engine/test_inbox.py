@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,10 @@ from turnwise import Engine, Policy, Refused, StateChangeUpdate, tool
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ..support.agents.teams import held, team, tells_agent, tells_user
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, results, until
+
+pytestmark = BOTH_STORES
 
 # --- Messages said while a turn is under way: they queue, they steer, or they are taken back; none is lost or doubled.
 
@@ -35,7 +37,7 @@ def waiting_in(conversation: Any) -> list[str]:
 class TestQueueing:
     """A queued message begins the next turn."""
 
-    async def test_two_messages_while_busy_become_one_turn(self, database: Path) -> None:
+    async def test_two_messages_while_busy_become_one_turn(self, database: Database) -> None:
         """D10: messages that waited together are taken in order by one turn, which both callers get."""
         gate = Gate()
         llm = one_after_the_other(answers_after(gate, "One."), lambda request: "Both.")
@@ -54,7 +56,7 @@ class TestQueueing:
             assert [m.turn for m in await conversation.transcript()] == [1, 1, 2, 2, 2]
             assert (await conversation.replay()).divergence is None
 
-    async def test_a_message_says_for_itself_what_becomes_of_it(self, database: Path) -> None:
+    async def test_a_message_says_for_itself_what_becomes_of_it(self, database: Database) -> None:
         """`when_busy` of the message overrides that of the policy."""
         gate = Gate()
         llm = one_after_the_other(answers_after(gate, "One."), lambda request: "Two.")
@@ -74,7 +76,7 @@ class TestQueueing:
             assert refused.value.code == "busy"
             assert (taken.reply, taken.number) == ("Two.", 2)
 
-    async def test_a_message_waits_behind_a_question(self, database: Path) -> None:
+    async def test_a_message_waits_behind_a_question(self, database: Database) -> None:
         """P19: while a question is open, a message may be queued by policy; it begins the turn after."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked."), reply("Umbrella.")])
 
@@ -88,7 +90,7 @@ class TestQueueing:
             assert (answered.reply, (await queued).reply) == ("Booked.", "Umbrella.")
             assert_paired(await conversation.transcript())
 
-    async def test_cancelling_a_question_begins_the_turn_that_waits(self, database: Path) -> None:
+    async def test_cancelling_a_question_begins_the_turn_that_waits(self, database: Database) -> None:
         """P17: if a message waits, its turn begins in the step that ends the turn before, and the update says so."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("No rain.")])
 
@@ -110,7 +112,7 @@ class TestQueueing:
             assert (begun.type, begun.turn, begun.attempt, begun.inbox) == ("llm_requesting", 2, 1, ())
             assert_paired(await conversation.transcript())
 
-    async def test_a_queue_survives_its_process(self, database: Path) -> None:
+    async def test_a_queue_survives_its_process(self, database: Database) -> None:
         """A waiting message is stored, and taken after the engine was closed and opened again."""
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         async with Engine.open(database, model=asking, tools=["ask_user_question"], policy=QUEUE) as engine:
@@ -130,7 +132,7 @@ class TestQueueing:
 class TestSteering:
     """A steered message enters the current turn."""
 
-    async def test_it_enters_before_the_next_request(self, database: Path) -> None:
+    async def test_it_enters_before_the_next_request(self, database: Database) -> None:
         """P37: sent while a tool runs, it follows the results in the next request of this turn."""
         gate = Gate()
 
@@ -161,7 +163,7 @@ class TestSteering:
             assert said == ["Find it", "The blue one", "Blue, then."]
             assert_paired(await conversation.transcript())
 
-    async def test_it_begins_the_next_turn_if_this_one_ends_first(self, database: Path) -> None:
+    async def test_it_begins_the_next_turn_if_this_one_ends_first(self, database: Database) -> None:
         """P37: if the turn makes no further request, the message begins the next turn."""
         gate = Gate()
         llm = one_after_the_other(answers_after(gate, "Done."), lambda request: "Blue, too.")
@@ -181,7 +183,7 @@ class TestSteering:
 class TestTakingBack:
     """A message leaves the inbox by entering or by being withdrawn."""
 
-    async def test_a_withdrawn_message_never_enters(self, database: Path) -> None:
+    async def test_a_withdrawn_message_never_enters(self, database: Database) -> None:
         """P37: a withdrawn message never enters, and its sender is refused; so is a withdrawal that comes too late."""
         gate = Gate()
 
@@ -202,7 +204,7 @@ class TestTakingBack:
             assert (withdrawn.value.code, too_late.value.code) == ("withdrawn", "not_waiting")
             assert [m.text for m in await conversation.transcript()] == ["a", "One."]
 
-    async def test_closing_takes_back_what_waits(self, database: Path) -> None:
+    async def test_closing_takes_back_what_waits(self, database: Database) -> None:
         """Closing withdraws the messages of the inbox and refuses their senders as closed."""
         gate = Gate()
 
@@ -219,7 +221,7 @@ class TestTakingBack:
             assert refused.value.code == "closed"
             assert (await first).status == "cancelled"
 
-    async def test_what_waited_for_a_turn_that_failed_begins_the_next(self, database: Path) -> None:
+    async def test_what_waited_for_a_turn_that_failed_begins_the_next(self, database: Database) -> None:
         """If the turn fails, a message that waits begins the next one, as one that comes a moment later does."""
         gate = Gate()
 
@@ -249,7 +251,7 @@ class TestTakingBack:
 class TestCancel:
     """A user cancels the turn."""
 
-    async def test_cancel_while_a_tool_runs(self, database: Path) -> None:
+    async def test_cancel_while_a_tool_runs(self, database: Database) -> None:
         """P6: a keeps its result, b is aborted, b and c have results that say so; the next history is valid."""
         gate = Gate()
 
@@ -279,7 +281,9 @@ class TestCancel:
         assert again.reply == "On we go."
         assert [m["role"] for m in llm.requests[1].messages] == ["user", "assistant", "tool", "tool", "tool", "user"]
 
-    async def test_a_tool_that_ignores_cancellation_delays_no_longer_than_the_deadline(self, database: Path) -> None:
+    async def test_a_tool_that_ignores_cancellation_delays_no_longer_than_the_deadline(
+        self, database: Database
+    ) -> None:
         """P6: a tool that ignores the cancel is abandoned at the deadline; its late result changes nothing."""
         gate = Gate()
 
@@ -309,7 +313,7 @@ class TestCancel:
             assert results(await conversation.transcript()) == ["Cancelled by user"]
             assert conversation.state == at_rest
 
-    async def test_a_tool_that_ends_while_it_is_cancelled_keeps_its_result(self, database: Path) -> None:
+    async def test_a_tool_that_ends_while_it_is_cancelled_keeps_its_result(self, database: Database) -> None:
         """P7: a tool that finishes in spite of the cancel has one result, its own."""
         gate = Gate()
 
@@ -332,7 +336,7 @@ class TestCancel:
             assert_paired(await conversation.transcript())
             assert len(results(await conversation.transcript())) == 1
 
-    async def test_cancel_while_the_model_is_asked(self, database: Path) -> None:
+    async def test_cancel_while_the_model_is_asked(self, database: Database) -> None:
         """P8: it is at rest at once, without half a message; a late answer is ignored, also in the next turn."""
         gate = Gate()
         answers = [answers_after(gate, "too late"), lambda request: "fresh"]
@@ -351,7 +355,7 @@ class TestCancel:
         assert fresh.reply == "fresh"
         assert [message.text for message in said] == ["Hi", "Again", "fresh"]
 
-    async def test_cancel_where_nothing_runs_is_a_no_op(self, database: Path) -> None:
+    async def test_cancel_where_nothing_runs_is_a_no_op(self, database: Database) -> None:
         """P10: in Idle, Failed and Closed a cancel does nothing, and says so."""
         llm = ScriptedLlm([failure("authentication")])
 
@@ -365,7 +369,7 @@ class TestCancel:
 
         assert (idle.no_op, failed.no_op, closed.no_op) == (True, True, True)
 
-    async def test_a_late_cancel_that_names_its_turn_does_not_hit_the_next_one(self, database: Path) -> None:
+    async def test_a_late_cancel_that_names_its_turn_does_not_hit_the_next_one(self, database: Database) -> None:
         """P40: a click names the turn that its user saw; a late one does not stop the next turn."""
         gate = Gate()
         answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
@@ -382,7 +386,7 @@ class TestCancel:
             assert late.no_op
             assert (await turn).status == "completed"
 
-    async def test_a_cancel_without_a_number_stops_the_turn_of_another_handle(self, database: Path) -> None:
+    async def test_a_cancel_without_a_number_stops_the_turn_of_another_handle(self, database: Database) -> None:
         """It means the turn under way, also if its own handle has seen only an earlier one."""
         gate = Gate()
         answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
@@ -399,7 +403,9 @@ class TestCancel:
             assert (await turn).status == "cancelled"
 
     @pytest.mark.parametrize("tells", [tells_user, tells_agent])
-    async def test_it_stops_a_turn_that_another_agent_began(self, database: Path, tells: Callable[[str], Any]) -> None:
+    async def test_it_stops_a_turn_that_another_agent_began(
+        self, database: Database, tells: Callable[[str], Any]
+    ) -> None:
         """A message for the user, or for the agent itself, began the turn, and no handle of the user has seen it."""
         gate = Gate()
 
@@ -414,7 +420,7 @@ class TestCancel:
             assert front.state.type == "idle"
             assert [turn.status for turn in await front.turns()] == ["cancelled"]
 
-    async def test_it_stops_a_turn_that_the_schedule_began(self, database: Path) -> None:
+    async def test_it_stops_a_turn_that_the_schedule_began(self, database: Database) -> None:
         """The conversation woke up by itself."""
         gate = Gate()
 
@@ -427,7 +433,7 @@ class TestCancel:
             assert not cancelled.no_op
             assert [turn.status for turn in await conversation.turns()][:1] == ["cancelled"]
 
-    def test_it_stops_it_without_an_event_loop(self, database: Path) -> None:
+    def test_it_stops_it_without_an_event_loop(self, database: Database) -> None:
         """The same holds for the blocking methods."""
         gate = Gate()
         answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
@@ -443,7 +449,7 @@ class TestCancel:
             assert not cancelled.no_op
             assert [turn.status for turn in mine.turns()] == ["completed", "cancelled"]
 
-    async def test_a_cancel_hits_the_message_that_its_handle_is_sending(self, database: Path) -> None:
+    async def test_a_cancel_hits_the_message_that_its_handle_is_sending(self, database: Database) -> None:
         """P40: a cancel by a handle that is just sending is meant for the turn that its message begins."""
         gate = Gate()
 

@@ -51,6 +51,7 @@ from turnwise.states import Abort, CancelSubAgent, Effect, Heard, SpawnSubAgent,
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 from turnwise.testing.doubles import NOON, ScriptedLlm, calls, failure
 
+from ..support.databases import Database
 from ..support.effect_contexts import effect_context
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
 from ..support.planted.stores import WrappedLog, WrappedStore
@@ -245,7 +246,7 @@ class Till:
         self.tool = pay
 
 
-async def dies_while(paying: Till, database: Path, **options: Any) -> str:
+async def dies_while(paying: Till, database: Database, **options: Any) -> str:
     """Return the id of a conversation whose process ended while the tool ran."""
     engine = await Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[paying.tool], **options)
     conversation = await engine.create()
@@ -258,7 +259,7 @@ async def dies_while(paying: Till, database: Path, **options: Any) -> str:
 
 @asynccontextmanager
 async def taken_up(
-    database: Path, conversation_id: str, model: Any, *tools: Any, **options: Any
+    database: Database, conversation_id: str, model: Any, *tools: Any, **options: Any
 ) -> AsyncIterator[Conversation]:
     """Open the conversation in the next process."""
     async with Engine.open(database, model=model, tools=list(tools), **options) as engine:
@@ -396,7 +397,7 @@ class TestTaking:
 
             assert done.reply == "Done: Error: Denied by the user: Too much"
 
-    async def test_a_tool_that_is_gone_checks_nothing(self, database: Path) -> None:
+    async def test_a_tool_that_is_gone_checks_nothing(self, database: Database) -> None:
         """The approval is taken, and the model learns that there is no such tool."""
         async with engine_at(database) as engine:
             conversation = await asked(engine)
@@ -432,7 +433,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("tools", [(pay,), ("respond_to_user",)])
     async def test_an_approval_that_was_taken_returns_its_result(
-        self, database: Path, tools: tuple[AnyTool | str, ...]
+        self, database: Database, tools: tuple[AnyTool | str, ...]
     ) -> None:
         """Also if the tool takes these arguments no longer, or is gone; the log replays as it was."""
         note = {"amount": "three", "note": "Hm"}
@@ -450,7 +451,7 @@ class TestOrder:
             assert results(await again.transcript()) == ["Ada got three"]
             assert (await again.replay()).divergence is None
 
-    async def test_an_id_that_another_approval_has_says_so(self, database: Path) -> None:
+    async def test_an_id_that_another_approval_has_says_so(self, database: Database) -> None:
         """Whether it is remembered or stands in the log only, and although another call waits by now."""
         async with engine_at(database, rounds=2) as engine:
             conversation = await asked(engine)
@@ -465,7 +466,7 @@ class TestOrder:
 class TestSeveralEngines:
     """An engine checks what it is asked, and follows what others have taken."""
 
-    async def test_each_engine_asks_its_own_tools(self, database: Path) -> None:
+    async def test_each_engine_asks_its_own_tools(self, database: Database) -> None:
         """The engine whose tool takes the arguments has them stored; the other one follows."""
         store = await open_store(database)
         async with (
@@ -561,7 +562,7 @@ async def test_a_caller_that_goes_away_ends_the_looking() -> None:
 class TestTheModel:
     """A model request that was in flight."""
 
-    async def test_it_is_asked_again_and_the_turn_ends(self, database: Path) -> None:
+    async def test_it_is_asked_again_and_the_turn_ends(self, database: Database) -> None:
         """P27: the engine that opens the database goes on by itself; the same message sent again gets its turn."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
@@ -576,7 +577,7 @@ class TestTheModel:
             resumed = (await again.events())[2]
             assert resumed.event.open == (1,)  # type: ignore[attr-defined]
 
-    async def test_nobody_has_to_ask_for_the_conversation(self, database: Path) -> None:
+    async def test_nobody_has_to_ask_for_the_conversation(self, database: Database) -> None:
         """P27: `Engine.open` finds what waits for work."""
         engine = await Engine.open(database, model=silent())
         for _ in range(3):
@@ -589,7 +590,7 @@ class TestTheModel:
                 await asyncio.sleep(0.01)
 
     async def test_one_that_is_deleted_meanwhile_holds_up_no_other(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """P27: an engine may be used while it opens; the other conversations are taken over all the same."""
         engine = await Engine.open(database, model=silent())
@@ -606,7 +607,7 @@ class TestTheModel:
         async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
             assert (await again.send("Hi", message_id="m1")).reply == "Hello."
 
-    async def test_what_this_engine_has_begun_is_not_taken_over(self, database: Path) -> None:
+    async def test_what_this_engine_has_begun_is_not_taken_over(self, database: Database) -> None:
         """A sub-agent that a turn starts while the engine opens is found by its next look at what waits. It goes on
         here already: its tool does not run a second time."""
         paying = Till(crash="idempotent")
@@ -624,7 +625,7 @@ class TestTheModel:
             assert "tool_interrupted" not in events_of(await (await engine.get(child.id)).events())
         await store.close()
 
-    async def test_what_is_asked_meanwhile_comes_behind_it(self, database: Path) -> None:
+    async def test_what_is_asked_meanwhile_comes_behind_it(self, database: Database) -> None:
         """A message that is sent at once is refused as busy, as it would have been without the crash."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
@@ -637,7 +638,7 @@ class TestTheModel:
             assert turn.reply == "Two."
             assert [message.text for message in await again.transcript()] == ["Hi", "One.", "And?", "Two."]
 
-    async def test_a_cancel_reaches_it(self, database: Path) -> None:
+    async def test_a_cancel_reaches_it(self, database: Database) -> None:
         """P31: the turn can be cancelled like any other."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
@@ -648,7 +649,7 @@ class TestTheModel:
             assert not (await again.cancel()).no_op
             assert again.state.type == "idle"
 
-    async def test_a_backoff_goes_on(self, database: Path) -> None:
+    async def test_a_backoff_goes_on(self, database: Database) -> None:
         """The timer is absolute, and runs for the rest of its time."""
         clock, policy = ManualClock(), Policy(retry=Retry(attempts=2, base=60, cap=60))
         engine = await Engine.open(database, model=ScriptedLlm([failure("timeout")]), policy=policy, clock=clock)
@@ -672,7 +673,7 @@ class TestTools:
     """A tool that was running: its own contract decides."""
 
     @pytest.mark.parametrize("contract", ["pure", "idempotent"])
-    async def test_it_runs_again_under_the_same_key(self, database: Path, contract: Any) -> None:
+    async def test_it_runs_again_under_the_same_key(self, database: Database, contract: Any) -> None:
         """P27: the tool sees the key that it had."""
         till = Till(crash=contract)
         conversation_id = await dies_while(till, database)
@@ -693,7 +694,7 @@ class TestTools:
         ],
     )
     async def test_one_that_must_not_run_twice_is_in_doubt(
-        self, database: Path, verdict: Any, result: str, times: int
+        self, database: Database, verdict: Any, result: str, times: int
     ) -> None:
         """P27: nobody knows whether the tool ran, so a person is asked; it runs again only if they say so."""
         till = Till()
@@ -713,7 +714,7 @@ class TestTools:
             assert len(till.keys) == times
             assert results(await again.transcript()) == [result]
 
-    async def test_a_doubt_outlives_further_processes(self, database: Path) -> None:
+    async def test_a_doubt_outlives_further_processes(self, database: Database) -> None:
         """P19: waiting for a person does not count as an attempt, however often the program starts."""
         till = Till()
         conversation_id = await dies_while(till, database)
@@ -725,7 +726,7 @@ class TestTools:
             assert (await again.resolve(call_of(again, "call_1_0"), "ran")).reply == "Done."
         assert len(till.keys) == 1
 
-    async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Path) -> None:
+    async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Database) -> None:
         """P27: an engine that is closed before it has reported everything does not count as a failed attempt."""
         till = Till()
         conversation_id = await dies_while(till, database)
@@ -739,7 +740,7 @@ class TestTools:
             assert (await again.resolve(call_of(again, "call_1_0"), "ran")).reply == "Done."
         assert len(till.keys) == 1
 
-    async def test_a_doubtful_turn_can_be_cancelled(self, database: Path) -> None:
+    async def test_a_doubtful_turn_can_be_cancelled(self, database: Database) -> None:
         """The result of the call says that it is unknown whether it ran."""
         till = Till()
         conversation_id = await dies_while(till, database)
@@ -750,7 +751,7 @@ class TestTools:
 
             assert "unknown" in results(await again.transcript())[0]
 
-    async def test_only_the_calls_that_ran_are_hit(self, database: Path) -> None:
+    async def test_only_the_calls_that_ran_are_hit(self, database: Database) -> None:
         """A result from before the crash stays, and a call that had not started runs as usual."""
         till, ran = Till(crash="pure"), []
 
@@ -795,7 +796,7 @@ class TestAskingTheTool:
         ],
     )
     async def test_what_it_says_counts(
-        self, database: Path, said: Any, status: str, result: str | None, times: int
+        self, database: Database, said: Any, status: str, result: str | None, times: int
     ) -> None:
         """P27: it ran with this result, or it did not and runs now; any other answer leaves the call in doubt."""
         asked: list[tuple[int, str]] = []
@@ -832,7 +833,7 @@ class TestAskingTheTool:
 class TestTooOften:
     """A conversation that kills its process is not resumed for ever."""
 
-    async def test_after_two_resumes_without_progress_it_fails(self, database: Path) -> None:
+    async def test_after_two_resumes_without_progress_it_fails(self, database: Database) -> None:
         """P27: every open call has its result, the turn failed with a sentence, and a retry goes on."""
         policy = Policy(recovery=Recovery(resumes=2))
         engine = await Engine.open(database, model=silent(), policy=policy)
@@ -849,7 +850,7 @@ class TestTooOften:
             assert again.state.kind == "interrupted"  # type: ignore[attr-defined]
             assert (await again.retry()).reply == "At last."
 
-    async def test_progress_counts_anew(self, database: Path) -> None:
+    async def test_progress_counts_anew(self, database: Database) -> None:
         """An answer shows that the conversation does not kill the process, so attempts are counted anew."""
         till = Till(crash="pure")
         engine = await Engine.open(
@@ -872,7 +873,7 @@ class TestTooOften:
 class TestPeople:
     """What waits for a person goes on waiting."""
 
-    async def test_the_same_questions_and_the_answer_works(self, database: Path) -> None:
+    async def test_the_same_questions_and_the_answer_works(self, database: Database) -> None:
         """P19: nothing was in flight, so nothing is written when the database is opened."""
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         async with Engine.open(database, model=asking, tools=["ask_user_question"]) as engine:
@@ -886,7 +887,7 @@ class TestPeople:
             assert again.state.questions == before.questions  # type: ignore[attr-defined]
             assert (await again.answer({QUESTION["question"]: "Rice"})).reply == "Booked."
 
-    async def test_a_deadline_is_armed_again_for_what_is_left(self, database: Path) -> None:
+    async def test_a_deadline_is_armed_again_for_what_is_left(self, database: Database) -> None:
         """P27: a deadline that passed meanwhile has passed at once. Waiting does not count as an attempt."""
         clock = ManualClock()
         policy = Policy(questions=Questions(deadline=100), recovery=Recovery(resumes=0))
@@ -913,7 +914,7 @@ class TestPeople:
 class TestResolvingFromOutside:
     """`turnwise resolve`: whoever looks after the database says what became of a call, before any program runs."""
 
-    async def test_what_is_said_holds_when_the_program_comes_back(self, database: Path) -> None:
+    async def test_what_is_said_holds_when_the_program_comes_back(self, database: Database) -> None:
         """P27: the call is found although nothing has opened the database since the crash."""
         till = Till()
         conversation_id = await dies_while(till, database)
@@ -937,7 +938,7 @@ class TestResolvingFromOutside:
             assert (await again.send("Pay.", message_id="m1")).reply == "Done."
             assert results(await again.transcript()) == [TEXTS.did_run]
 
-    async def test_what_cannot_be_settled(self, database: Path) -> None:
+    async def test_what_cannot_be_settled(self, database: Database) -> None:
         """Another call, an invalid verdict and an unknown conversation are each refused in one sentence."""
         till = Till()
         conversation_id = await dies_while(till, database)
@@ -947,7 +948,7 @@ class TestResolvingFromOutside:
             assert (done.returncode, done.stdout) == (2, "")
             assert "Traceback" not in done.stderr
 
-    async def test_a_chat_asks(self, database: Path) -> None:
+    async def test_a_chat_asks(self, database: Database) -> None:
         """A call in doubt is shown at the terminal like a question."""
         till = Till()
         model = ScriptedLlm([call("pay", amount=5)], name="rehearsal")

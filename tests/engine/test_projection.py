@@ -39,9 +39,9 @@ from turnwise.testing import strategies
 from turnwise.testing.doubles import NOON, FunctionLlm, ScriptedLlm, reply
 from turnwise.testing.history import Trace
 
-from ..persistence.maintenance.test_doctor import change
 from ..support.conversation import Conversation
 from ..support.conversation import call as made
+from ..support.databases import change
 
 
 def begin_conversation() -> tuple[Opened, Step]:

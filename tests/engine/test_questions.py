@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,10 @@ from turnwise.states import AskUserQuestionPending, ExecuteTool, ResumeTool, Tex
 from turnwise.testing import ManualClock
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, reply
 
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
+
+pytestmark = BOTH_STORES
 
 # --- Questions that pause the machine, over the whole engine.
 
@@ -41,7 +43,7 @@ class TestQuestions:
     """A question, its answers, and those who do not answer."""
 
     @pytest.fixture
-    async def asked(self, database: Path) -> AsyncIterator[tuple[Engine, Conversation, Turn]]:
+    async def asked(self, database: Database) -> AsyncIterator[tuple[Engine, Conversation, Turn]]:
         """Return a conversation in which "When?" was asked."""
         llm = FunctionLlm(
             lambda request: (
@@ -107,7 +109,7 @@ class TestQuestions:
         assert [error.code for error in refused] == ["wrong_state"]
         assert len(results(await conversation.transcript())) == 1
 
-    async def test_a_late_answer_does_not_hit_the_next_question(self, database: Path) -> None:
+    async def test_a_late_answer_does_not_hit_the_next_question(self, database: Database) -> None:
         """P40: an answer is meant for the question that its handle has seen, even if the next one has the same text."""
         asking = call("ask_user_question", questions=[QUESTION])
         llm = ScriptedLlm([asking, asking, reply("Booked.")])
@@ -135,7 +137,7 @@ class TestQuestions:
         assert conversation.state.type == "idle"
         assert results(await conversation.transcript()) == ["User cancelled the question"]
 
-    async def test_by_policy_the_model_goes_on_after_a_cancel(self, database: Path) -> None:
+    async def test_by_policy_the_model_goes_on_after_a_cancel(self, database: Database) -> None:
         """P17: with `resume` the model goes on, and reads that the user declined."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Then 7 PM.")])
 
@@ -147,7 +149,7 @@ class TestQuestions:
         assert turn.reply == "Then 7 PM."
         assert "declined" in llm.requests[1].messages[-1]["content"]
 
-    async def test_there_is_nothing_to_decline_at_rest(self, database: Path) -> None:
+    async def test_there_is_nothing_to_decline_at_rest(self, database: Database) -> None:
         """`decline` answers a question; where none is open it is refused."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             with pytest.raises(Refused) as refused:
@@ -155,7 +157,7 @@ class TestQuestions:
 
         assert refused.value.code == "wrong_state"
 
-    async def test_a_question_survives_its_process(self, database: Path) -> None:
+    async def test_a_question_survives_its_process(self, database: Database) -> None:
         """A conversation that waits for a person goes on after the engine was closed and opened again."""
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         async with Engine.open(database, model=asking, tools=["ask_user_question"]) as engine:
@@ -171,7 +173,7 @@ class TestQuestions:
         assert state.type == "awaiting_user_response"
         assert turn.reply == "Booked."
 
-    async def test_a_deadline_survives_its_process(self, database: Path) -> None:
+    async def test_a_deadline_survives_its_process(self, database: Database) -> None:
         """Its deadline is absolute, and its timer starts again when the database is opened."""
         policy = Policy(questions=Questions(deadline=0.2))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
@@ -187,7 +189,7 @@ class TestQuestions:
 
             assert (await again.turns())[-1].reply == "I chose 6:30 PM."
 
-    async def test_what_a_slow_watcher_was_shown_is_what_its_click_means(self, database: Path) -> None:
+    async def test_what_a_slow_watcher_was_shown_is_what_its_click_means(self, database: Database) -> None:
         """P40: a page that still shows the first question cannot answer the second one."""
         asking = call("ask_user_question", questions=[QUESTION])
         llm = ScriptedLlm([asking, asking, reply("Booked.")])
@@ -212,7 +214,7 @@ class TestQuestions:
 class TestOpenQuestions:
     """A tool of the application asks without offering options."""
 
-    async def test_any_text_is_the_answer(self, database: Path) -> None:
+    async def test_any_text_is_the_answer(self, database: Database) -> None:
         """It pauses the machine, survives a restart, and refuses what is no text; then the tool's call has its
         result."""
 
@@ -240,7 +242,7 @@ class TestOpenQuestions:
 
 
 @pytest.mark.parametrize("call_id", [None, "call_1_0"])
-async def test_declining_stops_nothing_else(database: Path, call_id: str | None) -> None:
+async def test_declining_stops_nothing_else(database: Database, call_id: str | None) -> None:
     """A compaction before the first turn goes on: it is no question, and no turn either."""
     gate = Gate()
     history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello to you."}]
@@ -293,7 +295,7 @@ class Deletion:
         self.tool = delete
 
 
-def opened(database: Path, deletion: Deletion | Tool[..., Any], *more: Any, **options: Any) -> Any:
+def opened(database: Database, deletion: Deletion | Tool[..., Any], *more: Any, **options: Any) -> Any:
     """An engine whose model calls the tool, and then says what it has."""
     tool_ = deletion.tool if isinstance(deletion, Deletion) else deletion
     return Engine.open(database, model=ScriptedLlm([call(tool_.name), reply("Done."), *more]), tools=[tool_], **options)
@@ -302,7 +304,7 @@ def opened(database: Path, deletion: Deletion | Tool[..., Any], *more: Any, **op
 class TestAnswers:
     """What a person does reaches the call, and the call goes on."""
 
-    async def test_the_call_goes_on_with_the_answer(self, database: Path) -> None:
+    async def test_the_call_goes_on_with_the_answer(self, database: Database) -> None:
         """The turn rests for the person; the answer is what `ask` returns, and the result is the tool's own."""
         deletion = Deletion()
         async with opened(database, deletion) as engine:
@@ -317,7 +319,7 @@ class TestAnswers:
             assert (await conversation.replay()).divergence is None
         assert deletion.ended == ["returned"]
 
-    async def test_a_call_may_ask_several_times(self, database: Path) -> None:
+    async def test_a_call_may_ask_several_times(self, database: Database) -> None:
         """Each question rests the conversation anew; the second is asked only after the first was answered."""
         deletion = Deletion(SURE, WHY, SURE)
         async with opened(database, deletion) as engine:
@@ -333,7 +335,7 @@ class TestAnswers:
         assert deletion.learned == ["Yes", "日本語 {x}", "No"]
         assert len(deletion.keys) == 1
 
-    async def test_questions_asked_at_once_are_asked_one_after_the_other(self, database: Path) -> None:
+    async def test_questions_asked_at_once_are_asked_one_after_the_other(self, database: Database) -> None:
         """A call that asks twice at once gets each answer where it belongs."""
 
         @tool(exclusive=True)
@@ -351,7 +353,7 @@ class TestAnswers:
 
             assert results(await conversation.transcript()) == ["{'Delete all?': 'Yes'} {'Why?': 'Old.'}"]
 
-    async def test_a_plain_function_may_ask_from_its_thread(self, database: Path) -> None:
+    async def test_a_plain_function_may_ask_from_its_thread(self, database: Database) -> None:
         """`ask_blocking` blocks the thread of the function, and nothing else."""
 
         @tool(exclusive=True)
@@ -367,7 +369,7 @@ class TestAnswers:
 
             assert results(await conversation.transcript()) == ["Old."]
 
-    async def test_several_choices_and_notes_reach_the_call(self, database: Path) -> None:
+    async def test_several_choices_and_notes_reach_the_call(self, database: Database) -> None:
         """An answer with several choices is a list, and what the person noted is beside it."""
         seen: list[Any] = []
         which = UserQuestion(question="Which?", options=SURE.options, multi_select=True)
@@ -388,7 +390,7 @@ class TestAnswers:
         assert seen[0].answers == {"Which?": ["Yes", "No"]}
         assert seen[0].annotations["Which?"].notes == "both"
 
-    async def test_a_question_with_a_secret_is_answered_under_its_own_text(self, database: Path) -> None:
+    async def test_a_question_with_a_secret_is_answered_under_its_own_text(self, database: Database) -> None:
         """J1: the person and the log see the question without the secret; the call gets the answer by its own text, and
         what the person answered without its secrets."""
         pytest.importorskip("phonenumbers")
@@ -415,7 +417,7 @@ class TestAnswers:
 class TestWithoutAnAnswer:
     """A person declines, cancels, closes, or does nothing."""
 
-    async def test_a_declined_question_is_passed_on(self, database: Path) -> None:
+    async def test_a_declined_question_is_passed_on(self, database: Database) -> None:
         """With `cancel="resume"` the call learns that the person declined, and decides itself."""
         deletion = Deletion()
         async with opened(database, deletion) as engine:
@@ -427,7 +429,7 @@ class TestWithoutAnAnswer:
             assert turn is not None and turn.status == "completed"
         assert deletion.learned == ["declined"]
 
-    async def test_a_cancelled_question_stops_the_call_and_the_turn(self, database: Path) -> None:
+    async def test_a_cancelled_question_stops_the_call_and_the_turn(self, database: Database) -> None:
         """By default the call is cancelled; its result says so, and the conversation goes on."""
         deletion = Deletion()
         async with opened(database, deletion, reply("Well.")) as engine:
@@ -441,7 +443,7 @@ class TestWithoutAnAnswer:
             assert results(await conversation.transcript()) == [TEXTS.cancelled]
         assert deletion.ended == ["cancelled"]
 
-    async def test_a_deadline_that_passes_is_passed_on(self, database: Path) -> None:
+    async def test_a_deadline_that_passes_is_passed_on(self, database: Database) -> None:
         """The policy's deadline ends the question, and the call learns that nobody answered. The time of the wait does
         not count for the tool."""
         clock = ManualClock()
@@ -464,7 +466,7 @@ class TestWithoutAnAnswer:
         ids=["closed", "deleted", "engine closed"],
     )
     async def test_nothing_runs_on_when_the_conversation_ends(
-        self, database: Path, end: Callable[[Engine, Conversation], Coroutine[Any, Any, None]]
+        self, database: Database, end: Callable[[Engine, Conversation], Coroutine[Any, Any, None]]
     ) -> None:
         """A conversation that is closed or deleted, and an engine that closes, stop the call that waits."""
         deletion = Deletion()
@@ -477,7 +479,7 @@ class TestWithoutAnAnswer:
 
         assert deletion.ended == ["cancelled"]
 
-    async def test_a_thread_that_waits_is_released(self, database: Path) -> None:
+    async def test_a_thread_that_waits_is_released(self, database: Database) -> None:
         """The thread of a plain function ends when its turn is cancelled."""
         ended = threading.Event()
 
@@ -500,7 +502,7 @@ class TestWithoutAnAnswer:
 class TestTime:
     """The timeout of the tool."""
 
-    async def test_it_does_not_run_while_a_person_is_asked(self, database: Path) -> None:
+    async def test_it_does_not_run_while_a_person_is_asked(self, database: Database) -> None:
         """A tool whose time is short waits for a person for longer than that."""
         deletion = Deletion(timeout=0.2)
         async with opened(database, deletion) as engine:
@@ -512,7 +514,7 @@ class TestTime:
 
             assert results(await conversation.transcript()) == ["Learned Yes."]
 
-    async def test_it_runs_again_after_the_answer(self, database: Path) -> None:
+    async def test_it_runs_again_after_the_answer(self, database: Database) -> None:
         """A call that hangs after its answer fails as any call does."""
 
         @tool(exclusive=True, timeout=0.05)
@@ -529,7 +531,7 @@ class TestTime:
 
             assert results(await conversation.transcript()) == ["delete did not finish within 0.05 s."]
 
-    async def test_a_call_that_ends_by_itself_keeps_its_result(self, database: Path) -> None:
+    async def test_a_call_that_ends_by_itself_keeps_its_result(self, database: Database) -> None:
         """The question stays open; once it is settled, the result comes."""
         ended = asyncio.Event()
 
@@ -556,7 +558,7 @@ class TestTime:
 class TestWhoMayAsk:
     """Only an exclusive tool may ask while it runs."""
 
-    async def test_another_tool_reads_why_it_may_not(self, database: Path) -> None:
+    async def test_another_tool_reads_why_it_may_not(self, database: Database) -> None:
         """A tool that is not exclusive gets an error, which the model reads."""
         deletion = Deletion(exclusive=False)
         async with opened(database, deletion) as engine:
@@ -567,7 +569,7 @@ class TestWhoMayAsk:
             (result,) = results(await conversation.transcript())
             assert result == "delete may not ask the user while it runs: it must be declared with exclusive=True."
 
-    async def test_questions_that_break_the_rules_are_an_error_of_the_tool(self, database: Path) -> None:
+    async def test_questions_that_break_the_rules_are_an_error_of_the_tool(self, database: Database) -> None:
         """The model reads what is wrong with the question, and nobody is asked."""
 
         @tool(exclusive=True)
@@ -584,7 +586,7 @@ class TestWhoMayAsk:
             (result,) = results(await conversation.transcript())
             assert result.startswith("delete failed: ")
 
-    async def test_a_text_is_no_list_of_questions(self, database: Path) -> None:
+    async def test_a_text_is_no_list_of_questions(self, database: Database) -> None:
         """It is refused as one fault, not as one for each of its characters."""
         refused: list[ValidationError] = []
 
@@ -603,7 +605,7 @@ class TestWhoMayAsk:
         assert turn.status == "completed"
         assert [error.error_count() for error in refused] == [1]
 
-    async def test_nobody_asks_for_a_call_that_is_over(self, database: Path) -> None:
+    async def test_nobody_asks_for_a_call_that_is_over(self, database: Database) -> None:
         """Whoever kept the context reads why, and is not cancelled."""
         kept: list[ToolContext] = []
 
@@ -618,7 +620,7 @@ class TestWhoMayAsk:
             with pytest.raises(ToolError, match="The call is over, so it cannot ask any more"):
                 await kept[0].ask([SURE])
 
-    async def test_a_coroutine_may_not_block_the_event_loop(self, database: Path) -> None:
+    async def test_a_coroutine_may_not_block_the_event_loop(self, database: Database) -> None:
         """`ask_blocking` in a coroutine would stop everything, so it fails at once."""
 
         @tool(exclusive=True, errors="message")
@@ -635,12 +637,14 @@ class TestWhoMayAsk:
             assert "await ask instead" in result
 
 
-async def asks(conversation: Conversation) -> None:
-    """Wait until the conversation waits for an answer."""
-    await until(lambda: conversation.state.type == "awaiting_user_response")
+async def asks(conversation: Conversation, deletion: Deletion | None = None, runs: int = 1) -> None:
+    """Wait until the conversation waits for an answer, and the call has been begun so many times."""
+    await until(
+        lambda: (deletion is None or len(deletion.keys) >= runs) and conversation.state.type == "awaiting_user_response"
+    )
 
 
-async def dies_while_waiting(database: Path, deletion: Deletion, **rules: Any) -> str:
+async def dies_while_waiting(database: Database, deletion: Deletion, **rules: Any) -> str:
     """The id of a conversation whose process ended while the call waited for the person."""
     async with opened(database, deletion) as engine:
         conversation = await engine.create(policy=Policy(**rules))
@@ -652,14 +656,14 @@ class TestCrashes:
     """The process dies while the call waits: the crash contract decides."""
 
     @pytest.mark.parametrize("contract", ["pure", "idempotent"])
-    async def test_a_call_that_may_run_twice_asks_again(self, database: Path, contract: str) -> None:
+    async def test_a_call_that_may_run_twice_asks_again(self, database: Database, contract: str) -> None:
         """It runs again under the same idempotency key, and its user is asked again."""
         deletion = Deletion(crash=contract)
         conversation_id = await dies_while_waiting(database, deletion)
 
         async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
             conversation = await engine.get(conversation_id)
-            await asks(conversation)
+            await asks(conversation, deletion, 2)
             turn = await conversation.answer({"Delete all?": "Yes"})
 
             assert turn.status == "completed"
@@ -669,7 +673,7 @@ class TestCrashes:
         assert len({*deletion.keys}) == 1
         assert deletion.ended == ["cancelled", "returned"]
 
-    async def test_a_call_that_must_not_run_twice_is_in_doubt(self, database: Path) -> None:
+    async def test_a_call_that_must_not_run_twice_is_in_doubt(self, database: Database) -> None:
         """A person decides; a call that is to run again has a key of its own."""
         deletion = Deletion()
         conversation_id = await dies_while_waiting(database, deletion)
@@ -685,32 +689,32 @@ class TestCrashes:
             assert turn.status == "completed"
         assert len(set(deletion.keys)) == 2
 
-    async def test_waits_are_never_counted_as_resumes(self, database: Path) -> None:
+    async def test_waits_are_never_counted_as_resumes(self, database: Database) -> None:
         """However often the process dies while a person is asked, the turn does not fail."""
         deletion = Deletion(crash="pure")
         conversation_id = await dies_while_waiting(database, deletion)
-        for _ in range(3):
+        for runs in (2, 3, 4):
             async with Engine.open(database, model=ScriptedLlm([]), tools=[deletion.tool]) as engine:
                 conversation = await engine.get(conversation_id)
-                await asks(conversation)
+                await asks(conversation, deletion, runs)
 
         async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
             conversation = await engine.get(conversation_id)
-            await asks(conversation)
+            await asks(conversation, deletion, 5)
             turn = await conversation.answer({"Delete all?": "Yes"})
 
         assert turn.status == "completed"
         assert {*map(unmarked, deletion.keys)} == {f"{conversation_id}/2"}
         assert len({*deletion.keys}) == 1
 
-    async def test_the_deadline_ends_with_the_question(self, database: Path) -> None:
+    async def test_the_deadline_ends_with_the_question(self, database: Database) -> None:
         """The interrupted question's timer is gone; the one of the repeated question counts."""
         deletion = Deletion(crash="pure")
         conversation_id = await dies_while_waiting(database, deletion, questions=Questions(deadline=3_600.0))
 
         async with Engine.open(database, model=ScriptedLlm([reply("Done.")]), tools=[deletion.tool]) as engine:
             conversation = await engine.get(conversation_id)
-            await asks(conversation)
+            await asks(conversation, deletion, 2)
             events = [entry.event for entry in [*(await conversation.events())]]
 
             assert sum(isinstance(event, ToolInterrupted) for event in events) == 1
@@ -721,7 +725,7 @@ class TestCrashes:
 class TestOtherPerformers:
     """An application's own performers."""
 
-    async def test_a_call_that_does_not_wait_here_is_left_to_its_contract(self, database: Path) -> None:
+    async def test_a_call_that_does_not_wait_here_is_left_to_its_contract(self, database: Database) -> None:
         """A performer of the application asked and nobody holds the call: it must not run twice, so it is in doubt."""
         deletion = Deletion()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from turnwise.persistence.ports import Store
 from turnwise.states import AwaitingUserResponse
 from turnwise.testing import FunctionLlm
 
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import Gate
 from ..support.scenarios.repeated_requests import (
     ANSWER,
@@ -44,6 +44,8 @@ from ..support.scenarios.repeated_requests import (
     outcome,
     pay,
 )
+
+pytestmark = BOTH_STORES
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -62,12 +64,12 @@ async def length(conversation: Conversation) -> int:
 
 @pytest.mark.slow
 @cases
-async def test_a_repeated_request_changes_nothing_and_returns_the_same(case: Case, database: Path) -> None:
+async def test_a_repeated_request_changes_nothing_and_returns_the_same(case: Case, database: Database) -> None:
     """Five times with the same handle, and with another one."""
     async with engine_at(database) as engine:
         conversation_id = await begin(engine, case)
     async with engine_at(database) as engine:
-        conversation = await engine.get(conversation_id)
+        conversation = await case.found(engine, conversation_id)
         first = await outcome(case.ask(conversation))
         steps = await length(conversation)
 
@@ -81,12 +83,12 @@ async def test_a_repeated_request_changes_nothing_and_returns_the_same(case: Cas
 
 @pytest.mark.slow
 @cases
-async def test_requests_that_are_sent_at_once_count_once(case: Case, database: Path) -> None:
+async def test_requests_that_are_sent_at_once_count_once(case: Case, database: Database) -> None:
     """By five handles together: one is handled, and all get its result."""
     async with engine_at(database) as engine:
         conversation_id = await begin(engine, case)
     async with engine_at(database) as engine:
-        handles = [await engine.get(conversation_id) for _ in range(5)]
+        handles = [await case.found(engine, conversation_id) for _ in range(5)]
 
         outcomes = await asyncio.gather(*(outcome(case.ask(handle)) for handle in handles))
 
@@ -97,12 +99,12 @@ async def test_requests_that_are_sent_at_once_count_once(case: Case, database: P
 
 @pytest.mark.slow
 @cases
-async def test_a_request_is_known_after_a_restart(case: Case, database: Path) -> None:
+async def test_a_request_is_known_after_a_restart(case: Case, database: Database) -> None:
     """Also when so many others came since that memory would have forgotten it."""
     async with engine_at(database) as engine:
         conversation_id = await begin(engine, case)
     async with engine_at(database) as engine:
-        conversation = await engine.get(conversation_id)
+        conversation = await case.found(engine, conversation_id)
         first = await outcome(case.ask(conversation))
         if conversation.state.type != "closed":
             for number in range(REMEMBERED + 2):
@@ -123,7 +125,7 @@ class TestWhatIsReturned:
     """The turn as it was at its first stop after the request, whatever has happened since."""
 
     @pytest.mark.parametrize("restarts", [False, True], ids=["in memory", "after a restart"])
-    async def test_an_answer_that_led_to_another_question(self, database: Path, restarts: bool) -> None:
+    async def test_an_answer_that_led_to_another_question(self, database: Database, restarts: bool) -> None:
         """It returns the turn with that second question, also once the turn has ended."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -142,7 +144,7 @@ class TestWhatIsReturned:
         assert second.call_id != third.call_id
         assert again == [second, third, done]
 
-    async def test_more_questions_than_memory_holds(self, database: Path) -> None:
+    async def test_more_questions_than_memory_holds(self, database: Database) -> None:
         """An old stop is found in the log."""
         questions = 70
         async with engine_at(database) as engine:
@@ -154,7 +156,7 @@ class TestWhatIsReturned:
 
         assert again == [turns[number] for number in (0, 1, 40, 69)]
 
-    async def test_a_repeated_answer_waits_while_the_turn_runs(self, database: Path) -> None:
+    async def test_a_repeated_answer_waits_while_the_turn_runs(self, database: Database) -> None:
         """Like the first one; both get the turn when it stops."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -170,7 +172,7 @@ class TestWhatIsReturned:
             assert await first == await second
             assert (await first).status == "completed"
 
-    async def test_a_caller_that_went_away_asks_again(self, database: Path) -> None:
+    async def test_a_caller_that_went_away_asks_again(self, database: Database) -> None:
         """The request of a cancelled caller counts; the second caller gets what it led to."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -186,7 +188,7 @@ class TestWhatIsReturned:
 
         assert turn.status == "completed"
 
-    async def test_a_message_that_is_sent_again_returns_its_turn_as_it_is_now(self, database: Path) -> None:
+    async def test_a_message_that_is_sent_again_returns_its_turn_as_it_is_now(self, database: Database) -> None:
         """So that a program which was interrupted goes on where the conversation stands."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -203,7 +205,7 @@ class TestWhatCounts:
     """Which requests are the same."""
 
     @pytest.fixture
-    async def asked(self, database: Path) -> AsyncIterator[tuple[Engine, Conversation]]:
+    async def asked(self, database: Database) -> AsyncIterator[tuple[Engine, Conversation]]:
         """Return a conversation that asked twice, and got its answers under the ids one and two."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -247,7 +249,7 @@ class TestWhatCounts:
 
         assert await length(conversation) == steps
 
-    async def test_values_are_compared_as_json(self, database: Path) -> None:
+    async def test_values_are_compared_as_json(self, database: Database) -> None:
         """1 is 1.0, in whatever order it stands, but not true; to Python all three are equal."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -273,7 +275,7 @@ class TestWhatCounts:
                     await asking
             assert await length(conversation) == steps
 
-    async def test_a_cancel_is_no_decline(self, database: Path) -> None:
+    async def test_a_cancel_is_no_decline(self, database: Database) -> None:
         """Nor the other way round, although the log has the same event for both."""
         async with engine_at(database) as engine:
             conversation = await engine.create(policy=RESUMES)
@@ -321,7 +323,7 @@ class TestWhatCounts:
 
         assert await length(conversation) == steps
 
-    async def test_a_refused_request_may_be_sent_again(self, database: Path) -> None:
+    async def test_a_refused_request_may_be_sent_again(self, database: Database) -> None:
         """Nothing was done under its id, so it counts once it fits."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -339,7 +341,7 @@ class TestWhatCounts:
 class TestAnotherEngine:
     """A choice is repeated after the engine was opened without what was chosen."""
 
-    async def test_it_is_known_and_another_one_is_refused(self, database: Path) -> None:
+    async def test_it_is_known_and_another_one_is_refused(self, database: Database) -> None:
         """A name that the engine does not know is compared, too."""
         named = Policy(models=(ModelSpec(name="second"), ModelSpec(name="first")))
         chosen = Policy(profiles=(Profile(name="waiter", model="second", tools=("pay",)),))
@@ -372,7 +374,7 @@ class TestAnotherEngine:
                 await conversation.set_tools(["fly"], request_id="new")
             assert await length(conversation) == steps
 
-    async def test_windows_do_not_count(self, database: Path) -> None:
+    async def test_windows_do_not_count(self, database: Database) -> None:
         """They are filled in, and another engine may know other ones."""
         rules = Policy(models=(ModelSpec(name="x/y"),), profiles=(Profile(name="waiter", model="x/y"),))
         async with Engine.open(database, model=ModelSpec(name="x/y", window=1000)) as engine:
@@ -389,7 +391,7 @@ class TestAnotherEngine:
 class TestTwoTabs:
     """A server makes a handle for each HTTP request, and passes on the ids from its client's form."""
 
-    async def test_a_late_answer_does_not_reach_the_next_question(self, database: Path) -> None:
+    async def test_a_late_answer_does_not_reach_the_next_question(self, database: Database) -> None:
         """Both tabs show the first question; the second answer names it, and is refused. Nothing changes."""
         async with engine_at(database) as engine:
             conversation_id = (await engine.create()).id
@@ -410,7 +412,7 @@ class TestTwoTabs:
             assert isinstance(last.state, AwaitingUserResponse) and last.state.call.call_id == first.call_id
             assert await length(last) == steps
 
-    async def test_of_two_tabs_that_answer_at_once_one_is_taken(self, database: Path) -> None:
+    async def test_of_two_tabs_that_answer_at_once_one_is_taken(self, database: Database) -> None:
         """The other learns that it lost, and the second question stays open."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -425,7 +427,7 @@ class TestTwoTabs:
             assert [getattr(one, "code", None) for one in outcomes] == [None, "wrong_state"]
             assert conversation.state.type == "awaiting_user_response"
 
-    async def test_a_late_cancel_does_not_stop_the_next_turn(self, database: Path) -> None:
+    async def test_a_late_cancel_does_not_stop_the_next_turn(self, database: Database) -> None:
         """It names the turn that its tab shows."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -437,7 +439,7 @@ class TestTwoTabs:
             assert cancelled.no_op
             assert conversation.state.type == "awaiting_user_response"
 
-    async def test_a_cancel_without_effect_stays_without_effect(self, database: Path) -> None:
+    async def test_a_cancel_without_effect_stays_without_effect(self, database: Database) -> None:
         """Sent again under its id, it does not stop a turn that began in the meantime."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -453,7 +455,7 @@ class TestTwoTabs:
                 await conversation.cancel(2, request_id="r")
             assert refused.value.code == "event_id_reused"
 
-    async def test_a_cancel_without_an_id_is_new_each_time(self, database: Path) -> None:
+    async def test_a_cancel_without_an_id_is_new_each_time(self, database: Database) -> None:
         """Without effect at first, it stops the next turn."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -462,7 +464,7 @@ class TestTwoTabs:
 
             assert not (await conversation.cancel()).no_op
 
-    async def test_an_approval_cannot_be_declined(self, database: Path) -> None:
+    async def test_an_approval_cannot_be_declined(self, database: Database) -> None:
         """`decline` is for questions: a call that waits for approval goes on waiting."""
         async with engine_at(database) as engine:
             conversation = await engine.create()

@@ -7,7 +7,6 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +36,7 @@ from turnwise.engine.updates import StreamedText, Streaming
 from turnwise.persistence.opening import open_store
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, reply
 
+from ..support.databases import Database
 from ..support.documented_screen import Screen, new_screen
 from ..support.engine_scenarios import Gate, Watcher, answers_after, until
 from ..support.scenarios.repeated_requests import ANSWER, engine_at
@@ -68,7 +68,7 @@ DONE = ["message", "llm_requesting", "message", "delivery", "idle", "turn_ended"
 
 
 @pytest.fixture
-async def engine(database: Path) -> AsyncIterator[Engine]:
+async def engine(database: Database) -> AsyncIterator[Engine]:
     """Return an engine whose model does what it is told."""
     async with engine_at(database) as engine:
         yield engine
@@ -110,7 +110,7 @@ class TestStream:
 
         assert "".join(update.text for update in updates if update.type == "token") == "Done: Hello"
 
-    async def test_a_queued_message_shows_its_own_turn(self, database: Path) -> None:
+    async def test_a_queued_message_shows_its_own_turn(self, database: Database) -> None:
         """Nothing is shown of the turn before it, nor of the one that follows."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -127,7 +127,7 @@ class TestStream:
         assert shown(updates) == DONE
         assert {update.turn for update in updates if update.type == "message"} == {2}
 
-    async def test_a_steered_message_shows_the_turn_from_there_on(self, database: Path) -> None:
+    async def test_a_steered_message_shows_the_turn_from_there_on(self, database: Database) -> None:
         """What the turn did before the message entered it is left out."""
         gate = Gate()
 
@@ -152,7 +152,7 @@ class TestStream:
         assert {update.turn for update in updates if update.type == "turn_ended"} == {turn.number} == {1}
 
     @pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
-    async def test_a_repeated_message_shows_the_same_again(self, database: Path, restarts: bool) -> None:
+    async def test_a_repeated_message_shows_the_same_again(self, database: Database, restarts: bool) -> None:
         """The stored updates up to the first stop, although the turn has gone on since; nothing is stored."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
@@ -169,7 +169,7 @@ class TestStream:
 
         assert [update for update in again if update.id] == [update for update in first if update.id]
 
-    async def test_a_message_that_is_repeated_while_its_turn_runs_is_followed(self, database: Path) -> None:
+    async def test_a_message_that_is_repeated_while_its_turn_runs_is_followed(self, database: Database) -> None:
         """From its message on, to the end."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -182,7 +182,7 @@ class TestStream:
 
             assert shown(await second) == shown(await first) == DONE
 
-    async def test_a_watcher_that_lags_far_behind_misses_nothing(self, database: Path) -> None:
+    async def test_a_watcher_that_lags_far_behind_misses_nothing(self, database: Database) -> None:
         """What the engine no longer keeps is read from the log."""
         async with engine_at(database, settings=Settings(kept_updates=1)) as engine:
             conversation = await engine.create()
@@ -195,7 +195,7 @@ class TestStream:
         assert shown(updates) == DONE
 
     @pytest.mark.slow
-    async def test_leaving_early_stops_nothing_and_leaves_nothing(self, database: Path) -> None:
+    async def test_leaving_early_stops_nothing_and_leaves_nothing(self, database: Database) -> None:
         """Neither `break` nor `aclose` cancels the turn; no task remains."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -226,7 +226,7 @@ class TestStream:
         ids=["withdrawn", "closed"],
     )
     async def test_a_message_that_no_turn_takes_is_refused(
-        self, database: Path, stop: Callable[[Conversation], Any], code: str
+        self, database: Database, stop: Callable[[Conversation], Any], code: str
     ) -> None:
         """As `send` is."""
         gate = Gate()
@@ -257,7 +257,7 @@ class TestStream:
         with pytest.raises(InvalidInput):
             conversation.stream("")
 
-    async def test_an_engine_that_closes_is_told(self, database: Path) -> None:
+    async def test_an_engine_that_closes_is_told(self, database: Database) -> None:
         """The turn has not ended, so the iteration does not just stop."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -268,7 +268,7 @@ class TestStream:
         with pytest.raises(EngineClosed):
             await streaming
 
-    def test_a_blocking_program_iterates_plainly(self, database: Path) -> None:
+    def test_a_blocking_program_iterates_plainly(self, database: Database) -> None:
         """Over the same updates."""
         llm = FunctionLlm(lambda _: reply("Here."))
         with Engine.open_blocking(database, model=llm) as engine:
@@ -280,7 +280,7 @@ class TestStream:
 class TestWait:
     """`wait` returns the turn under way, whoever began it."""
 
-    async def test_the_turn_under_way_is_returned_when_it_ends(self, database: Path) -> None:
+    async def test_the_turn_under_way_is_returned_when_it_ends(self, database: Database) -> None:
         """To another handle than the one that began it."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -323,7 +323,7 @@ class TestWait:
         assert refused.value.code == "wrong_state"
         assert refused.value.sentence == "The conversation has had no turn yet."
 
-    async def test_an_engine_that_closes_ends_the_wait(self, database: Path) -> None:
+    async def test_an_engine_that_closes_ends_the_wait(self, database: Database) -> None:
         """With `EngineClosed`."""
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
@@ -336,7 +336,7 @@ class TestWait:
         with pytest.raises(EngineClosed):
             await waiting
 
-    async def test_a_turn_that_an_earlier_process_began_is_waited_for(self, database: Path) -> None:
+    async def test_a_turn_that_an_earlier_process_began_is_waited_for(self, database: Database) -> None:
         """The next engine takes it over."""
         async with engine_at(database, gate=Gate()) as engine:
             conversation = await engine.create()
@@ -406,7 +406,7 @@ class TestAnotherEngine:
 class TestTurnAfter:
     """`turn_after` returns the turn as it stopped first after a request."""
 
-    async def test_a_message_led_to_a_question_that_is_answered_by_now(self, database: Path) -> None:
+    async def test_a_message_led_to_a_question_that_is_answered_by_now(self, database: Database) -> None:
         """The turn is returned as it waited then, and after the answer as it ended, also by another engine."""
         questions = [{"question": "When?", "options": [{"label": "6:30"}, {"label": "7:00"}]}]
         model = ScriptedLlm([call("ask_user_question", questions=questions), reply("Booked.")])
@@ -569,7 +569,7 @@ class TestAnyClient:
 class TestARetry:
     """A model that fails in the middle of its answer."""
 
-    async def test_is_told_by_the_state_and_by_the_tokens(self, database: Path) -> None:
+    async def test_is_told_by_the_state_and_by_the_tokens(self, database: Database) -> None:
         """The states carry request, attempt and model; tokens those of their request. All of them differ by attempt."""
 
         async def go_on(written: str) -> None:
@@ -597,7 +597,7 @@ class TestARetry:
             ("ning.", second.request, 2, 1),
         ]
 
-    async def test_leaves_nothing_of_the_text_before(self, database: Path) -> None:
+    async def test_leaves_nothing_of_the_text_before(self, database: Database) -> None:
         """While the next attempt is waited for, a snapshot has no streamed text."""
         policy = Policy(retry=Retry(base=3600))
         gate = Gate()
@@ -616,7 +616,7 @@ class TestARetry:
 class TestACancelledTurn:
     """A turn that is cancelled while the model writes."""
 
-    async def test_leaves_no_text_on_the_screen(self, database: Path) -> None:
+    async def test_leaves_no_text_on_the_screen(self, database: Database) -> None:
         """The client that shows the first piece discards it."""
         gate = Gate()
         async with Engine.open(database, model=Writes([["Good mor", "ning."]], lambda _: gate())) as engine:
@@ -634,7 +634,7 @@ class TestAWatcherThatBeginsInTheMiddle:
     """What it gets, besides what it would get at any time."""
 
     @pytest.fixture
-    async def writing(self, database: Path) -> Any:
+    async def writing(self, database: Database) -> Any:
         """A conversation whose model has written one piece, thinking, and waits at the gate."""
         gate = Gate()
         async with Engine.open(database, model=Writes([["Hm, ", "so."]], lambda _: gate(), "thinking")) as engine:
@@ -710,7 +710,7 @@ class TestTheStreamedText:
 class TestWhatModelsShow:
     """Models may show anything."""
 
-    async def test_half_a_character_is_replaced(self, database: Path) -> None:
+    async def test_half_a_character_is_replaced(self, database: Database) -> None:
         """A lone surrogate could not be sent to any client."""
         gate = Gate()
         gate.opened.set()
@@ -724,7 +724,7 @@ class TestWhatModelsShow:
 
         assert [update.data["text"] for update in watcher.updates if update.type == "token"] == ["\ufffd", "?"]
 
-    async def test_what_is_no_text_fails_the_request(self, database: Path) -> None:
+    async def test_what_is_no_text_fails_the_request(self, database: Database) -> None:
         """The turn fails with one sentence, and whoever watches is shown no such token."""
         pieces: Any = [[5]]
         async with Engine.open(database, model=Writes(pieces, lambda _: asyncio.sleep(0))) as engine:

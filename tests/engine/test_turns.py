@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -50,8 +49,11 @@ from turnwise.testing import RecordingChannel
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ..support.cases import holds_for
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, results
 from ..support.scenarios.examples import example
+
+pytestmark = BOTH_STORES
 
 # --- A turn from a message to its reply, and what may go wrong on the way.
 
@@ -59,7 +61,7 @@ from ..support.scenarios.examples import example
 class TestATurn:
     """A message and its answer."""
 
-    async def test_a_message_is_answered(self, database: Path) -> None:
+    async def test_a_message_is_answered(self, database: Database) -> None:
         """The shortest conversation: one message, one reply, at rest again."""
         llm = ScriptedLlm([reply("Hello.")])
 
@@ -72,7 +74,7 @@ class TestATurn:
             assert [message["role"] for message in llm.requests[0].messages] == ["system", "user"]
         llm.assert_finished()
 
-    async def test_a_message_sent_twice_is_said_once(self, database: Path) -> None:
+    async def test_a_message_sent_twice_is_said_once(self, database: Database) -> None:
         """P3: the same message_id twice succeeds both times: one row, one model call."""
         llm = ScriptedLlm([reply("Once.")])
 
@@ -86,7 +88,7 @@ class TestATurn:
             assert len(await conversation.events()) == rows
         llm.assert_finished()
 
-    async def test_a_message_sent_twice_at_once_is_said_once(self, database: Path) -> None:
+    async def test_a_message_sent_twice_at_once_is_said_once(self, database: Database) -> None:
         """P3: also while the first is being answered, when any other message is refused as busy."""
         gate = Gate()
 
@@ -99,7 +101,7 @@ class TestATurn:
 
             assert first == second
 
-    async def test_a_message_sent_twice_is_known_after_a_restart(self, database: Path) -> None:
+    async def test_a_message_sent_twice_is_known_after_a_restart(self, database: Database) -> None:
         """P3: the store remembers what was taken, not the process."""
         async with Engine.open(database, model=ScriptedLlm([reply("Once.")])) as engine:
             conversation = await engine.create()
@@ -110,7 +112,7 @@ class TestATurn:
 
         assert again == first
 
-    async def test_an_id_used_for_another_message_is_refused(self, database: Path) -> None:
+    async def test_an_id_used_for_another_message_is_refused(self, database: Database) -> None:
         """The same id with other content is refused."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
@@ -121,7 +123,7 @@ class TestATurn:
 
             assert refused.value.code == "event_id_reused"
 
-    async def test_a_message_while_busy_is_refused(self, database: Path) -> None:
+    async def test_a_message_while_busy_is_refused(self, database: Database) -> None:
         """P2: a message during a turn is refused at once with the code busy; nothing changes."""
         gate = Gate()
 
@@ -140,7 +142,7 @@ class TestATurn:
             gate.opened.set()
             assert (await turn).reply == "Done."
 
-    async def test_not_waiting_returns_when_the_message_is_stored(self, database: Path) -> None:
+    async def test_not_waiting_returns_when_the_message_is_stored(self, database: Database) -> None:
         """`wait=False` returns as soon as the message is durable."""
         gate = Gate()
 
@@ -153,7 +155,7 @@ class TestATurn:
             gate.opened.set()
 
     @pytest.mark.parametrize("text", ["", "  \n", "half a \ud83d", "x" * 1_000_001])
-    async def test_a_message_that_is_none_is_refused_in_one_sentence(self, database: Path, text: str) -> None:
+    async def test_a_message_that_is_none_is_refused_in_one_sentence(self, database: Database, text: str) -> None:
         """Bad input gets a typed, one-sentence error, and nothing is stored."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.create()
@@ -165,7 +167,7 @@ class TestATurn:
             assert "\n" not in invalid.value.sentence
             assert len(await conversation.events()) == 1
 
-    async def test_what_is_wrong_is_named_as_the_host_named_it(self, database: Path) -> None:
+    async def test_what_is_wrong_is_named_as_the_host_named_it(self, database: Database) -> None:
         """An error about the id of a message calls it `message_id`, as hosts do."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.create()
@@ -173,7 +175,7 @@ class TestATurn:
             with pytest.raises(InvalidInput, match=r"^message_id: Input should be a valid string\.$"):
                 await conversation.send("Hi", message_id=5)  # type: ignore[arg-type]
 
-    async def test_the_model_that_failed_is_tried_again(self, database: Path) -> None:
+    async def test_the_model_that_failed_is_tried_again(self, database: Database) -> None:
         """P11: after one transient failure there is one answer."""
         policy = Policy(retry=Retry(base=0.001))
         llm = ScriptedLlm([failure("server_error"), reply("Here.")])
@@ -184,7 +186,7 @@ class TestATurn:
         assert turn.reply == "Here."
         llm.assert_finished()
 
-    async def test_a_failed_turn_says_why_and_may_be_retried(self, database: Path) -> None:
+    async def test_a_failed_turn_says_why_and_may_be_retried(self, database: Database) -> None:
         """P11: three failures of the only model lead to Failed with a sentence; a retry is a new turn."""
         policy = Policy(retry=Retry(base=0.001))
         llm = ScriptedLlm([*[failure("timeout", "The model did not answer in time.")] * 3, reply("Here.")])
@@ -199,7 +201,7 @@ class TestATurn:
             assert (again.status, again.reply, again.number) == ("completed", "Here.", 2)
             assert [m.text for m in await conversation.transcript()] == ["Hi", "Here."]
 
-    async def test_a_message_sent_again_finds_the_newest_try(self, database: Path) -> None:
+    async def test_a_message_sent_again_finds_the_newest_try(self, database: Database) -> None:
         """P28, P11: a message that is sent again after a retry returns the turn that answered it."""
         policy = Policy(retry=Retry(attempts=1))
         llm = ScriptedLlm([failure("timeout"), failure("timeout"), reply("Here."), reply("Other.")])
@@ -219,7 +221,7 @@ class TestATurn:
         assert (sent_again.number, sent_again.reply) == (3, "Here.")
         assert sent_again == again
 
-    async def test_the_next_model_is_asked_when_the_first_fails(self, database: Path) -> None:
+    async def test_the_next_model_is_asked_when_the_first_fails(self, database: Database) -> None:
         """P11: with two models the second takes over when the first has failed three times."""
         policy = Policy(retry=Retry(base=0.001))
         first = ScriptedLlm([failure("rate_limit")] * 3, name="first")
@@ -231,7 +233,7 @@ class TestATurn:
         assert turn.reply == "I am the second."
         first.assert_finished()
 
-    async def test_a_limit_ends_the_turn(self, database: Path) -> None:
+    async def test_a_limit_ends_the_turn(self, database: Database) -> None:
         """The last request of the budget goes out without tools, and the turn ends with what it brings."""
 
         @tool
@@ -251,7 +253,7 @@ class TestATurn:
 class TestTools:
     """What the model may call."""
 
-    async def test_results_stand_in_call_order(self, database: Path) -> None:
+    async def test_results_stand_in_call_order(self, database: Database) -> None:
         """P4: calls [a, b, c] run in order, one at a time, and the model is asked once after c."""
         ran: list[str] = []
 
@@ -282,7 +284,7 @@ class TestTools:
             (call("note", words="x"), "Invalid input: "),
         ],
     )
-    async def test_a_bad_call_does_not_hold_the_others_up(self, database: Path, bad: Any, told: str) -> None:
+    async def test_a_bad_call_does_not_hold_the_others_up(self, database: Database, bad: Any, told: str) -> None:
         """P5: b raises, does not exist, takes too long or has bad arguments: an error result, and c still runs."""
 
         @tool
@@ -313,7 +315,7 @@ class TestTools:
         assert_paired(said)
         llm.assert_finished()
 
-    async def test_ids_that_a_provider_repeats_do_not_collide(self, database: Path) -> None:
+    async def test_ids_that_a_provider_repeats_do_not_collide(self, database: Database) -> None:
         """P29: repeated call ids, also within one response, do not collide."""
 
         @tool
@@ -337,7 +339,7 @@ class TestTools:
         assert len(set(ids)) == len(ids)
         assert_paired(said)
 
-    async def test_a_tool_knows_its_call_and_shows_progress(self, database: Path) -> None:
+    async def test_a_tool_knows_its_call_and_shows_progress(self, database: Database) -> None:
         """A tool may take a ToolContext: the conversation's id, a key for this call, and progress to show."""
         seen: list[ToolContext] = []
 
@@ -362,7 +364,7 @@ class TestTools:
             assert shown.data == {"call_id": seen[0].call_id, "text": "half way", "turn": 1}
             assert shown.id is None
 
-    async def test_a_broken_performer_fails_the_call_and_not_the_engine(self, database: Path) -> None:
+    async def test_a_broken_performer_fails_the_call_and_not_the_engine(self, database: Database) -> None:
         """A fault in a performer becomes an answer; people read a sentence, never a traceback."""
 
         def explode(request: Any) -> str:
@@ -407,7 +409,7 @@ class TestTheKinds:
 class TestWhatTheEngineReturns:
     """The class of the turn that a request returns."""
 
-    async def test_turns_that_have_ended(self, database: Path) -> None:
+    async def test_turns_that_have_ended(self, database: Database) -> None:
         """Completed, incomplete, failed."""
         llm = ScriptedLlm([reply("Hello."), call("unknown"), failure("authentication")])
         one_request = Policy(limits=Limits(requests=1, last="plain"))
@@ -424,7 +426,7 @@ class TestWhatTheEngineReturns:
         assert failed.failure
         assert (completed.questions, completed.call_id, completed.call) == ((), None, None)
 
-    async def test_turns_that_wait(self, database: Path) -> None:
+    async def test_turns_that_wait(self, database: Database) -> None:
         """A question, an approval, and the end of a turn that was cancelled."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), call("pay", amount=5)])
         async with Engine.open(database, model=llm, tools=["ask_user_question", pay]) as engine:
@@ -439,7 +441,7 @@ class TestWhatTheEngineReturns:
         assert (held.call.name, held.call.call_id) == ("pay", held.call_id)
         assert type(cancelled) is CancelledTurn
 
-    async def test_turns_that_nobody_waited_for(self, database: Path) -> None:
+    async def test_turns_that_nobody_waited_for(self, database: Database) -> None:
         """Running, and queued with the number 0; each is a `Turn`."""
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
@@ -609,7 +611,7 @@ def costs(request: ModelRequest) -> Any:
 class TestUsage:
     """`usage` sums up the whole conversation."""
 
-    async def test_every_turn_counts(self, database: Path) -> None:
+    async def test_every_turn_counts(self, database: Database) -> None:
         """Those that have ended, those that failed, the one that waits for a person, and a compaction; also after a
         restart."""
         options: dict[str, Any] = {"tools": ["ask_user_question"], "policy": Policy(retry=Retry(attempts=1))}
@@ -632,7 +634,7 @@ class TestUsage:
         assert four == again == three + ONE
         assert sum((turn.usage for turn in turns), Usage()) == ONE + ONE
 
-    async def test_a_turn_under_way_counts_as_far_as_it_has_come(self, database: Path) -> None:
+    async def test_a_turn_under_way_counts_as_far_as_it_has_come(self, database: Database) -> None:
         """Each answer of the model counts as soon as it is stored."""
         gate = Gate()
 

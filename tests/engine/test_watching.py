@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +46,8 @@ from turnwise.states import (
 from turnwise.testing import FunctionLlm
 from turnwise.testing.doubles import NOON, ScriptedLlm, reply
 
+from ..support.databases import Database
+
 # --- A watcher gets every update once, whatever happens while it reads the log: of one turn, which updates belong to it
 # and where it stops, and of all conversations (`Engine.updates`), for those who show a tree of agents.
 
@@ -60,7 +61,7 @@ def echo(request: Any) -> str:
 
 
 @pytest.fixture
-async def engine(database: Path) -> AsyncIterator[Engine]:
+async def engine(database: Database) -> AsyncIterator[Engine]:
     """Yield an engine over a file."""
     async with Engine.open(database, model=FunctionLlm(echo)) as engine:
         yield engine
@@ -262,7 +263,7 @@ class TestAWatcherOfATree:
         assert {one.conversation_id for one in found} == {None, annas.id}
         assert [one.id for one in found[0].update.conversations] == [annas.id]
 
-    async def test_knows_the_first_step_of_a_conversation_that_was_not_in_memory(self, database: Path) -> None:
+    async def test_knows_the_first_step_of_a_conversation_that_was_not_in_memory(self, database: Database) -> None:
         """Its log is read before the step."""
         async with Engine.open(database, model=FunctionLlm(echo)) as engine:
             conversation_id = (await engine.create()).id
@@ -294,7 +295,7 @@ class TestAWatcherOfATree:
 class TestTheEnd:
     """When nothing more comes."""
 
-    async def test_comes_when_the_engine_is_closed(self, database: Path) -> None:
+    async def test_comes_when_the_engine_is_closed(self, database: Database) -> None:
         """What was stored until then is shown."""
         engine = await Engine.open(database, model=FunctionLlm(echo))
         conversation = await engine.create()
@@ -325,7 +326,7 @@ class TestTheEnd:
         with pytest.raises(InvalidInput):
             engine.updates(owner=owner)
 
-    def test_comes_in_a_program_without_an_event_loop(self, database: Path) -> None:
+    def test_comes_in_a_program_without_an_event_loop(self, database: Database) -> None:
         """A blocking engine has a plain iterator."""
         with Engine.open_blocking(database, model=FunctionLlm(echo)) as engine:
             updates = engine.updates(owner="anna")
@@ -546,7 +547,7 @@ class TestTheIdToBeginAfter:
     """`Conversation.updates(after=…)`."""
 
     @pytest.mark.parametrize("after", ["yesterday", "", "1", "1.2.3", "-1.0", "9" * 5000 + ".1", "\uff11.\uff12"])
-    async def test_that_is_malformed_is_refused_by_the_call(self, database: Path, after: str) -> None:
+    async def test_that_is_malformed_is_refused_by_the_call(self, database: Database, after: str) -> None:
         """The caller learns it before it begins to read."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.create()
@@ -558,7 +559,7 @@ class TestTheIdToBeginAfter:
 class TestTheIterator:
     """What `Conversation.updates` returns."""
 
-    async def test_can_be_closed_before_it_begins_and_in_the_middle(self, database: Path) -> None:
+    async def test_can_be_closed_before_it_begins_and_in_the_middle(self, database: Database) -> None:
         """It yields nothing more, and the conversation goes on."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
@@ -576,7 +577,7 @@ class TestTheIterator:
 class TestCatchingUp:
     """`Conversation.updates(caught_up=…)`."""
 
-    async def test_is_told_after_the_updates_of_each_step_also_of_one_that_has_none(self, database: Path) -> None:
+    async def test_is_told_after_the_updates_of_each_step_also_of_one_that_has_none(self, database: Database) -> None:
         """The title of a conversation is no update; its reader is told of that step all the same."""
         taken: list[Update] = []
         told: list[tuple[int, int]] = []

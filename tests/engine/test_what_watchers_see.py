@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from turnwise.engine.updates import live_update
 from turnwise.states import Idle
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
 
+from ..support.databases import Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
 
 TOLD = (
@@ -78,7 +78,7 @@ def send_money(amount: int) -> str:
 class TestUpdates:
     """In order, each once, nothing lost."""
 
-    async def test_a_turn_is_seen_in_order(self, database: Path) -> None:
+    async def test_a_turn_is_seen_in_order(self, database: Database) -> None:
         """P32: updates strictly increase, and a token never comes after its message."""
         llm = ScriptedLlm([reply("Hello there.")])
 
@@ -98,7 +98,7 @@ class TestUpdates:
 
     @pytest.mark.parametrize(("rules", "kind"), [(presets.talk(), "thinking"), (presets.assistant(), "text")])
     async def test_text_that_is_kept_from_the_user_streams_as_a_thought(
-        self, database: Path, rules: Policy, kind: str
+        self, database: Database, rules: Policy, kind: str
     ) -> None:
         """B1: whoever does not ask for thoughts never sees it, not even while it comes in."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello there.")]), tools=["talk"]) as engine:
@@ -112,7 +112,7 @@ class TestUpdates:
         assert conversation.policy.text == rules.text
         assert {update.data["kind"] for update in watcher.updates if update.type == "token"} == {kind}
 
-    async def test_a_question_is_published_once(self, database: Path) -> None:
+    async def test_a_question_is_published_once(self, database: Database) -> None:
         """P38: one state_change of type awaiting_user_response with the questions; a cancel publishes idle, then
         turn_ended."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
@@ -132,7 +132,9 @@ class TestUpdates:
         assert watcher.updates[-2].data["type"] == "idle"
         assert watcher.updates[-1].data["status"] == "cancelled"
 
-    async def test_a_call_that_a_person_did_not_want_is_told_apart_from_one_that_failed(self, database: Path) -> None:
+    async def test_a_call_that_a_person_did_not_want_is_told_apart_from_one_that_failed(
+        self, database: Database
+    ) -> None:
         """P36, P38: denied, cancelled, failed, completed."""
         round_ = calls(call("fails"), call("works"), call("pay"), call("pay"))
 
@@ -153,7 +155,7 @@ class TestUpdates:
             ("pay", "cancelled"),
         ]
 
-    async def test_a_late_watcher_gets_a_snapshot_and_then_only_what_is_new(self, database: Path) -> None:
+    async def test_a_late_watcher_gets_a_snapshot_and_then_only_what_is_new(self, database: Database) -> None:
         """P32: the snapshot stands for all that was before it."""
         async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
             conversation = await engine.create()
@@ -168,7 +170,7 @@ class TestUpdates:
         assert snapshot.data["state"]["type"] == "idle"
         assert [u.data["text"] for u in watcher.updates if u.type == "message"] == ["Second", "Two."]
 
-    async def test_a_snapshot_tells_what_the_user_received(self, database: Path) -> None:
+    async def test_a_snapshot_tells_what_the_user_received(self, database: Database) -> None:
         """S2, J13: of each message what was handed over, as people read it."""
         policy = Policy(text="fallback", marker="TOOL")
         llm = ScriptedLlm([reply("Hm."), reply("TOOL: look\nOne.")])
@@ -186,7 +188,7 @@ class TestUpdates:
         assert told == [("First", None), ("Hm.", None), ("Second", None), ("One.", ["One."])]
         assert turn.deliveries == ("One.",)
 
-    async def test_a_watcher_resumes_behind_what_it_saw(self, database: Path) -> None:
+    async def test_a_watcher_resumes_behind_what_it_saw(self, database: Database) -> None:
         """`updates(after=id)` gives exactly what came since, also from before this process began."""
         async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
             conversation = await engine.create()
@@ -205,7 +207,7 @@ class TestUpdates:
 
                 assert again.updates == stored[seen + 1 :]
 
-    async def test_a_slow_watcher_loses_nothing_and_holds_nobody_up(self, database: Path) -> None:
+    async def test_a_slow_watcher_loses_nothing_and_holds_nobody_up(self, database: Database) -> None:
         """P32: one that falls behind what is kept reads what it missed from the log."""
         turns = 5
 
@@ -229,7 +231,7 @@ class TestUpdates:
         said = [update.data["text"] for update in seen if update.type == "message" and update.data["role"] == "user"]
         assert said == ["0", "1", "2", "3", "4"]
 
-    async def test_an_id_that_no_update_has_had_yet_is_refused(self, database: Path) -> None:
+    async def test_an_id_that_no_update_has_had_yet_is_refused(self, database: Database) -> None:
         """Nobody waits for ever behind an update that was never shown. The ids of the newest update, and of a snapshot,
         which lies before the next step, are taken."""
         async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
@@ -260,7 +262,7 @@ class TestUpdates:
 class TestTools:
     """What became of each call."""
 
-    async def test_a_call_shows_its_arguments_and_then_its_result_or_its_error(self, database: Path) -> None:
+    async def test_a_call_shows_its_arguments_and_then_its_result_or_its_error(self, database: Database) -> None:
         """The texts are those that the model reads."""
         llm = ScriptedLlm([calls(call("unknown", x=1), call("echo", text="hé"), call("fails")), reply("Done.")])
         async with Engine.open(database, model=llm, tools=[echo, fails]) as engine:
@@ -299,7 +301,7 @@ class TestTools:
 
     @pytest.mark.parametrize("written", ["{not json", "[1]", "null"])
     async def test_arguments_that_are_no_object_are_shown_as_they_were_written(
-        self, database: Path, written: str
+        self, database: Database, written: str
     ) -> None:
         """Beside an empty object, in updates and in snapshots."""
         broken = ModelAnswer(content="", tool_calls=(ModelCall("call_1", "echo", written),))
@@ -316,7 +318,7 @@ class TestTools:
         (made,) = snapshot.data["transcript"][1]["tool_calls"]
         assert (made["arguments"], made["raw_arguments"]) == ({}, written)
 
-    async def test_a_call_to_approve_shows_its_arguments_as_they_are_then_edited(self, database: Path) -> None:
+    async def test_a_call_to_approve_shows_its_arguments_as_they_are_then_edited(self, database: Database) -> None:
         """In the state that waits, in the snapshot, and, when it runs, as the person changed them."""
         llm = ScriptedLlm([call("send_money", amount=5), reply("Done.")])
         async with Engine.open(database, model=llm, tools=[send_money]) as engine:
@@ -342,7 +344,7 @@ class TestTools:
 class TestIds:
     """What a client needs to send requests about what it is shown."""
 
-    async def test_messages_that_wait_are_in_the_state(self, database: Path) -> None:
+    async def test_messages_that_wait_are_in_the_state(self, database: Database) -> None:
         """A state_change tells each change of the inbox, under which nothing else changes."""
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
@@ -370,7 +372,7 @@ class TestIds:
         assert len({state.request for state in states[:4]}) == 1
         assert snapshot.data["state"]["data"]["inbox"] == ["m3"]
 
-    async def test_the_end_of_a_turn_is_told_like_the_turn(self, database: Path) -> None:
+    async def test_the_end_of_a_turn_is_told_like_the_turn(self, database: Database) -> None:
         """`turn_ended` has what `send` returns, with the limit that ended the turn."""
         llm = ScriptedLlm([call("unknown"), reply("Hello.")])
         limited = Policy(limits=Limits(requests=1, last="plain"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +30,12 @@ from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ...states.test_roles import ALLOWED
 from ...support.agents.teams import team, tells_agent, tells_user
+from ...support.databases import BOTH_STORES, Database
 from ...support.engine_scenarios import results
 from ...support.servers.openai_server import Body, OpenAiServer, Reply, says
 from ...support.servers.openai_server import calls as roles_calls
+
+pytestmark = BOTH_STORES
 
 # --- The directory of agents: whom an agent reaches, and whom it may write to.
 
@@ -324,7 +326,7 @@ def offered(body: Body) -> set[str]:
     return {one["function"]["name"] for one in body.get("tools", ())}
 
 
-def engine_at(server: OpenAiServer, database: Path, **options: Any) -> Engine:
+def engine_at(server: OpenAiServer, database: Database, **options: Any) -> Engine:
     """An engine over a real file, whose model is served over a socket."""
     options.setdefault("tools", EVERYTHING)
     return Engine.open(database, model=LiteLlm("openai/test", api_base=server.url, api_key="test"), **options)
@@ -333,7 +335,7 @@ def engine_at(server: OpenAiServer, database: Path, **options: Any) -> Engine:
 class TestPrompts:
     """D13: what an agent is told of its role."""
 
-    async def test_a_finding_reaches_the_user_in_the_words_of_the_foreground_agent(self, database: Path) -> None:
+    async def test_a_finding_reaches_the_user_in_the_words_of_the_foreground_agent(self, database: Database) -> None:
         """D2, D13: the background agent reads when to use its tool, the other one that it must present the message in
         its own words; each is offered the tools of its role."""
         script = by_first_text({
@@ -363,7 +365,9 @@ class TestPrompts:
         assert offered(greeting) == {*ALLOWED["foreground"], "find_table"}
         assert offered(watching) == {*ALLOWED["background"], "find_table"}
 
-    async def test_rules_that_do_not_describe_agents_explain_a_message_once_there_is_one(self, database: Path) -> None:
+    async def test_rules_that_do_not_describe_agents_explain_a_message_once_there_is_one(
+        self, database: Database
+    ) -> None:
         """D13: a foreground agent under other rules gets no prompt that it does not need, and the one that it needs."""
         script = by_first_text({
             "Watch.": [roles_calls(("send_user_message", {"text": "free"})), says("Sent.")],
@@ -393,7 +397,7 @@ class TestSubAgents:
             {"Go.": [roles_calls(("spawn_agents", {"tasks": [task]})), says("Done.")], self.TASK: child}
         )
 
-    async def run(self, database: Path, script: Any, policy: Policy | None = None) -> tuple[OpenAiServer, str]:
+    async def run(self, database: Database, script: Any, policy: Policy | None = None) -> tuple[OpenAiServer, str]:
         """Let the agent work. Returns the server, and the result of the call that started the child."""
         async with OpenAiServer(script) as server, engine_at(server, database) as engine:
             parent = await engine.create(policy=policy or presets.foreground())
@@ -403,7 +407,7 @@ class TestSubAgents:
             assert (turn.status, turn.reply) == ("completed", "Done.")
             return server, said[0]
 
-    async def test_a_denied_tool_is_neither_offered_nor_regained(self, database: Path) -> None:
+    async def test_a_denied_tool_is_neither_offered_nor_regained(self, database: Database) -> None:
         """D2, P20: the parent has ask_user_question and gives it to its child by name; the child is not offered it, a
         forged call of it has the error result of the seed, and the child goes on."""
         forged = roles_calls(
@@ -430,7 +434,7 @@ class TestSubAgents:
         assert read[1].startswith("Error: There is no tool called x_ask_user_question.")
         assert json.loads(result) == {"agents": [{"status": "completed", "result": "I decide myself."}]}
 
-    async def test_a_child_is_told_what_it_is(self, database: Path) -> None:
+    async def test_a_child_is_told_what_it_is(self, database: Database) -> None:
         """P25: its last text is its result, so its prompt says so; it is offered what its role allows."""
         server, _ = await self.run(database, self.script({"text": self.TASK}, says("Table 4.")))
 
@@ -441,7 +445,7 @@ class TestSubAgents:
 
     @pytest.mark.parametrize(("deepest", "may"), [(1, False), (2, True)])
     async def test_children_start_others_as_deep_as_the_policy_says(
-        self, database: Path, deepest: int, may: bool
+        self, database: Database, deepest: int, may: bool
     ) -> None:
         """P20: spawn_agents beyond the depth limit (default 1) is neither offered nor carried out."""
         policy = presets.foreground().replace(sub_agents=SubAgentRules(depth=deepest))
@@ -449,7 +453,7 @@ class TestSubAgents:
 
         assert ("spawn_agents" in offered(requests_of(server, self.TASK)[0])) is may
 
-    async def test_a_child_that_may_ask_is_offered_the_tool(self, database: Path) -> None:
+    async def test_a_child_that_may_ask_is_offered_the_tool(self, database: Database) -> None:
         """Its question goes to its parent's user, because the policy says so."""
         policy = presets.foreground().replace(sub_agents=SubAgentRules(questions="ask_user"))
         server, _ = await self.run(database, self.script({"text": self.TASK}, says("Table 4.")), policy)
@@ -464,7 +468,7 @@ class TestTransfer:
         """The profile of each turn that has ended."""
         return [turn.profile for turn in await conversation.turns()]
 
-    async def test_it_goes_on_by_the_other_profile(self, database: Path) -> None:
+    async def test_it_goes_on_by_the_other_profile(self, database: Database) -> None:
         """From the next request on, in all later turns, and after the engine was opened again."""
         script = [
             roles_calls(("transfer_to", {"profile": "cook"})),
@@ -490,7 +494,7 @@ class TestTransfer:
         assert (first.profile, second.profile, again.profile) == ("cook", "cook", "cook")
         assert report.divergence is None
 
-    async def test_an_unknown_profile_is_an_error_result(self, database: Path) -> None:
+    async def test_an_unknown_profile_is_an_error_result(self, database: Database) -> None:
         """The model reads it and goes on as it was."""
         llm = ScriptedLlm([call("transfer_to", profile="pilot"), reply("I stay.")])
         async with Engine.open(database, model=llm, tools=["transfer_to"]) as engine:
@@ -502,7 +506,7 @@ class TestTransfer:
         assert (result.error, turn.reply, turn.profile) == (True, "I stay.", "guide")
 
 
-async def test_calls_of_older_logs_are_read_as_they_were(database: Path) -> None:
+async def test_calls_of_older_logs_are_read_as_they_were(database: Database) -> None:
     """D2: what a call was found to be stands in the log, so a replay asks no role."""
     llm = ScriptedLlm([call("send_user_message", text="Hi"), reply("On.")])
     async with Engine.open(database, model=llm, tools=EVERYTHING) as engine:
@@ -516,7 +520,7 @@ async def test_calls_of_older_logs_are_read_as_they_were(database: Path) -> None
     assert report.divergence is None
 
 
-async def test_a_sub_agent_is_not_created_by_hand(database: Path) -> None:
+async def test_a_sub_agent_is_not_created_by_hand(database: Database) -> None:
     """It would have no parent that waits for it."""
     async with Engine.open(database) as engine:
         with pytest.raises(ConfigurationError):

@@ -35,9 +35,12 @@ from turnwise.testing import ManualClock, call
 from turnwise.testing.doubles import NOON
 
 from ...support.agents.teams import MAIL_TOOLS, received, tells_agent
+from ...support.databases import BOTH_STORES, Database
 from ...support.engine_scenarios import Gate, until
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
 from ...support.planted.stores import WrappedStore
+
+pytestmark = BOTH_STORES
 
 TOOLS = ["spawn_agents"]
 TEXTS = Texts()
@@ -82,7 +85,7 @@ async def until_children_are(state: str, conversation: Conversation) -> None:
             await asyncio.sleep(0.001)
 
 
-async def leave_one(database: Path) -> str:
+async def leave_one(database: Database) -> str:
     """Close an engine in the middle of the work of a sub-agent. Returns the id of its parent."""
     gate = Gate()
 
@@ -102,7 +105,7 @@ class TestDeadlines:
     """P26: a sub-agent that does not end in time never holds its parent."""
 
     @pytest.mark.parametrize("hangs_in", ["model", "tool"])
-    async def test_the_deadline_of_the_wait_ends_it(self, database: Path, hangs_in: str) -> None:
+    async def test_the_deadline_of_the_wait_ends_it(self, database: Database, hangs_in: str) -> None:
         """The others' outcomes count, the late one is said to be late, and its conversation is closed."""
         clock, stubborn, gate = ManualClock(), Stubborn(), Gate()
 
@@ -129,7 +132,7 @@ class TestDeadlines:
             await until_children_are("closed", conversation)
             assert (await conversation.replay()).divergence is None
 
-    async def test_a_late_outcome_changes_nothing(self, database: Path) -> None:
+    async def test_a_late_outcome_changes_nothing(self, database: Database) -> None:
         """Neither does one that comes twice, or that belongs to no sub-agent: the model has read each once."""
         clock, gate = ManualClock(), Gate()
 
@@ -160,7 +163,7 @@ class TestDeadlines:
             assert await finished(conversation) == [quick]
             assert "forged" not in str(await conversation.messages())
 
-    async def test_a_task_may_have_a_deadline_of_its_own(self, database: Path) -> None:
+    async def test_a_task_may_have_a_deadline_of_its_own(self, database: Database) -> None:
         """Only its sub-agent is stopped then; even if its tool ignores that, the parent has its outcome at once."""
         clock, stubborn = ManualClock(), Stubborn()
         task = {"text": "slow", "seconds": 10}
@@ -178,7 +181,7 @@ class TestDeadlines:
             stubborn.gate.opened.set()
             await until_children_are("closed", conversation)
 
-    async def test_one_that_was_due_while_no_process_ran_is_late(self, database: Path) -> None:
+    async def test_one_that_was_due_while_no_process_ran_is_late(self, database: Database) -> None:
         """It is not started again for nothing, and its parent goes on."""
         clock, gate = ManualClock(), Gate()
 
@@ -204,7 +207,7 @@ class TestDeadlines:
 class TestCancels:
     """A cancel waits until the sub-agents have stopped, for a bounded time."""
 
-    async def test_the_turn_ends_when_all_have_stopped(self, database: Path) -> None:
+    async def test_the_turn_ends_when_all_have_stopped(self, database: Database) -> None:
         """Those that had finished keep their result, the others are cancelled and closed."""
         gate = Gate()
 
@@ -229,7 +232,7 @@ class TestCancels:
             result = next(message.text for message in await conversation.transcript() if message.role == "tool")
             assert outcomes_in(result) == [("cancelled", TEXTS.child_cancelled), ("completed", "result")]
 
-    async def test_one_that_ignores_it_holds_the_turn_no_longer_than_the_deadline(self, database: Path) -> None:
+    async def test_one_that_ignores_it_holds_the_turn_no_longer_than_the_deadline(self, database: Database) -> None:
         """Its tool works on, and its conversation is closed when that has ended."""
         clock, stubborn = ManualClock(), Stubborn()
         llm = FamilyLlm({GO: [spawn("slow")], "slow": [call("dig"), "…"]})
@@ -247,7 +250,7 @@ class TestCancels:
             stubborn.gate.opened.set()
             await until_children_are("closed", conversation)
 
-    async def test_it_reaches_the_sub_agents_after_a_restart(self, database: Path) -> None:
+    async def test_it_reaches_the_sub_agents_after_a_restart(self, database: Database) -> None:
         """A process that ends while it waits for them leaves that to the next one."""
         clock, stubborn = ManualClock(), Stubborn()
         llm = FamilyLlm({GO: [spawn("slow"), "…"], "slow": [call("dig"), "…"]})
@@ -268,7 +271,7 @@ class TestCancels:
             await until_children_are("closed", conversation)
             assert [turn.status for turn in await conversation.turns()] == ["cancelled"]
 
-    async def test_a_parent_that_is_closed_ends_its_sub_agents(self, database: Path) -> None:
+    async def test_a_parent_that_is_closed_ends_its_sub_agents(self, database: Database) -> None:
         """They are closed when `close` returns."""
         gate = Gate()
 
@@ -286,7 +289,7 @@ class TestCancels:
             assert conversation.state.type == "closed"
             assert await states_of_children(conversation) == ["closed", "closed"]
 
-    async def test_a_sub_agent_that_is_closed_is_cancelled_for_its_parent(self, database: Path) -> None:
+    async def test_a_sub_agent_that_is_closed_is_cancelled_for_its_parent(self, database: Database) -> None:
         """Anybody may stop a single one by its id, and the others go on."""
         gate = Gate()
 
@@ -310,7 +313,7 @@ class TestCancels:
 class TestRestarts:
     """Neither a close of the engine nor a loop that fails stops a sub-agent, and its outcome is not lost."""
 
-    async def test_sub_agents_go_on_in_the_next_process(self, database: Path) -> None:
+    async def test_sub_agents_go_on_in_the_next_process(self, database: Database) -> None:
         """They are not started a second time, and each outcome reaches the model once."""
         gate = Gate()
 
@@ -338,7 +341,7 @@ class TestRestarts:
             assert sorted(await finished(conversation)) == await spawned(conversation)
             assert (await conversation.replay()).divergence is None
 
-    async def test_an_outcome_of_an_earlier_process_is_read_from_the_log(self, database: Path) -> None:
+    async def test_an_outcome_of_an_earlier_process_is_read_from_the_log(self, database: Database) -> None:
         """The sub-agent had ended, and the process died before its parent knew."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
         async with Engine.open(database, model=llm, tools=TOOLS, dispatcher=LosesOutcomes) as engine:
@@ -354,7 +357,7 @@ class TestRestarts:
             assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
             assert len(llm.asked_by("a")) == 1
 
-    async def test_a_loop_of_the_parent_that_fails_stops_nothing(self, database: Path) -> None:
+    async def test_a_loop_of_the_parent_that_fails_stops_nothing(self, database: Database) -> None:
         """Whoever asks for the parent next gets a loop that waits for the same sub-agents."""
         llm = FamilyLlm({GO: [spawn("a", "b"), "Done."], "a": ["result of a"], "b": ["result of b"]})
         async with Engine.open(database, model=llm, tools=TOOLS, dispatcher=FailsOnce) as engine:
@@ -369,7 +372,7 @@ class TestRestarts:
             assert outcomes_in(result) == [("completed", "result of a"), ("completed", "result of b")]
             assert len(llm.requests) == 4
 
-    async def test_one_that_is_deleted_has_failed(self, database: Path) -> None:
+    async def test_one_that_is_deleted_has_failed(self, database: Database) -> None:
         """Its parent learns that, and goes on."""
         gate = Gate()
 
@@ -392,7 +395,7 @@ class TestRestarts:
 class TestOrphans:
     """A sub-agent for which nobody waits is ended: at once, or when the next process takes it over."""
 
-    async def test_its_parent_has_gone_on_without_it(self, database: Path) -> None:
+    async def test_its_parent_has_gone_on_without_it(self, database: Database) -> None:
         """The process died between the step of the parent and the end of the sub-agent."""
         parent_id = await leave_one(database)
         store = await SqliteStore.open(database)
@@ -409,7 +412,7 @@ class TestOrphans:
 
             assert llm.asked_by("slow") == []
 
-    async def test_its_parent_is_gone(self, database: Path) -> None:
+    async def test_its_parent_is_gone(self, database: Database) -> None:
         """Somebody has deleted the parent by other means."""
         parent_id = await leave_one(database)
         store = await SqliteStore.open(database)
@@ -423,7 +426,7 @@ class TestOrphans:
             assert child.state == "closed"
             assert llm.requests == []
 
-    async def test_it_was_created_and_never_given_its_task(self, database: Path) -> None:
+    async def test_it_was_created_and_never_given_its_task(self, database: Database) -> None:
         """It rests, so nothing takes it over; but it is found."""
         parent_id = await leave_one(database)
         store = await SqliteStore.open(database)
@@ -436,7 +439,7 @@ class TestOrphans:
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
             assert (await engine.get(child_id)).state.type == "closed"
 
-    async def test_a_parent_that_gives_up_ends_its_sub_agents(self, database: Path) -> None:
+    async def test_a_parent_that_gives_up_ends_its_sub_agents(self, database: Database) -> None:
         """Its turn fails after too many crashes, and the sub-agent of an earlier process is not left at work."""
         policy = ASSISTANT.replace(recovery=ASSISTANT.recovery.replace(resumes=1))
         gates = [Gate() for _ in range(3)]
@@ -461,7 +464,7 @@ class TestOrphans:
 
             assert conversation.state.type == "failed"
 
-    async def test_a_copy_of_a_sub_agent_is_nobodys(self, database: Path) -> None:
+    async def test_a_copy_of_a_sub_agent_is_nobodys(self, database: Database) -> None:
         """It has an id of its own, so it reports to nobody, is not ended, and stays when the original is deleted."""
         parent_id = await leave_one(database)
         llm = FamilyLlm({GO: ["Done."], "slow": ["result", "again"], "Hello": ["Hi."]})
@@ -478,7 +481,7 @@ class TestOrphans:
             await engine.delete(parent_id)
             assert [each.id for each in await engine.list()] == [copy.id]
 
-    async def test_a_copy_of_a_parent_starts_nobody(self, database: Path) -> None:
+    async def test_a_copy_of_a_parent_starts_nobody(self, database: Database) -> None:
         """What its turns have read of sub-agents is in its log, and the sub-agents stay those of the original."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -495,7 +498,7 @@ class TestImports:
     """Conversations that are copied into another database in the middle of their work."""
 
     @pytest.mark.parametrize("copied", ["both", "parent", "child"])
-    async def test_nothing_of_them_goes_on_there(self, database: Path, tmp_path: Path, copied: str) -> None:
+    async def test_nothing_of_them_goes_on_there(self, database: Database, tmp_path: Path, copied: str) -> None:
         """A parent waits for no sub-agent and starts none; a sub-agent ends. The next message to the parent is answered
         by a model that reads that the sub-agent has ended."""
         parent_id = await leave_one(database)
@@ -527,7 +530,7 @@ class TestImports:
 class TestDeletion:
     """A conversation is deleted with its sub-agents."""
 
-    async def test_they_are_deleted_while_they_work(self, database: Path) -> None:
+    async def test_they_are_deleted_while_they_work(self, database: Database) -> None:
         """Nothing of them is left in the database, and nothing of them goes on."""
         gate = Gate()
 
@@ -549,7 +552,9 @@ class TestDeletion:
                 with pytest.raises(UnknownConversation):
                     await engine.get(child.id)
 
-    async def test_the_parent_does_not_go_on_meanwhile(self, database: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_the_parent_does_not_go_on_meanwhile(
+        self, database: Database, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Its model is not asked what to do without the sub-agent, and no outcome is left that nobody can take."""
         gate = Gate()
         llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate)]})

@@ -12,8 +12,11 @@ from turnwise import Conversation, Engine, Questions, Refused, SubAgentRules, pr
 from turnwise.persistence.opening import open_store
 from turnwise.testing import ManualClock, call
 
+from ...support.databases import BOTH_STORES, Database
 from ...support.engine_scenarios import Gate
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn
+
+pytestmark = BOTH_STORES
 
 TOOLS = ["spawn_agents", "ask_user_question"]
 ASKING = presets.assistant().replace(sub_agents=SubAgentRules(questions="ask_user"))
@@ -43,7 +46,7 @@ async def children_at_rest(conversation: Conversation) -> list[str]:
 class TestRefusedQuestions:
     """P20: a sub-agent has nobody to ask, unless the policy says otherwise."""
 
-    async def test_it_is_not_offered_the_tool_and_a_forged_call_is_an_error(self, database: Path) -> None:
+    async def test_it_is_not_offered_the_tool_and_a_forged_call_is_an_error(self, database: Database) -> None:
         """The sub-agent reads why, and goes on; its parent is offered both tools."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -56,7 +59,7 @@ class TestRefusedQuestions:
             assert "ask_user_question is not available to sub-agents" in results_in(llm.asked_by("a")[1])[0]
             assert sorted(offered(llm.asked_by(GO)[0])) == sorted(TOOLS)
 
-    async def test_sub_agents_start_no_others_beyond_the_depth(self, database: Path) -> None:
+    async def test_sub_agents_start_no_others_beyond_the_depth(self, database: Database) -> None:
         """By default a sub-agent has none of its own: it is not offered the tool, and a forged call starts nobody."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [spawn("b"), "result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -70,7 +73,7 @@ class TestRefusedQuestions:
 class TestQuestionsForTheUser:
     """With `questions="ask_user"` the user of the parent is asked, and the answer reaches the sub-agent once."""
 
-    async def test_the_answer_reaches_the_sub_agent(self, database: Path) -> None:
+    async def test_the_answer_reaches_the_sub_agent(self, database: Database) -> None:
         """The turn of the parent waits for the user like any other that asks."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -94,7 +97,7 @@ class TestQuestionsForTheUser:
             assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
             assert (await conversation.replay()).divergence is None
 
-    async def test_two_that_ask_are_answered_one_after_the_other(self, database: Path) -> None:
+    async def test_two_that_ask_are_answered_one_after_the_other(self, database: Database) -> None:
         """Each answer reaches the one that asked, though their calls have the same id."""
         scripts = {name: [ask(f"May {name}?"), f"result of {name}"] for name in ("a", "b")}
         llm = FamilyLlm({GO: [spawn("a", "b"), "Done."], **scripts})
@@ -112,7 +115,7 @@ class TestQuestionsForTheUser:
             for name in ("a", "b"):
                 assert f"Yes, May {name}?" in results_in(llm.asked_by(name)[1])[0]
 
-    async def test_a_question_that_is_declined(self, database: Path) -> None:
+    async def test_a_question_that_is_declined(self, database: Database) -> None:
         """The sub-agent uses its own judgment if the policy lets a model go on; the turn goes on with it."""
         policy = ASKING.replace(questions=Questions(cancel="resume"))
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
@@ -124,7 +127,7 @@ class TestQuestionsForTheUser:
             assert turn.reply == "Done."
             assert "declined" in results_in(llm.asked_by("a")[1])[0]
 
-    async def test_a_question_that_is_cancelled(self, database: Path) -> None:
+    async def test_a_question_that_is_cancelled(self, database: Database) -> None:
         """Otherwise the turn ends, and its sub-agents with it."""
         llm = FamilyLlm({GO: [spawn("a")], "a": [ask("May I?")]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -135,7 +138,7 @@ class TestQuestionsForTheUser:
             assert turn.status == "cancelled"
             assert await children_at_rest(conversation) == ["closed"]
 
-    async def test_an_answer_to_something_else_is_refused(self, database: Path) -> None:
+    async def test_an_answer_to_something_else_is_refused(self, database: Database) -> None:
         """The question stays open: of another call, of the sub-agent's own id, or with an unknown option."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -152,7 +155,7 @@ class TestQuestionsForTheUser:
 
             assert (await conversation.answer({"May I?": "No"})).reply == "Done."
 
-    async def test_a_question_outlives_a_restart(self, database: Path) -> None:
+    async def test_a_question_outlives_a_restart(self, database: Database) -> None:
         """The next process shows it, once, and passes the answer on."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -169,7 +172,7 @@ class TestQuestionsForTheUser:
             assert reports <= 2  # that it asks, and perhaps that it no longer does
             assert len(llm.asked_by("a")) == 2
 
-    async def test_a_question_whose_time_is_over(self, database: Path) -> None:
+    async def test_a_question_whose_time_is_over(self, database: Database) -> None:
         """The sub-agent goes on, and the parent shows the question no longer."""
         clock, gate = ManualClock(), Gate()
 

@@ -15,8 +15,11 @@ from turnwise.states.events import Opened
 from turnwise.states.machine import begin
 from turnwise.testing import call, calls, failure, reply
 
+from ...support.databases import BOTH_STORES, Database
 from ...support.engine_scenarios import Gate
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
+
+pytestmark = BOTH_STORES
 
 # --- Sub-agents through an engine over a file: they work side by side, and each outcome reaches the model once.
 #
@@ -36,7 +39,7 @@ class TestOutcomes:
     """P24: pending and finished are what was spawned, and each outcome reaches the model once."""
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-    async def test_sub_agents_finish_in_any_order(self, database: Path, order: tuple[int, ...]) -> None:
+    async def test_sub_agents_finish_in_any_order(self, database: Database, order: tuple[int, ...]) -> None:
         """The result has them in the order of their tasks."""
         gates = [Gate() for _ in order]
 
@@ -67,7 +70,7 @@ class TestOutcomes:
             assert [child.state for child in await conversation.children()] == ["closed"] * len(order)
             assert (await conversation.replay()).divergence is None
 
-    async def test_sub_agents_that_finish_at_once_are_all_counted(self, database: Path) -> None:
+    async def test_sub_agents_that_finish_at_once_are_all_counted(self, database: Database) -> None:
         """They may have ended before the parent has begun to wait for the last of them."""
         tasks = {f"task {n}": [f"result {n}"] for n in range(8)}
         llm = FamilyLlm({GO: [spawn(*tasks), "Done."], **tasks})
@@ -79,7 +82,7 @@ class TestOutcomes:
             (result,) = results_in(llm.asked_by(GO)[-1])
             assert outcomes_in(result) == [("completed", f"result {n}") for n in range(8)]
 
-    async def test_two_calls_in_one_response_run_one_after_the_other(self, database: Path) -> None:
+    async def test_two_calls_in_one_response_run_one_after_the_other(self, database: Database) -> None:
         """Each call has the outcomes of its own sub-agents, and a call behind them still runs."""
         answers = {text: [f"result of {text}"] for text in ("a", "b", "c")}
         response = calls(spawn("a", "b"), spawn("c"), call("mark_work_complete", summary="All is done."))
@@ -94,7 +97,7 @@ class TestOutcomes:
             assert outcomes_in(second) == [("completed", "result of c")]
             assert sorted(await finished(conversation)) == await spawned(conversation)
 
-    async def test_any_text_survives(self, database: Path) -> None:
+    async def test_any_text_survives(self, database: Database) -> None:
         """The result is JSON that reads back equal, whatever a sub-agent says."""
         text = 'He said "no"\n{"agents": []} </result> \\ \u2028 ₁ \U0001f600 ‏مرحبا'
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [text]})
@@ -115,7 +118,7 @@ async def until_finished(conversation: Conversation, count: int) -> None:
 class TestWork:
     """What a sub-agent is given, and what it may use up."""
 
-    async def test_the_last_request_of_a_limit_has_no_tools(self, database: Path) -> None:
+    async def test_the_last_request_of_a_limit_has_no_tools(self, database: Database) -> None:
         """P25: with n requests, the last one is asked without tools, and its text is the result; told once."""
 
         @tool(crash="pure")
@@ -136,7 +139,7 @@ class TestWork:
             assert status in ("completed", "incomplete")
             assert await finished(conversation) == await spawned(conversation)
 
-    async def test_one_that_ends_without_a_text_has_failed(self, database: Path) -> None:
+    async def test_one_that_ends_without_a_text_has_failed(self, database: Database) -> None:
         """P25: the parent reads why, and goes on."""
         llm = FamilyLlm({GO: [spawn({"text": "a", "requests": 1}), "Done."], "a": [reply("")]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -147,7 +150,7 @@ class TestWork:
             assert (turn.reply, status) == ("Done.", "failed")
             assert text.strip()
 
-    async def test_a_model_that_fails_fails_the_sub_agent(self, database: Path) -> None:
+    async def test_a_model_that_fails_fails_the_sub_agent(self, database: Database) -> None:
         """Its result says so, and the others keep theirs."""
         llm = FamilyLlm({GO: [spawn("a", "b"), "Done."], "a": [failure("authentication", "No key.")], "b": ["result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:
@@ -158,7 +161,7 @@ class TestWork:
             assert first[0] == "failed" and "No key." in first[1]
             assert second == ("completed", "result")
 
-    async def test_what_it_costs_counts_for_the_turn_that_started_it(self, database: Path) -> None:
+    async def test_what_it_costs_counts_for_the_turn_that_started_it(self, database: Database) -> None:
         """In the usage of the turn and of the conversation, and against the limits of the turn."""
         cost = Usage(input_tokens=100, output_tokens=10, cost=0.01)
         scripts = {name: [reply(f"result of {name}", usage=cost)] for name in ("a", "b")}
@@ -170,7 +173,7 @@ class TestWork:
             assert turn.usage.tokens == 330
             assert (await conversation.usage()).tokens == 330
 
-    async def test_a_turn_whose_sub_agents_have_used_up_its_tokens_stops(self, database: Path) -> None:
+    async def test_a_turn_whose_sub_agents_have_used_up_its_tokens_stops(self, database: Database) -> None:
         """They share what is left, and it sends no further request."""
         policy = presets.assistant().replace(limits=Limits(requests=10, tokens=200))
         costs = reply("result", usage=Usage(input_tokens=100))
@@ -185,7 +188,7 @@ class TestWork:
                 100,
             ]
 
-    async def test_sub_agents_of_sub_agents(self, database: Path) -> None:
+    async def test_sub_agents_of_sub_agents(self, database: Database) -> None:
         """If the policy allows it, each level starts its own; costs add up, and all is deleted together."""
         policy = presets.assistant().replace(sub_agents=SubAgentRules(depth=2))
         cost = Usage(input_tokens=10)
@@ -210,7 +213,7 @@ class TestWork:
             await engine.delete(conversation.id)
             assert await engine.list() == ()
 
-    async def test_a_task_may_narrow_the_tools(self, database: Path) -> None:
+    async def test_a_task_may_narrow_the_tools(self, database: Database) -> None:
         """The sub-agent is offered these and no others; a name that its parent may not use fails that one alone."""
 
         @tool(crash="pure")
@@ -235,7 +238,7 @@ class TestWork:
             assert [status for status, _ in outcomes] == ["completed", "failed", "completed", "completed"]
             assert outcomes[1][1].startswith("pay is not available here.")
 
-    async def test_a_task_may_name_a_profile(self, database: Path) -> None:
+    async def test_a_task_may_name_a_profile(self, database: Database) -> None:
         """The sub-agent works by it; a profile that the parent does not have is an error of the call."""
         profiles = [Profile(name="careful", prompt="Be careful."), Profile(name="fast", prompt="Be fast.")]
         slow = spawn({"text": "a", "profile": "slow"})
@@ -251,7 +254,7 @@ class TestWork:
             assert "Be fast." in system and "Be careful." not in system and "You plan." in system
             assert len(await conversation.children()) == 1
 
-    async def test_too_many_are_an_error_of_the_call(self, database: Path) -> None:
+    async def test_too_many_are_an_error_of_the_call(self, database: Database) -> None:
         """None of them starts."""
         policy = presets.assistant().replace(sub_agents=SubAgentRules(number=2))
         llm = FamilyLlm({GO: [spawn("a", "b", "c"), "Done."]})
@@ -262,7 +265,7 @@ class TestWork:
             assert results_in(llm.asked_by(GO)[-1])[0].startswith("Error:")
             assert await conversation.children() == ()
 
-    async def test_a_blank_task_of_a_tool_of_the_application_starts_nobody(self, database: Path) -> None:
+    async def test_a_blank_task_of_a_tool_of_the_application_starts_nobody(self, database: Database) -> None:
         """The model reads why, and its turn goes on."""
 
         @tool(exclusive=True, acts=["children"], crash="pure")
@@ -283,7 +286,7 @@ class TestWork:
         [(185, ("completed", "result")), (186, ("failed", LONG_ID)), (200, ("failed", LONG_ID))],
     )
     async def test_one_whose_id_would_be_too_long_is_not_started(
-        self, database: Path, length: int, outcome: tuple[str, str]
+        self, database: Database, length: int, outcome: tuple[str, str]
     ) -> None:
         """The id of an imported parent may be as long as ids may be, and that of a sub-agent is longer."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
@@ -299,7 +302,7 @@ class TestWork:
             assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [outcome]
             assert len(await conversation.children()) == (outcome[0] == "completed")
 
-    async def test_a_finished_one_takes_nothing_more(self, database: Path) -> None:
+    async def test_a_finished_one_takes_nothing_more(self, database: Database) -> None:
         """Its conversation is closed, and can be read."""
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
         async with Engine.open(database, model=llm, tools=TOOLS) as engine:

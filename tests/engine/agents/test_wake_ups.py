@@ -19,6 +19,7 @@ from turnwise.states import Idle, ScheduleChanged
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 from turnwise.testing import FunctionLlm, ManualClock
 
+from ...support.databases import Database
 from ...support.engine_scenarios import Gate, Watcher, answers_after, full_disk, until
 
 NOON = ManualClock().now()
@@ -190,7 +191,7 @@ class TestWakingUp:
 class TestWhileNobodyRan:
     """What was due while no process ran happens once, when an engine opens."""
 
-    async def test_missed_intervals_fire_once(self, database: Path) -> None:
+    async def test_missed_intervals_fire_once(self, database: Database) -> None:
         """Ten hours later there is one turn, and the next moment keeps the phase of the first."""
         async with opened(database, ManualClock()) as engine:
             conversation_id = (await engine.create(every=3600, task="Look around.")).id
@@ -211,7 +212,7 @@ class TestWhileNobodyRan:
 
             assert await tasks_of(again) == ["Look around."]
 
-    async def test_a_cron_expression_fires_once(self, database: Path) -> None:
+    async def test_a_cron_expression_fires_once(self, database: Database) -> None:
         """However many of its moments are over."""
         async with opened(database, ManualClock()) as engine:
             conversation_id = (await engine.create(cron="*/5 * * * *", task="Look around.")).id
@@ -224,7 +225,7 @@ class TestWhileNobodyRan:
             assert await tasks_of(conversation) == ["Look around."]
             assert conversation.next_wake == NOON + timedelta(days=3, minutes=5)
 
-    async def test_what_is_not_due_waits(self, database: Path) -> None:
+    async def test_what_is_not_due_waits(self, database: Database) -> None:
         """The engine that opens sleeps until its moment."""
         async with opened(database, ManualClock()) as engine:
             conversation_id = (await engine.create(every=3600, task="Look around.")).id
@@ -242,7 +243,7 @@ class TestWhileNobodyRan:
 class TestTwoEngines:
     """Two engines over one store find the same wake-up, and it happens once."""
 
-    async def test_a_moment_wakes_once(self, database: Path) -> None:
+    async def test_a_moment_wakes_once(self, database: Database) -> None:
         """Whichever of them is faster; both know of it afterwards."""
         clock, requests = ManualClock(), []
 
@@ -309,7 +310,7 @@ class TestFailures:
         assert all(broken.id in each and "There is no time zone 'Nowhere/At'" in each for each in said)
 
     async def test_one_that_is_deleted_meanwhile_is_no_failure(
-        self, database: Path, caplog: pytest.LogCaptureFixture
+        self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Nothing is logged of it, and the others wake up."""
         store, clock = await open_store(database), ManualClock()
@@ -358,7 +359,7 @@ class TestFailures:
 
             assert await tasks_of(conversation) == ["Look around."]
 
-    async def test_a_store_that_cannot_be_asked_is_asked_again(self, database: Path) -> None:
+    async def test_a_store_that_cannot_be_asked_is_asked_again(self, database: Database) -> None:
         """After a wait; meanwhile the engine works."""
         clock, store = ManualClock(), await open_store(database)
         broken = BrokenLists(store)
@@ -378,7 +379,7 @@ class TestFailures:
             await store.close()
 
     async def test_a_conversation_that_does_not_answer_is_left_for_later(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its wake-up is given up after a bounded time, so that the others go on."""
         async with opened(database, ManualClock()) as engine:

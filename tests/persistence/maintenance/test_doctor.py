@@ -57,18 +57,13 @@ from turnwise.testing.doubles import FunctionLlm, call, reply
 from turnwise.testing.history import Trace
 
 from ...support.cases import holds_for
+from ...support.databases import change
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
 from ...support.terminal import run
 from ...support.walks import NOON, Walk
 from ...walking import RecordedChoices, opening_of, read_walks, walk
 
 # --- The doctor finds what is wrong with a database, says it in a sentence, and mends what follows from the rest.
-
-
-def change(path: Path, sql: str) -> None:
-    """Change what is stored, as no part of turnwise would."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        assert other.execute(sql).rowcount == 1
 
 
 def everything(path: Path) -> list[Any]:

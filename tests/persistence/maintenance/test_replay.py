@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import random
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +27,7 @@ from turnwise.persistence.maintenance.replay import (
     replay_conversation,
     replay_record,
 )
+from turnwise.persistence.ports import Store
 from turnwise.persistence.records import ConversationRecord, EventRow, HeadRow, StoredEntry
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
@@ -62,7 +61,10 @@ from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply, 
 from turnwise.testing.history import Trace
 
 from ...support.cases import holds_for
+from ...support.databases import BOTH_STORES, Database, change
 from ...support.walks import NOON, Walk
+
+pytestmark = BOTH_STORES
 
 # --- A stored conversation goes through its steps again; where it comes out differently, the report says so.
 
@@ -83,16 +85,10 @@ def divergence_of(report: ReplayReport) -> Divergence:
     return report.divergence
 
 
-async def change(database: Path, sql: str) -> None:
-    """Change what is stored, as no part of turnwise would."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as other:
-        assert other.execute(sql).rowcount == 1
-
-
 class TestACleanLog:
     """What the machine did it does again."""
 
-    async def test_replays_to_its_end(self, store: SqliteStore) -> None:
+    async def test_replays_to_its_end(self, store: Store) -> None:
         """A turn with a tool, one that was cancelled, a question, a change of the rules, and the end."""
         walk = Walk().turn("tonight").say("And tomorrow?").request(UserCancel)
         walk.request(PolicyChanged, policy=Policy(questions=Questions(deadline=60.0)))
@@ -114,7 +110,7 @@ class TestACleanLog:
         assert (report.events, report.divergence) == (len(steps), None)
         assert len(report.deliveries) == sum(isinstance(each, DeliverToUser) for _, s in steps for each in s.effects)
 
-    async def test_shows_what_was_delivered(self, database: Path) -> None:
+    async def test_shows_what_was_delivered(self, database: Database) -> None:
         """B9, J13: in order and as the user read it, and delivers nothing."""
         channel = RecordingChannel()
         llm = ScriptedLlm([calls(call("talk", message="a"), call("talk", message="b\nTOOL: x")), reply("A thought.")])
@@ -133,7 +129,7 @@ class TestACleanLog:
         """A log without steps has none that differ."""
         assert replay([]) == ReplayReport(events=0)
 
-    async def test_of_nobody_is_unknown(self, store: SqliteStore) -> None:
+    async def test_of_nobody_is_unknown(self, store: Store) -> None:
         """There must be a conversation."""
         with pytest.raises(UnknownConversation):
             await replay_conversation(store, "nobody")
@@ -258,27 +254,32 @@ class TestDamage:
             ("effects", """'[{"type":"abort","effect_id":1}]'"""),
             ("ended", """'{"turn":1,"status":"completed"}'"""),
             ("ended", "'not JSON'"),
-            ("state", "zeroblob(16)"),
+            ("state", bytes(16)),
             ("state", "'text'"),
-            ("chain", "zeroblob(16)"),
+            ("chain", bytes(16)),
             ("chain", "'text'"),
         ],
     )
-    async def test_of_any_column_is_found(self, column: str, value: str, store: SqliteStore, database: Path) -> None:
+    async def test_of_any_column_is_found(
+        self, column: str, value: str | bytes, store: Store, database: Database
+    ) -> None:
         """Whatever is changed in whichever column of a step, the report names that step."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
-        await change(database, f"UPDATE events SET {column} = {value} WHERE seq = 6")
+        if isinstance(value, bytes):
+            change(database, f"UPDATE events SET {column} = ? WHERE seq = 6", value)
+        else:
+            change(database, f"UPDATE events SET {column} = {value} WHERE seq = 6")
 
         report = await replay_conversation(store, "walk")
 
         assert report.events == 5
         assert divergence_of(report).seq == 6
 
-    async def test_is_told_from_a_change_of_the_rules(self, store: SqliteStore, database: Path) -> None:
+    async def test_is_told_from_a_change_of_the_rules(self, store: Store, database: Database) -> None:
         """The sentence says that the file is damaged, and shows nothing of what was said (P33)."""
         walk = Walk().turn("SECRET")
         await walk.into(store)
-        await change(database, "UPDATE events SET effects = NULL WHERE seq = 2")
+        change(database, "UPDATE events SET effects = NULL WHERE seq = 2")
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
@@ -288,22 +289,22 @@ class TestDamage:
         assert divergence.actual.effects == walk.steps[1][1].effects
 
     @pytest.mark.parametrize("seq", range(1, 6))
-    async def test_a_missing_step_is_found(self, seq: int, store: SqliteStore, database: Path) -> None:
+    async def test_a_missing_step_is_found(self, seq: int, store: Store, database: Database) -> None:
         """At either end and in between."""
         await Walk().turn("tonight").into(store)
-        await change(database, f"DELETE FROM events WHERE seq = {seq}")
+        change(database, f"DELETE FROM events WHERE seq = {seq}")
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
         assert (divergence.seq, divergence.reason) == (seq, f"Step {seq} is missing: the file is damaged.")
         assert (divergence.event, divergence.expected, divergence.actual) == (None, StepOutcome(), StepOutcome())
 
-    async def test_a_step_of_another_conversation_is_found(self, store: SqliteStore, database: Path) -> None:
+    async def test_a_step_of_another_conversation_is_found(self, store: Store, database: Database) -> None:
         """A row fits into one place only, even beside a twin."""
         await Walk().turn("tonight").into(store)
         await Walk("twin").turn("tonight").into(store)
-        await change(database, "DELETE FROM events WHERE seq = 3 AND conversation = 1")
-        await change(database, "UPDATE events SET conversation = 1 WHERE seq = 3")
+        change(database, "DELETE FROM events WHERE seq = 3 AND conversation = 1")
+        change(database, "UPDATE events SET conversation = 1 WHERE seq = 3")
 
         divergences = [divergence_of(await replay_conversation(store, name)) for name in ("walk", "twin")]
 
@@ -312,36 +313,36 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("column", "value", "reason"),
         [
-            ("seq", "4", "The head of the conversation is not its newest step, 5: the file is damaged."),
-            ("seq", "6", "Step 6 is missing: the file is damaged."),
-            ("chain", "zeroblob(16)", "The head of the conversation is not its newest step, 5: the file is damaged."),
+            ("seq", 4, "The head of the conversation is not its newest step, 5: the file is damaged."),
+            ("seq", 6, "Step 6 is missing: the file is damaged."),
+            ("chain", bytes(16), "The head of the conversation is not its newest step, 5: the file is damaged."),
             (
                 "state",
-                "'not JSON'",
+                "not JSON",
                 "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it.",
             ),
         ],
     )
     async def test_of_the_place_of_rest_is_found(
-        self, column: str, value: str, reason: str, store: SqliteStore, database: Path
+        self, column: str, value: int | str | bytes, reason: str, store: Store, database: Database
     ) -> None:
         """The conversation must rest behind its last step."""
         await Walk().turn("tonight").into(store)
-        await change(database, f"UPDATE conversations SET {column} = {value}")
+        change(database, f"UPDATE conversations SET {column} = ?", value)
 
         report = await replay_conversation(store, "walk")
 
         assert (report.events, divergence_of(report).reason) == (5, reason)
 
-    async def test_of_the_state_at_the_head_is_found(self, store: SqliteStore, database: Path) -> None:
+    async def test_of_the_state_at_the_head_is_found(self, store: Store, database: Database) -> None:
         """There the whole state is stored, and both are shown."""
         walk = Walk().turn("tonight")
         await walk.into(store)
-        await change(database, "UPDATE conversations SET state = json_set(state, '$.book.turn', 9)")
+        other = walk.state.model_copy(update={"book": walk.state.book.replace(turn=9)})
+        change(database, "UPDATE conversations SET state = ?", other.to_json())
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
-        other = walk.state.model_copy(update={"book": walk.state.book.replace(turn=9)})
         assert (divergence.seq, divergence.reason) == (
             5,
             "The conversation does not rest in the state that step 5 leads to.",
@@ -349,30 +350,32 @@ class TestDamage:
         assert (divergence.expected.state, divergence.actual.state) == (other, walk.state)
 
     @pytest.mark.slow
-    async def test_of_any_byte_is_found_or_changes_nothing(self, store: SqliteStore, database: Path) -> None:
+    async def test_of_any_byte_is_found_or_changes_nothing(self, store: Store, database_file: Path) -> None:
         """A flipped bit in any byte that is used: an error with a sentence, a divergence, or the same log as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]
         before = [(await walk.into(store), await store.entries(walk.name)) for walk in walks]
         await store.close()
-        whole = database.read_bytes()
+        whole = database_file.read_bytes()
         used = [place for place, byte in enumerate(whole) if byte]
         chance = random.Random(1)
 
         found = 0
         for _ in range(200):
             place = chance.choice(used)
-            database.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :])
+            database_file.write_bytes(
+                whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
+            )
             for walk, (_, entries) in zip(walks, before, strict=True):
-                after = await self._looked_at(database, walk.name)
+                after = await self._looked_at(database_file, walk.name)
                 found += after is None
                 assert after is None or after == entries
 
         assert found > 100
 
-    async def _looked_at(self, database: Path, conversation_id: str) -> Any:
+    async def _looked_at(self, database_file: Path, conversation_id: str) -> Any:
         """The log, if nothing seems wrong with it."""
         try:
-            store = await SqliteStore.open(database, read_only=True)
+            store = await SqliteStore.open(database_file, read_only=True)
             try:
                 report = await replay_conversation(store, conversation_id)
                 return await store.entries(conversation_id) if report.divergence is None else None

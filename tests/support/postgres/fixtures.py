@@ -10,6 +10,7 @@ Where there is none, these tests are skipped, and fail where `CI` is set.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from turnwise.persistence.opening import open_store
 from turnwise.testing.postgres_server import Installation, PostgresServer, installations
 
 from ..programs.missing import missing
@@ -134,6 +136,27 @@ def postgres_databases(request: pytest.FixtureRequest, postgres_servers: Servers
 def postgres_url(postgres_databases: Databases) -> Iterator[str]:
     """The URL of a new, empty database. It is dropped after the test."""
     url = postgres_databases.create()
+    yield url
+    postgres_databases.drop(url)
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_databases: Databases) -> Iterator[str]:
+    """The name of a database that an engine has opened and nothing was stored in."""
+    url = postgres_databases.create()
+    asyncio.run(_migrate(url))
+    yield postgres_databases.name_of(url)
+    postgres_databases.drop(url)
+
+
+async def _migrate(url: str) -> None:
+    await (await open_store(url)).close()
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_databases: Databases, migrated_template: str) -> Iterator[str]:
+    """The URL of a new database in which nothing is stored. To copy it is quicker than to make its tables."""
+    url = postgres_databases.create(template=migrated_template)
     yield url
     postgres_databases.drop(url)
 

@@ -78,10 +78,18 @@ class Case:
         """Bring the conversation to where the request fits."""
         for text in self.before:
             if self.dies:
+                RUNNING.discard(text)  # it ran in another test
                 await conversation.send(text, wait=False)
                 await until(lambda text=text: text in RUNNING)
             else:
                 await conversation.send(text, message_id=text)
+
+    async def found(self, engine: Engine, conversation_id: str) -> Conversation:
+        """Return the conversation in an engine that was opened later, once what an earlier one has left is reported."""
+        conversation = await engine.get(conversation_id)
+        if self.dies:
+            await until(lambda: conversation.state.type == "in_doubt")
+        return conversation
 
 
 async def outcome(asking: Awaitable[Any]) -> Any:

@@ -1,0 +1,45 @@
+"""Where a test opens its engine: a file, or a PostgreSQL database.
+
+    pytestmark = BOTH_STORES
+
+    async def test_it_holds(database: Database) -> None:
+        async with Engine.open(database) as engine: ...
+
+The tests of a module that is marked like this, and that take a `database`, run twice: over a file, and, as slow tests,
+over PostgreSQL; so do those that take a `store`. A test that takes a `database_file` looks into the file itself, and
+runs over a file only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TypeAlias
+
+import psycopg
+import pytest
+
+Database: TypeAlias = str | Path
+"""What `Engine.open` takes: the path of a file, or the URL of a PostgreSQL database."""
+
+BOTH_STORES = pytest.mark.both_stores
+
+STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+"""The values of the fixture `database` in such a module."""
+
+
+def change(database: Database, sql: str, *values: int | str | bytes) -> None:
+    """Change one row of what is stored, as no part of turnwise would. A question mark stands for each value. Skips the
+    test where PostgreSQL cannot store such a thing."""
+    if isinstance(database, Path):
+        with closing(sqlite3.connect(database, isolation_level=None)) as file:
+            assert file.execute(sql, values).rowcount == 1
+        return
+    with psycopg.connect(database, autocommit=True) as server:
+        server.execute("SET session_replication_role = replica")  # nothing looks at foreign keys
+        try:
+            changed = server.execute(sql.replace("?", "%s") if values else sql, values or None)  # type: ignore[call-overload]
+        except psycopg.DataError as refused:
+            pytest.skip(f"PostgreSQL refuses it: {refused}")
+        assert changed.rowcount == 1
