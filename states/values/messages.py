@@ -158,7 +158,7 @@ class Image(Value):
 
 def _few(given: object) -> object:
     images = read_up_to(given, MAX_IMAGES + 1)
-    if not isinstance(images, tuple):
+    if not isinstance(images, tuple) or not images:
         return images
     if len(images) > MAX_IMAGES:
         raise PydanticCustomError("images_many", f"at most {MAX_IMAGES} images go together")
@@ -167,7 +167,7 @@ def _few(given: object) -> object:
 
 
 def _small_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
-    if sum(len(image.url) for image in images) > MAX_TOGETHER:
+    if images and sum(len(image.url) for image in images) > MAX_TOGETHER:
         raise PydanticCustomError("images_large", f"images take at most {MAX_TOGETHER:,} characters together")
     return images
 
