@@ -10,7 +10,7 @@ import os
 import re
 import select
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -108,6 +108,11 @@ class PostgresDriver:
         """Execute a statement: one that the stores share, or one with psycopg's `%s`."""
         self._waits_since = monotonic()
         return self.connection.execute(_text(sql), parameters)
+
+    def execute_once(self, sql: str, parameters: Mapping[str, Any]) -> psycopg.Cursor[Any]:
+        """Execute a statement that is planned for these very parameters, which it has by name."""
+        self._waits_since = monotonic()
+        return self.connection.execute(sql.encode(), parameters, prepare=False)
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[Any]:
         """Execute a statement once for each row of parameters. The row count is that of all of them."""

@@ -169,8 +169,8 @@ def _run(driver: PostgresDriver, statement: str, group: Group, **given: Any) -> 
 
     It is planned for these very values. A plan for all owners would be a bad one for those who have many texts.
     """
-    sql = statement.replace("{group}", _condition(group)).encode()
-    return driver.connection.execute(sql, {**group._asdict(), **given}, prepare=False).fetchall()
+    sql = statement.replace("{group}", _condition(group))
+    return driver.execute_once(sql, {**group._asdict(), **given}).fetchall()
 
 
 def _condition(group: Group) -> str:

@@ -168,7 +168,9 @@ def _database_of(text: str) -> str:
     one."""
     url = _parsed(text)
     if url.get_backend_name() != "sqlite":
-        raise StoreError(f"Conversations are kept in SQLite files; {url.get_backend_name()} is not supported.")
+        raise StoreError(
+            f"Conversations are kept in SQLite files or in PostgreSQL; {url.get_backend_name()} is not supported."
+        )
     if url.host or url.query or url.database == "":
         raise StoreError(f"{text} does not name a file; a file is written like this: sqlite:///dinner.db")
     return url.database or MEMORY

@@ -8,6 +8,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from turnwise.persistence.errors import StoreError
+from turnwise.persistence.opening import address_of
 from turnwise.persistence.postgres.address import PostgresAddress
 
 
@@ -119,6 +120,16 @@ class TestInvalidUrls:
 
         with pytest.raises(StoreError, match=r'needs the extra "postgres": pip install "turnwise\[postgres\]"$'):
             PostgresAddress.of("postgresql://h/d")
+
+
+class TestSchemes:
+    """Which store a URL belongs to."""
+
+    @pytest.mark.parametrize("url", ["postgresql+asyncpg://ada:secret@h/d", "postgres+psycopg2://ada:secret@h/d"])
+    def test_another_driver_is_refused_by_this_store(self, url: str) -> None:
+        """SQLite would say that it does not know PostgreSQL."""
+        with pytest.raises(StoreError, match="is not a URL that PostgreSQL knows"):
+            address_of(url)
 
 
 class TestThePassword:

@@ -168,8 +168,8 @@ class TestAddresses:
         ("url", "sentence"),
         [
             (
-                "postgresql://me:secret@host/dinner",
-                "Conversations are kept in SQLite files; postgresql is not supported.",
+                "mysql://me:secret@host/dinner",
+                "Conversations are kept in SQLite files or in PostgreSQL; mysql is not supported.",
             ),
             (
                 "sqlite://dinner.db",
