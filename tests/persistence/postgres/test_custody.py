@@ -4,24 +4,29 @@ own."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
 from turnwise.persistence.errors import CustodyLost, StorageFailed, StoreConflict
+from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.ports import Taken
 from turnwise.persistence.postgres.store import PostgresStore
 from turnwise.persistence.sql.statements import Driver
 from turnwise.states.errors import UnknownConversation
 from turnwise.states.events import DetailsChanged
-from turnwise.testing.store_contract import SOON, Story, deliveries_of
+from turnwise.states.step import LogEntry
+from turnwise.testing.store_contract import SOON, Story, deliveries_of, plain
 
 from ...support.postgres.fixtures import Databases
 from ...support.postgres.proxy import LossyProxy
 from .test_store import opened
+
+T = TypeVar("T")
 
 
 class Called:
@@ -57,6 +62,11 @@ async def processes(postgres_url: str) -> AsyncIterator[tuple[PostgresStore, Pos
 
 
 Processes = tuple[PostgresStore, PostgresStore]
+
+
+async def log_of(store: PostgresStore, name: str) -> list[LogEntry]:
+    """Read a whole log, without what the store adds to its entries."""
+    return plain(await store.entries(name))
 
 
 async def take(store: PostgresStore, holder: str = "me") -> Taken:
@@ -481,6 +491,52 @@ class TestLostConnections:
             assert await store.confirm(taken)
             postgres_databases.execute(ended)
             assert (await store.load("story")).state == story.state
+
+
+@pytest.mark.faults
+class TestManyLostConnections:
+    """Sessions end at random instants, while several conversations go on in two processes."""
+
+    async def test_no_step_is_lost_or_doubled(
+        self, postgres_url: str, processes: Processes, postgres_databases: Databases
+    ) -> None:
+        """Whoever appends tries again until the step is stored; deliveries are acknowledged as they go."""
+        name = postgres_databases.name_of(postgres_url)
+        a_session = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}' ORDER BY random() LIMIT 1"
+        names = [f"story {number}" for number in range(6)]
+        for each in names:
+            await Story().into(processes[0], each)
+        talking = [asyncio.ensure_future(self._talk(processes[n % 2], each)) for n, each in enumerate(names)]
+        for _ in range(50):
+            postgres_databases.execute(f"SELECT pg_terminate_backend(pid) FROM ({a_session}) AS session")
+            await asyncio.sleep(0.02)
+        stories = await asyncio.gather(*talking)
+
+        for each, story in zip(names, stories, strict=True):
+            assert await until_done(partial(log_of, processes[1], each)) == story.log
+        assert await until_done(partial(processes[0].outbox, names)) == ()
+        assert (await until_done(partial(examine, processes[0]))).findings == ()
+
+    async def _talk(self, store: PostgresStore, name: str) -> Story:
+        story, log = Story(), (await until_done(partial(store.load, name))).log
+        taken = await until_done(partial(store.take, name, "me"))
+        assert taken is not None
+        for number in range(15):
+            await until_done(partial(log.append, *story.say(f"{number}?").newest))
+            said = deliveries_of(story.answer(f"{number}.").newest[1], "screen")
+            await until_done(partial(log.append, *story.newest, said))
+            log.acknowledge(*said[0])
+        await until_done(partial(store.let_go, taken, at_rest=True))
+        return story
+
+
+async def until_done(work: Callable[[], Awaitable[T]]) -> T:
+    """Try until the server takes it."""
+    while True:
+        try:
+            return await work()
+        except StorageFailed:
+            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
