@@ -273,9 +273,9 @@ class Custody:
     async def drain(self, seconds: float) -> None:
         """Take no more conversations, and return when those that are held have come to rest, or after so many
         seconds."""
+        if self._takes and self._serving is not None:
+            self._serving.cancel()  # once: it waits then until what it has begun has ended
         self._takes = False
-        if self._serving is not None:
-            self._serving.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._held:

@@ -22,13 +22,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1_000, help="run so many seeds (default: %(default)s)")
     parser.add_argument("--start", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--engines", type=int, choices=(1, 2), default=1, help="engines at once (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=0, help="so many processes that share a store")
     parser.add_argument("--file", action="store_true", help="with turnwise's own store, over a SQLite file")
     parser.add_argument("--agents", action="store_true", help="a tree of agents, in the place of one conversation")
     given = parser.parse_args()
     simulation = simulate_agents if given.agents else simulate
 
     def run(seed: int) -> Report:
-        return simulation(seed, engines=given.engines, file=given.file)
+        shared = {"processes": given.processes} if given.processes else {}
+        return simulation(seed, engines=given.engines, file=given.file, **shared)
 
     try:
         if given.seed is None:

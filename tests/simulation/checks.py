@@ -152,6 +152,7 @@ class Ending:
     is_cut_short: bool
     channels: Sequence[SimulatedChannel]
     outbox: Sequence[Delivered]
+    is_shared: bool = False
 
     @property
     def conversation_id(self) -> str:
@@ -208,10 +209,11 @@ def the_log_replays(ending: Ending) -> Iterator[str]:
 
 def effects_are_carried_out(ending: Ending) -> Iterator[str]:
     """The last process of each host has begun the effects that it stored, unless they were taken back; and everything
-    that was begun has ended."""
+    that was begun has ended. Where processes share the store, whoever has the custody begins them, and that everything
+    comes to rest says that somebody has."""
     if ending.performed.busy:
         yield f"{sorted(id_ for _, _, id_ in ending.performed.busy)} are still being carried out"
-    if ending.is_cut_short:
+    if ending.is_cut_short or ending.is_shared:
         return
     effects = [(row, effect) for row in ending.rows for effect in row.effects]
     taken_back = {effect.effect_id for _, effect in effects if isinstance(effect, ControlEffect)}

@@ -19,7 +19,7 @@ import warnings
 from asyncio.events import _set_running_loop
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar, copy_context
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple
@@ -34,8 +34,24 @@ MAX_CALLS = 1_000_000
 Arguments = TypeVarTuple("Arguments")
 
 
+PROCESS: ContextVar[str] = ContextVar("simulated-process", default="")
+"""The name of the process in which something happens; empty for what belongs to none. What begins somewhere goes on
+there."""
+
+
+async def in_process(name: str, doing: Coroutine[Any, Any, T]) -> T:
+    """Do this in the process of this name."""
+    context = copy_context()
+    context.run(PROCESS.set, name)
+    return await asyncio.get_running_loop().create_task(doing, context=context)
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop in virtual time. `disorder` is the probability that the next callback is chosen at random."""
+    """An event loop in virtual time. `disorder` is the probability that the next callback is chosen at random.
+
+    A process may stand still for a while, as one does whose computer is suspended. What is due in it meanwhile happens
+    when it goes on.
+    """
 
     def __init__(self, chance: RandomSource, disorder: float = 0.0) -> None:
         super().__init__()
@@ -43,9 +59,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._disorder = disorder
         self._now = 0.0
         self._bound = 0.0
-        self._calls: list[tuple[object, asyncio.Handle]] = []
-        """The callbacks that are ready, oldest first, each with the task or callback that scheduled it."""
-        self._timers: list[tuple[float, int, int, asyncio.TimerHandle]] = []
+        self._calls: list[tuple[object, asyncio.Handle, str]] = []
+        """The callbacks that are ready, oldest first, each with the task or callback that scheduled it, and its
+        process."""
+        self._timers: list[tuple[float, int, int, asyncio.TimerHandle, str]] = []
+        self._still: dict[str, list[tuple[object, asyncio.Handle, str]]] = {}
+        """The processes that stand still, and what is ready in them."""
         self._unfinished: list[asyncio.Task[Any]] = []
         self._count = 0
         self._current: object = self
@@ -71,6 +90,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         finally:
             _set_running_loop(None)
 
+    def stand_still(self, process: str) -> None:
+        """Let nothing happen in this process until `go_on`."""
+        self._still.setdefault(process, [])
+
+    def go_on(self, process: str) -> None:
+        """Let a process that stands still go on."""
+        self._calls += self._still.pop(process, [])
+
     def unfinished(self) -> tuple[asyncio.Task[Any], ...]:
         """The tasks that are not done, oldest first."""
         self._unfinished = [task for task in self._unfinished if not task.done()]
@@ -83,7 +110,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         """Schedule a callback."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._calls.append((asyncio.current_task(self) or self._current, handle))
+        self._calls.append((asyncio.current_task(self) or self._current, handle, _process_of(context)))
         return handle
 
     def call_soon_threadsafe(
@@ -99,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._count += 1
         tie = self._chance.below(10) if self._disorder else 0
-        heappush(self._timers, (when, tie, self._count, handle))
+        heappush(self._timers, (when, tie, self._count, handle, _process_of(context)))
         return handle
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
@@ -117,19 +144,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- one callback after the other
 
     def _turn(self) -> None:
-        if not self._calls:
+        self._hold_back()
+        while not self._calls:
             self._jump()
+            self._hold_back()
         handle = self._calls.pop(self._next())[1]
         self._current = handle
         if not handle.cancelled():
             handle._run()
+
+    def _hold_back(self) -> None:
+        """Set aside what is ready in processes that stand still."""
+        if self._still and any(call[2] in self._still for call in self._calls):
+            for call in self._calls:
+                if call[2] in self._still:
+                    self._still[call[2]].append(call)
+            self._calls = [call for call in self._calls if call[2] not in self._still]
 
     def _next(self) -> int:
         """The place of the callback to run: the first one of its task."""
         if len(self._calls) == 1 or not self._chance.probably(self._disorder):
             return 0
         scheduled_by = self._chance.pick(self._calls)[0]
-        return next(place for place, (who, _) in enumerate(self._calls) if who is scheduled_by)
+        return next(place for place, (who, _, _) in enumerate(self._calls) if who is scheduled_by)
 
     def _jump(self) -> None:
         """Advance the time to the moment at which the next timer is due."""
@@ -141,11 +178,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._now > self._bound:
             raise Hangs(f"it takes for ever; {self._waiting()}")
         while self._timers and self._timers[0][0] <= self._now:
-            handle = heappop(self._timers)[3]
-            self._calls.append((handle, handle))
+            *_, handle, process = heappop(self._timers)
+            self._calls.append((handle, handle, process))
 
     def _waiting(self) -> str:
         return "; ".join(f"{place_of(task)} waits" for task in self.unfinished()) or "nobody waits"
+
+
+def _process_of(context: Context | None) -> str:
+    return PROCESS.get() if context is None else context.get(PROCESS, "")
 
 
 class Hangs(Exception):

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -22,8 +23,18 @@ from turnwise.states.errors import EngineClosed, Refused, StoreError, UnknownCon
 from turnwise.states.policy import ModelSpec
 
 from .disk import Disk, Process, Row, Storage
-from .environment import EventTrace, Hangs, RandomSource, VirtualClock, VirtualLoop, captured_logs, place_of
+from .environment import (
+    EventTrace,
+    Hangs,
+    RandomSource,
+    VirtualClock,
+    VirtualLoop,
+    captured_logs,
+    in_process,
+    place_of,
+)
 from .faulty_store import FaultyStorage
+from .shared_store import SharedStorage
 from .world import OpenEngine, OpensEngines, SimulatedChannel
 
 if TYPE_CHECKING:
@@ -45,24 +56,29 @@ ATTEMPTS = 10
 class VirtualRun:
     """Everything that a simulation takes place in. `options` are those of the command line that repeat it.
 
-    With `file` the store is turnwise's own over a SQLite file in a temporary folder, otherwise it is in memory.
+    With `file` the store is turnwise's own over a SQLite file in a temporary folder, otherwise it is in memory; if it
+    is `shared`, several processes have it open at once, and look after its conversations in turn.
     """
 
-    def __init__(self, seed: int, options: str = "", *, file: bool = False) -> None:
+    def __init__(self, seed: int, options: str = "", *, file: bool = False, shared: bool = False) -> None:
         self.seed = seed
         self.chance = self.source("simulation")
         self.loop = VirtualLoop(self.source("loop"), disorder=self.chance.pick((0.0, 0.1, 1.0, 1.0)))
         self.trace = EventTrace(self.loop)
         self.clock = VirtualClock(self.loop)
         self.disk = Disk(self.source("disk"), self.trace)
-        self.storage = self._file_storage() if file else FaultyStorage(self.disk)
+        self.storage = self._storage(file=file, shared=shared)
         self._options = options
 
     def source(self, name: str) -> RandomSource:
         """The source of randomness of this name."""
         return RandomSource(f"{self.seed} {name}")
 
-    def _file_storage(self) -> Storage:
+    def _storage(self, *, file: bool, shared: bool) -> Storage:
+        if shared:
+            return SharedStorage(self.disk, self.clock)
+        if not file:
+            return FaultyStorage(self.disk)
         from .file_storage import FileStorage
 
         return FileStorage(self.disk, self.clock)
@@ -177,7 +193,9 @@ class EngineHost:
         clock: Clock,
         trace: EventTrace,
         channels: Sequence[SimulatedChannel] = (),
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        """`options` are those of its engines, besides."""
         self.name = name
         self.times_closed = 0
         self.process: Process
@@ -189,17 +207,23 @@ class EngineHost:
         self._clock = clock
         self._trace = trace
         self._channels = channels
+        self._options = options
         self._engine: Engine | None = None
         self._behind: list[str] = []
         """The conversations of which others have stored steps."""
         self._is_behind = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
-    async def open(self, models: Sequence[ModelSpec], kept_updates: int) -> None:
-        """Open an engine with these models, which keeps so many updates for watchers."""
+    async def open(self, models: Sequence[ModelSpec], **settings: Any) -> None:
+        """Open an engine with these models and settings."""
+        process = self.process = await self._storage.open(f"{self.name}{self.times_closed + 1}")
+        self._trace.record("host", f"opens {process.name}")
+        self._engine = await in_process(process.name, self._opened(process, models, settings))
+        self._following = asyncio.ensure_future(self._follow(self._engine, process))
+
+    async def _opened(self, process: Process, models: Sequence[ModelSpec], settings: Mapping[str, Any]) -> Engine:
         from turnwise.engine.settings import Settings
 
-        process = self.process = await self._storage.open(f"{self.name}{self.times_closed + 1}")
         opening = self._world.open_engine(
             process,
             self._open_engine,
@@ -207,11 +231,10 @@ class EngineHost:
             store=process.store,
             channels=[channel.of(process) for channel in self._channels],
             clock=self._clock,
-            settings=Settings(kept_updates=kept_updates),
+            settings=Settings(**settings),
+            **self._options,
         )
-        self._trace.record("host", f"opens {process.name}")
-        self._engine = await opening
-        self._following = asyncio.ensure_future(self._follow(self._engine, process))
+        return await opening
 
     @property
     def engine(self) -> Engine:
@@ -243,7 +266,7 @@ class EngineHost:
         self.times_closed += 1
         if self._following is not None:
             self._following.cancel()
-        await engine.close()
+        await in_process(self.process.name, engine.close())
         await self.process.store.close()
         self._trace.record("host", f"{self.process.name} is gone")
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -39,6 +41,12 @@ from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, failed
 BEATS = 4
 """How often a heart beats, and is looked at, within a lease."""
 
+LONGEST_POLL = 5.0
+"""Seconds after which a worker looks for jobs although it is not called."""
+
+LONGEST_ALARM = 86_400.0
+"""Seconds after which an alarm is looked at again at the latest."""
+
 
 @dataclass
 class Job:
@@ -66,16 +74,21 @@ class Cluster:
     alarms: dict[str, set[datetime]] = field(default_factory=dict)
     hearts: dict[str, float] = field(default_factory=dict)
     listeners: list[SharedFaultyStore] = field(default_factory=list)
+    is_called: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a job may be there for a worker."""
     rows_by: dict[tuple[LogKey, int], tuple[str, int]] = field(default_factory=dict)
     """Under which fence of which process each step was stored; an empty name for a process without custody."""
 
     def call(self, conversation_id: str) -> None:
         """Have a conversation looked after, unless a job of it waits already."""
         self.waiting.setdefault(conversation_id, Job(conversation_id))
+        self.is_called.set()
 
     def call_at(self, conversation_id: str, due: datetime) -> None:
         """Have a conversation looked after at this moment."""
         self.alarms.setdefault(conversation_id, set()).add(due)
+        wait = max(0.0, (due - self.clock.now()).total_seconds())
+        asyncio.get_running_loop().call_later(min(wait, LONGEST_ALARM), self.is_called.set, context=Context())
 
     def ring(self) -> None:
         """Call for the conversations whose alarm is due."""
@@ -355,7 +368,11 @@ class SimulatedJobs:
                     task = asyncio.ensure_future(self._carry_out(job, look_after))
                     begun.add(task)
                     task.add_done_callback(begun.discard)
-                await asyncio.sleep(self._chance.pick((0.0, 0.01, 0.1, 0.5, 1.0)) or 0.001)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LONGEST_POLL):
+                        await self._cluster.is_called.wait()
+                await asyncio.sleep(self._chance.pick((0.0, 0.0, 0.01, 0.1, 1.0)))
+                self._cluster.is_called.clear()
         finally:
             if begun:
                 await asyncio.wait(begun)
@@ -371,6 +388,7 @@ class SimulatedJobs:
         finally:
             if not self._store.is_dead and self._cluster.running.get(job.conversation_id) is job:
                 del self._cluster.running[job.conversation_id]
+                self._cluster.is_called.set()
 
     async def _beat(self, lease: float) -> None:
         """Let the heart of this process beat, and take what others look after whose hearts do not."""

@@ -9,49 +9,71 @@ from turnwise.states.states import Closed, Failed, Idle, pending
 
 from .checks import CHECKS, Ending
 from .environment import HostClock, place_of
+from .processes import QUIET, Roles, faults_at_rest, faults_of_custody, make_trouble_for_processes
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
+from .shared_store import SharedStorage
 from .users import CallRecorder, SimulatedUser, end_wait, use, waits_for_person
 from .world import OpenEngine, PerformedEffects, SimulatedChannel, World, simulated_models, simulated_policy
 
 if TYPE_CHECKING:
+    from .disk import Process
     from .file_storage import OtherConversation
+
+HOSTS = ("A", "B", "C", "D", "E")
+"""The names of hosts."""
 
 
 class Simulation:
     """A conversation that follows from a seed alone. Run it once.
 
     With two `engines` the conversation is driven by both at once, each of which stores steps that the other has not
-    seen. With `file` the store is turnwise's own over a SQLite file in a temporary folder; other conversations are
-    written beside this one, and what is said goes out through channels. Without it the store is in memory, which is
-    quicker. `open_engine` opens the engines: `Engine.open`, or a function that changes what is given to it.
+    seen. With several `processes` each has the store open, and they look after the conversation in turn. With `file`
+    the store is turnwise's own over a SQLite file in a temporary folder; other conversations are written beside this
+    one, and what is said goes out through channels. Without it the store is in memory, which is quicker. `open_engine`
+    opens the engines: `Engine.open`, or a function that changes what is given to it.
 
     Raises ValueError for two engines over a file: it has one writer at a time.
     """
 
     def __init__(
-        self, seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
+        self,
+        seed: int,
+        *,
+        engines: int = 1,
+        processes: int = 0,
+        file: bool = False,
+        open_engine: OpenEngine | None = None,
     ) -> None:
         from turnwise.engine.engine import Engine
 
-        if file and engines > 1:
+        if file and (engines > 1 or processes):
             raise ValueError("A file has one engine at a time.")
         self.seed = seed
         options = f"{' --file' if file else ''}{f' --engines {engines}' if engines > 1 else ''}"
-        self._run = run = VirtualRun(seed, options, file=file)
+        options += f" --processes {processes}" if processes else ""
+        self._run = run = VirtualRun(seed, options, file=file, shared=bool(processes))
         self._chance, self._disk, self.trace = run.chance, run.disk, run.trace
         self._failing = self._chance.pick((0.0, 0.0, 0.1))
-        self._world = World(run.source("world"), run.clock, PerformedEffects(self._disk, self.trace))
+        count = processes or engines
+        names = HOSTS[:count]
+        self._roles = Roles(run, names) if processes else None
+        self._world = World(run.source("world"), run.clock, self._performed())
         self._recorder = CallRecorder(self.trace)
-        self._channels = self._channels_of_file() if file else ()
-        hosts = enumerate(("A", "B")[:engines])
-        self._hosts = [self._host(number, name, open_engine or Engine.open) for number, name in hosts]
+        self._channels = self._simulated_channels() if file or processes else ()
+        self._hosts = [self._host(number, name, open_engine or Engine.open) for number, name in enumerate(names)]
         self._conversation_id = ""
-        names = ("Ada", "Bo", "Cyd")[: self._chance.number(engines, 3)]
-        self._users = [self._user(name, self._hosts[place % engines]) for place, name in enumerate(names)]
+        users = ("Ada", "Bo", "Cyd")[: self._chance.number(min(count, 3), 3)]
+        self._users = [self._user(name, self._hosts[place % count]) for place, name in enumerate(users)]
         self._others = self._other_conversations() if file else []
         self._is_cut_short = False
 
     # --- who takes part
+
+    def _performed(self) -> PerformedEffects:
+        storage = self._run.storage
+        if self._roles is None or not isinstance(storage, SharedStorage):
+            return PerformedEffects(self._disk, self.trace)
+        return PerformedEffects(self._disk, self.trace, storage.cluster, self._roles.lease)
 
     def _host(self, number: int, name: str, open_engine: OpenEngine) -> EngineHost:
         return EngineHost(
@@ -63,19 +85,28 @@ class Simulation:
             HostClock(self._run.clock, number),
             self.trace,
             self._channels,
+            {} if self._roles is None else {"worker": self._roles.is_worker(name)},
         )
 
     def _user(self, name: str, host: EngineHost) -> SimulatedUser:
         chance = self._run.source(name)
         return SimulatedUser(name, chance, host, self._disk, self._run.clock, self._recorder, self._conversation_id)
 
-    def _channels_of_file(self) -> tuple[SimulatedChannel, ...]:
+    def _simulated_channels(self) -> tuple[SimulatedChannel, ...]:
         storage = self._run.storage
         names = ("screen", "phone")[: self._chance.number(1, 2)]
         channels = [
-            SimulatedChannel(name, self._run.source(name), self.trace, lambda: storage.settled) for name in names
+            SimulatedChannel(name, self._run.source(name), self.trace, lambda: storage.settled, self._may_be_late)
+            for name in names
         ]
         return tuple(channels)
+
+    def _may_be_late(self, process: Process, conversation_id: str) -> bool:
+        """Whether this process may deliver what others have delivered: it is dead, or has lost the conversation."""
+        storage = self._run.storage
+        if not isinstance(storage, SharedStorage):
+            return process.is_dead
+        return process.is_dead or not storage.cluster.may_perform(process.name, self._disk.key_of(conversation_id), 0.0)
 
     def _other_conversations(self) -> list[OtherConversation]:
         from .file_storage import FileStorage, OtherConversation
@@ -103,7 +134,7 @@ class Simulation:
         self._disk.failing = self._failing
         actions = self._chance.number(6, 20)
         await asyncio.gather(
-            make_trouble(self._run, self._hosts, self._open, self._chance.below(5)),
+            self._make_trouble(),
             *(use(user, actions) for user in self._users),
             *(other.write(self._hosts[0], actions) for other in self._others),
         )
@@ -116,6 +147,13 @@ class Simulation:
         await asyncio.sleep(PATIENCE)
         self._check(last)
 
+    async def _make_trouble(self) -> None:
+        if self._roles is None:
+            await make_trouble(self._run, self._hosts, self._open, self._chance.below(5))
+        else:
+            times = self._chance.below(9)
+            await make_trouble_for_processes(self._run, self._hosts, self._open, self._roles.lease, times)
+
     async def _begin(self) -> None:
         first, *others = self._hosts
         await self._open(first)
@@ -124,12 +162,14 @@ class Simulation:
             user.conversation_id = self._conversation_id
         for host in others:
             await self._open(host)
-        self._disk.followers.extend(host.follow for host in self._hosts if others)
+        self._disk.followers.extend(host.follow for host in self._hosts if others and self._roles is None)
         for other in {other.conversation_id: other for other in self._others}.values():
             await other.create(first.process)
 
     async def _open(self, host: EngineHost) -> None:
-        await host.open(simulated_models(self._chance), kept_updates=self._chance.pick((3, 1_000, 1_000, 1_000)))
+        kept_updates = self._chance.pick((3, 1_000, 1_000, 1_000))
+        own = {} if self._roles is None else {"lease": self._roles.lease, "worker_slots": self._roles.slots}
+        await host.open(simulated_models(self._chance), kept_updates=kept_updates, **own)
 
     async def _come_to_rest(self) -> None:
         """End every wait for a person, until nothing is left to be done; then look at the conversation once more."""
@@ -148,10 +188,14 @@ class Simulation:
                 user = self._chance.pick(last)
                 user.begin(end_wait(user))
             await asyncio.sleep(5)
-        await asyncio.sleep(PATIENCE)  # for slow watchers, and whatever may still come
+        quiet = PATIENCE if self._roles is None else QUIET
+        await asyncio.sleep(quiet)  # for slow watchers, and whatever may still come
         for user in last:
             user.watch(await user.handle(), None)
-        await asyncio.sleep(PATIENCE)
+        await asyncio.sleep(quiet)
+        if isinstance(self._run.storage, SharedStorage):
+            for fault in faults_at_rest(self._run.storage):
+                self.trace.report_fault(fault)
 
     def _is_at_rest(self) -> bool:
         state = self._users[0].stored
@@ -178,13 +222,24 @@ class Simulation:
             is_cut_short=self._is_cut_short,
             channels=self._channels,
             outbox=tuple(self._run.storage.outbox()),
+            is_shared=self._roles is not None,
         )
+        if isinstance(self._run.storage, SharedStorage):
+            for fault in faults_of_custody(self._run.storage, self._world.performed.given):
+                self.trace.report_fault(fault)
         for check in CHECKS:
             for fault in check(ending):
                 self.trace.report_fault(fault)
         self._run.report_unfinished_tasks()
 
 
-def simulate(seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None) -> Report:
+def simulate(
+    seed: int,
+    *,
+    engines: int = 1,
+    processes: int = 0,
+    file: bool = False,
+    open_engine: OpenEngine | None = None,
+) -> Report:
     """Run the simulation of this seed. Raises `SimulationFailed`; see `Simulation`."""
-    return Simulation(seed, engines=engines, file=file, open_engine=open_engine).run()
+    return Simulation(seed, engines=engines, processes=processes, file=file, open_engine=open_engine).run()

@@ -54,7 +54,7 @@ from turnwise.testing.generation.states import any_answer_to
 from turnwise.testing.generation.vocabulary import Vocabulary
 
 from .disk import Disk, Process
-from .environment import EventTrace, RandomSource, VirtualClock
+from .environment import PROCESS, EventTrace, RandomSource, VirtualClock
 from .runs import EngineHost
 from .world import SIMULATED
 
@@ -508,6 +508,7 @@ def _choose(user: SimulatedUser, menu: Mapping[Action, int]) -> Action:
 async def act(user: SimulatedUser, action: Action) -> None:
     """Take an action, unless there is no engine, its process has died, or the conversation was deleted."""
     process = user.host.process
+    PROCESS.set(process.name)
     try:
         handle = await user.handle()
     except EngineClosed:

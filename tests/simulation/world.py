@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
     from turnwise.engine.engine import Engine
 
+    from .shared_store import Cluster
+
 _OPTIONS = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
 
 _WHEN = UserQuestion(question="When?", header="Time", options=_OPTIONS)
@@ -344,8 +346,14 @@ Key: TypeAlias = tuple[str, LogKey, int]
 class PerformedEffects:
     """The effects that were begun by all processes, and those that are being carried out."""
 
-    def __init__(self, disk: Disk, trace: EventTrace) -> None:
+    def __init__(self, disk: Disk, trace: EventTrace, cluster: Cluster | None = None, lease: float = 0.0) -> None:
+        """With a `cluster` an effect may be begun by a process that has the custody of its conversation, once under
+        each custody; also within half a `lease` after it has lost it."""
         self.trace = trace
+        self.given: list[tuple[str, int, Answer]] = []
+        """The answers that performers gave, with the process and the fence under which they began."""
+        self._cluster = cluster
+        self._lease = lease
         self.begun: set[Key] = set()
         self.times_begun: Counter[tuple[LogKey, int]] = Counter()
         """How often each effect was begun, by its conversation and id."""
@@ -359,8 +367,11 @@ class PerformedEffects:
         """Carry out an effect in this process, and record when it begins and how it ends."""
         key = self._begin(process, effect, context)
         where = self._disk.name(context.conversation_id)
+        fence = self._fence_of(context.conversation_id)
         try:
             given = await carrying_out
+            if isinstance(given, Answer):
+                self.given.append((process.name, fence, given))
             told = given.type if isinstance(given, Answer) else repr(given)
             self.trace.record("world", f"{where}answers {effect.type}:{effect.effect_id} with {told}")
             return given
@@ -370,8 +381,13 @@ class PerformedEffects:
         finally:
             self.busy.pop(key, None)
 
+    def _fence_of(self, conversation_id: str) -> int:
+        return 0 if self._cluster is None else self._cluster.fences.get(self._disk.key_of(conversation_id), 0)
+
     def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
-        key = (process.name, self._disk.key_of(context.conversation_id), effect.effect_id)
+        fence = self._fence_of(context.conversation_id)
+        name = f"{process.name}#{fence}" if fence else process.name
+        key = (name, self._disk.key_of(context.conversation_id), effect.effect_id)
         if not process.is_dead:
             name = f"{process.name} {self._disk.name(context.conversation_id)}"
             self.trace.record("world", f"{name}begins {effect.type}:{effect.effect_id}")
@@ -385,7 +401,10 @@ class PerformedEffects:
         rows = self._disk.steps_of(key[1][0])
         if key in self.begun:
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
-        if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
+        if self._cluster is not None:
+            if not self._cluster.may_perform(process.name, key[1], self._lease / 2):
+                self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun by {process.name} without custody")
+        elif not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
         if isinstance(effect, RequestLlm):
             awaited = rows[-1].state.awaited()
@@ -397,11 +416,17 @@ class PerformedEffects:
 class SimulatedChannel:
     """A channel, the same for all processes of a simulation. Once it is `calm` it works.
 
-    `settled` returns what was taken out of the outbox for good: none of it may be delivered again.
+    `settled` returns what was taken out of the outbox for good: none of it may be delivered again, unless its process
+    `may_be_late` with a delivery of this conversation.
     """
 
     def __init__(
-        self, name: str, chance: RandomSource, trace: EventTrace, settled: Callable[[], Collection[Delivered]]
+        self,
+        name: str,
+        chance: RandomSource,
+        trace: EventTrace,
+        settled: Callable[[], Collection[Delivered]],
+        may_be_late: Callable[[Process, str], bool] = lambda process, conversation_id: process.is_dead,
     ) -> None:
         self.name = name
         self.calm = False
@@ -411,6 +436,7 @@ class SimulatedChannel:
         self._failing = chance.pick((0.1, 0.3, 0.9))
         self._trace = trace
         self._settled = settled
+        self._may_be_late = may_be_late
 
     def of(self, process: Process) -> ChannelOfProcess:
         """This channel, as a process uses it."""
@@ -422,7 +448,7 @@ class SimulatedChannel:
 
         conversation_id, effect_id = effect_of_key(delivery.key)
         delivered = (conversation_id, self.name, effect_id)
-        if delivered in self._settled() and not process.is_dead:
+        if delivered in self._settled() and not self._may_be_late(process, conversation_id):
             self._trace.report_fault(f"{effect_id} is delivered to {self.name} again, and its receipt is stored")
         if not self.calm:
             await self._work()
