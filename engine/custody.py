@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
@@ -45,6 +46,7 @@ from ..states.errors import (
     TurnwiseError,
     UnknownConversation,
 )
+from ..states.events import Request
 from ..states.values.value import later
 
 if TYPE_CHECKING:
@@ -112,6 +114,9 @@ class _Moment:
 
     def age(self, now: _Moment) -> float:
         return max(now.monotonic - self.monotonic, (now.at - self.at).total_seconds())
+
+
+_NEVER = _Moment(-math.inf, datetime.min.replace(tzinfo=UTC))
 
 
 @dataclass(eq=False)
@@ -183,11 +188,14 @@ class Custody:
 
     # --- what the loops ask
 
-    def performs(self, conversation_id: str) -> bool:
-        """See `Custodian`."""
+    def performs(self, conversation_id: str, by_others: Event | None) -> bool:
+        """See `Custodian`. What others store are requests; an answer may be that of another holder, so the custody is
+        to be confirmed before anything else begins."""
         held = self._held.get(conversation_id)
         if held is None:
             return False
+        if by_others is not None and not isinstance(by_others, Request):
+            held.proof = _NEVER
         held.moved.set()
         return held.performs
 
@@ -430,14 +438,15 @@ class Custody:
         """Stop what still runs here, and let go."""
         loop, conversation_id = held.loop, held.conversation_id
         held.performs = False
+        sends = self._sends(held, self._clock.now() + SOON)
         self._recovery.drop(conversation_id)
-        if loop is not None and not held.is_over:
-            await self._stop(loop, answers=not (held.is_lost or held.has_rested or fault))
+        if loop is not None and not held.has_rested:
+            await self._stop(loop, answers=not (held.is_lost or fault))
         if fault is not None and not held.is_lost:
             self._leave_alone(held, fault)
         else:
             self._left_alone.pop(conversation_id, None)
-            await self._until_let_go(held, loop)
+            await self._until_let_go(held, loop, sends=sends)
         if loop is not None and not loop.has_ended:
             loop.let_go()
             self._registry.moved(conversation_id)
@@ -454,14 +463,14 @@ class Custody:
         for queues in self._queues:
             await queues.drop(conversation_id)
 
-    async def _until_let_go(self, held: _Held, loop: Loop | None) -> None:
+    async def _until_let_go(self, held: _Held, loop: Loop | None, *, sends: bool) -> None:
         """Tell the store that the custody is over, between two events, so that a step which is stored here before or
         behind it is one of a process with or without custody. While the engine ends it is told once; if that fails, the
         conversation is taken over as after a crash."""
 
         async def let_go() -> None:
             is_known = loop is not None and not loop.has_ended and not held.is_lost
-            at_rest = held.has_rested or (is_known and loop is not None and self._rests(held, loop))
+            at_rest = held.has_rested or (is_known and loop is not None and not sends and self._rests(held, loop))
             await self._let_go(held, at_rest=at_rest)
 
         try:
@@ -496,7 +505,7 @@ class Custody:
         try:
             await self._clock.sleep_until(later(self._clock.now(), seconds))
         finally:
-            await self._until_let_go(held, None)
+            await self._until_let_go(held, None, sends=True)
 
     @asynccontextmanager
     async def interrupted(self, conversation_id: str) -> AsyncIterator[None]:

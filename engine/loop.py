@@ -347,7 +347,7 @@ class Loop:
         before = self.projection.state
         self._note_link(before, state, link)
         custody = self._services.custody
-        is_mine = is_own if custody is None else custody.performs(self.conversation_id)
+        is_mine = is_own if custody is None else custody.performs(self.conversation_id, None if is_own else entry.event)
         if is_mine:
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, before, entry.event, step)

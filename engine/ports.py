@@ -53,8 +53,9 @@ class Dispatcher(Protocol):
 class Custodian(Protocol):
     """Knows which conversations this process has the custody of, where several processes share a store."""
 
-    def performs(self, conversation_id: str) -> bool:
-        """Whether the effects of the step that was stored just now are carried out here. Called once for each step."""
+    def performs(self, conversation_id: str, by_others: Event | None) -> bool:
+        """Whether the effects of the step that was stored just now are carried out here. Called once for each step,
+        with its event if another process has stored it."""
         ...
 
     def drives(self, conversation_id: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -92,10 +92,12 @@ class FaultyStorage:
         waiting = at_once(self.store.outbox(self.disk.rows))
         return tuple((each.conversation_id, each.target, each.effect_id) for each in waiting)
 
-    def due(self, conversation_id: str) -> tuple[datetime, ...]:
-        """When the next attempts are due at what is still to be handed over by a conversation."""
+    def next_attempt(self, conversation_id: str, now: datetime) -> datetime | None:
+        """When the next attempt is due at what a conversation has still to hand over. What was due before `now`, and
+        has had no attempt, is not to have one here."""
         waiting = at_once(self.store.outbox([conversation_id]))
-        return tuple(one.next_attempt or datetime.min.replace(tzinfo=UTC) for one in waiting)
+        moments = (one.next_attempt for one in waiting)
+        return min((one for one in moments if one is not None and one > now), default=None)
 
     def faults(self) -> tuple[str, ...]:
         """Nothing: there is no file that could be wrong."""

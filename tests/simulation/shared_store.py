@@ -67,6 +67,8 @@ class Cluster:
     """Who has not let go of a conversation."""
     keepers: dict[LogKey, str] = field(default_factory=dict)
     """The process of that holder."""
+    left: set[LogKey] = field(default_factory=set)
+    """The conversations of which an earlier holder has not let go."""
     lost_at: dict[tuple[LogKey, str], float] = field(default_factory=dict)
     """When a process had the custody of a conversation last."""
     waiting: dict[str, Job] = field(default_factory=dict)
@@ -128,16 +130,19 @@ class Cluster:
     def take(self, key: LogKey, holder: str, process: str) -> tuple[int, bool]:
         """Begin a custody. Returns its fence, and whether an earlier holder had not let go."""
         before = self.holders.get(key)
-        self._note_end(key)
-        self.fences[key] = self.fences.get(key, 0) + 1
-        self.holders[key], self.keepers[key] = holder, process
-        return self.fences[key], before not in (None, holder)
+        if before != holder:
+            self._note_end(key)
+            self.fences[key] = self.fences.get(key, 0) + 1
+            self.holders[key], self.keepers[key] = holder, process
+            (self.left.discard if before is None else self.left.add)(key)
+        return self.fences[key], key in self.left
 
     def let_go(self, key: LogKey) -> None:
         """End a custody, which was let go of at rest."""
         self._note_end(key)
         self.holders.pop(key, None)
         self.keepers.pop(key, None)
+        self.left.discard(key)
 
     def _note_end(self, key: LogKey) -> None:
         if (keeper := self.keepers.get(key)) is not None:
@@ -240,7 +245,7 @@ class SharedFaultyStore(FaultyStore):
             self.cluster.call(conversation_id)
             return
         self.cluster.let_go(key)
-        for due in self.storage.due(conversation_id):
+        if (due := self.storage.next_attempt(conversation_id, self.cluster.clock.now())) is not None:
             self.cluster.call_at(conversation_id, due)
 
     async def confirm(self, taken: Taken) -> bool:

@@ -200,6 +200,8 @@ class Simulation:
     def _is_at_rest(self) -> bool:
         state = self._users[0].stored
         resting = isinstance(state, Idle | Failed | Closed) and not pending(state)
+        if self._roles is not None and any(self._run.storage.outbox()):
+            return False  # nobody holds the conversation until the next attempt is due
         return resting and not self._world.performed.busy and all(user.is_done for user in self._users)
 
     def _hanging(self) -> str:

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from turnwise.persistence.errors import StorageFailed
 from turnwise.states.errors import (
     CompactionFailed,
     EngineClosed,
@@ -513,6 +514,8 @@ async def act(user: SimulatedUser, action: Action) -> None:
         handle = await user.handle()
     except EngineClosed:
         return
+    except (StorageFailed, Refused):
+        return  # the store takes nothing at the moment
     except StoreError:
         if process.is_dead:
             return

@@ -402,7 +402,9 @@ class PerformedEffects:
         if key in self.begun:
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
         if self._cluster is not None:
-            if not self._cluster.may_perform(process.name, key[1], self._lease / 2):
+            if not isinstance(effect, StartTimer) and not self._cluster.may_perform(
+                process.name, key[1], self._lease / 2
+            ):
                 self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun by {process.name} without custody")
         elif not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
