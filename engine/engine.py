@@ -485,8 +485,16 @@ class Engine(Homebound):
         was_in_memory = self._registry.holds(checked_id(conversation_id))
         loop = await self._registry.get_loop(conversation_id)
         if self._relay is not None and was_in_memory:
-            await self._relay.refresh(loop)
+            await self._refresh(self._relay, loop)
         return Conversation(self, loop, self._home)
+
+    async def _refresh(self, relay: Relay, loop: Loop) -> None:
+        try:
+            await relay.refresh(loop)
+        except StoreError:
+            if self._closing is not None:
+                raise EngineClosed from None
+            raise
 
     async def list(
         self,

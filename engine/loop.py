@@ -355,8 +355,10 @@ class Loop:
         self._dispatch(step.effects if is_mine else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(state)
         self.follower.note(() if is_mine and not self._mailbox.drops_answers else step.effects)
-        if is_mine and type(entry.event) is Resumed:
-            self._report_left()  # another loop may have begun more since the report was made, and have left it
+        if type(entry.event) is Resumed:
+            self.feed.streamed.begin_again()
+            if is_mine:
+                self._report_left()  # another loop may have begun more since the report was made, and have left it
         if type(state) is Closed:
             self.feed.end_updates()
             self.projection.release()
@@ -443,6 +445,8 @@ class Loop:
         return kind in UNAWAITED or effect_id in pending(self.state)
 
     def _show(self, update: LiveUpdate) -> None:
+        if isinstance(update, TokenUpdate):
+            update = self.feed.streamed.replacing(update)
         self.feed.publish(update)
         self._services.tree.show(self.conversation_id, self.projection.context.owner, (update,))
 

@@ -652,13 +652,28 @@ SHORTEST_REPEATED, LONGEST_REPEATED = 256, 65_536
 class StreamedText:
     """Collects the tokens of one request. A token of another request or attempt begins anew."""
 
-    __slots__ = ("_fallback", "_key", "_lengths", "_pieces")
+    __slots__ = ("_fallback", "_key", "_lengths", "_pieces", "_replaced")
 
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
         self._pieces: dict[str, list[str]] | None = None
         self._lengths: dict[str, int] = {}
         self._fallback = False
+        self._replaced: tuple[tuple[int, int, int] | None, set[str]] = None, set()
+        """The request that is written once more, and the kinds of which nothing new was shown yet."""
+
+    def begin_again(self) -> None:
+        """The answer is written once more: its request was taken over. What comes now replaces what was shown."""
+        self._replaced = self._key, {kind for kind in ("thinking", "text") if self._lengths.get(kind)}
+        self.clear()
+
+    def replacing(self, token: TokenUpdate) -> TokenUpdate:
+        """Return the token, as one `from_start` if it replaces what was shown before the answer was begun again."""
+        key, kinds = self._replaced
+        if token.kind not in kinds or key != (token.turn, token.request, token.attempt):
+            return token
+        kinds.discard(token.kind)
+        return replace(token, from_start=True)
 
     def add(self, token: TokenUpdate) -> None:
         """Add a piece."""
