@@ -74,6 +74,7 @@ simulate: $(ready)  ## thousands of conversations in virtual time, with one engi
 	$(bin)/python -m tests.simulation --seeds 5000
 	$(bin)/python -m tests.simulation --seeds 1000 --engines 2
 	$(bin)/python -m tests.simulation --seeds 2000 --agents
+	$(bin)/python -m tests.simulation --seeds 1000 --processes 3
 
 faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; PORTIONS=2 of seeds take less
 	TURNWISE_FAULTS=long $(if $(PORTIONS),TURNWISE_PORTIONS=$(PORTIONS)) $(pytest) -m faults --timeout=0

@@ -47,6 +47,7 @@ from ..states.errors import (
     UnknownConversation,
 )
 from ..states.events import Request
+from ..states.states import AwaitingSubAgents
 from ..states.values.value import later
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class Custody:
         self._name = uuid.uuid4().hex[:12]
         self._held: dict[str, _Held] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._serving: asyncio.Task[None] | None = None
+        self._serving: list[asyncio.Task[None]] = []
         self._takes = True
         self._is_ending = False
         self._is_idle = asyncio.Event()
@@ -269,7 +270,12 @@ class Custody:
 
     def serve(self) -> None:
         """Begin to look after the conversations that have work, until `stop`."""
-        self._serving = asyncio.ensure_future(self._serve())
+        self._serving.append(asyncio.ensure_future(self._serve()))
+
+    def _make_room(self) -> None:
+        """Look after more conversations if all that are held wait for sub-agents: nobody might have room for these."""
+        if self._takes and len(self._serving) * self._slots <= sum(map(_waits_for_sub_agents, self._held.values())):
+            self.serve()
 
     async def _serve(self) -> None:
         try:
@@ -281,8 +287,9 @@ class Custody:
     async def drain(self, seconds: float) -> None:
         """Take no more conversations, and return when those that are held have come to rest, or after so many
         seconds."""
-        if self._takes and self._serving is not None:
-            self._serving.cancel()  # once: it waits then until what it has begun has ended
+        if self._takes:
+            for serving in self._serving:
+                serving.cancel()  # once: it waits then until what it has begun has ended
         self._takes = False
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -301,8 +308,7 @@ class Custody:
             await self._is_idle.wait()
         for task in self._resting:
             task.cancel()
-        waits = [*self._resting, *(() if self._serving is None else (self._serving,))]
-        if waits:
+        if waits := [*self._resting, *self._serving]:
             await asyncio.wait(waits)
 
     async def look_after(self, conversation_id: str) -> None:
@@ -352,7 +358,7 @@ class Custody:
         except (UnknownConversation, EngineClosed):
             pass  # deleted, or the engine closes
         except TurnwiseError as error:
-            fault = error.sentence
+            fault = None if self._is_ending else error.sentence
         except Exception:
             logger.exception("The conversation %s cannot be looked after.", held.conversation_id)
             fault = "something broke inside the program that runs it"
@@ -381,12 +387,13 @@ class Custody:
         while held.performs and not loop.has_ended and not self._is_ending:
             held.moved.clear()
             with _storage_failures_passed_over():
-                await loop.handled()
                 if self._rests(held, loop):
                     await loop.sent()
                     await loop.between_events(partial(self._let_go_at_rest, held, loop))
                 else:
                     await self._wake(held, loop)
+            if _waits_for_sub_agents(held):
+                self._make_room()
             if not held.performs:
                 return
             look = await self._until_moved(held, look)
@@ -556,6 +563,10 @@ def _once_confirmed(kind: type[Effect], perform: Performer, confirm: Admit) -> P
     if isinstance(perform, Sender):
         return _ConfirmingSender(perform, performed_once_confirmed)
     return with_abort_of(perform, performed_once_confirmed)
+
+
+def _waits_for_sub_agents(held: _Held) -> bool:
+    return held.loop is not None and isinstance(held.loop.state, AwaitingSubAgents)
 
 
 @contextmanager

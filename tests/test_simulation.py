@@ -22,13 +22,13 @@ from turnwise.states.events import ANSWERS, REQUESTS
 from turnwise.testing.generation import events
 from turnwise.testing.generation.chance import NOON, Seeded, from_type
 
-from .simulation import simulate, users
+from .simulation import simulate, simulate_agents, users
 from .simulation.disk import Disk
 from .simulation.environment import EventTrace, Hangs, HostClock, RandomSource, VirtualClock, VirtualLoop
 from .simulation.faulty_store import FaultyStorage
 from .support.cases import holds_for
 from .support.fault_profile import LONG, portions
-from .support.planted.engines import CONFLICT_FAULTS, FAULTS, FILE_FAULTS, Fault
+from .support.planted.engines import CONFLICT_FAULTS, CUSTODY_FAULTS, FAULTS, FILE_FAULTS, Fault
 from .support.simulations import START, failure, run
 
 # --- Whole conversations in virtual time: nothing is lost, doubled or left hanging, whatever happens and in what
@@ -436,6 +436,79 @@ def test_hosts_read_different_microseconds() -> None:
         return await asyncio.gather(wake(0), wake(1))
 
     assert loop.run(live(), bound=60) == [due, due + timedelta(microseconds=1)]
+
+
+# --- Several processes over one shared store, in virtual time, which look after the conversation in turn.
+#
+# They die, stand still for longer than a lease and go on as if nothing had happened, are drained, and begin again; the
+# store fails, and commits stay in doubt. `make faults` runs two thousand seeds of one conversation, and a thousand of a
+# tree of agents.
+
+
+PROCESSES = 3
+
+SHARED_PORTION, SHARED_PORTIONS = 100 if LONG else 20, portions(20)
+SHARED_SEEDS = [
+    range(first, first + SHARED_PORTION)
+    for first in range(START, START + SHARED_PORTIONS * SHARED_PORTION, SHARED_PORTION)
+]
+SHARED_AGENTS_SEEDS = SHARED_SEEDS[: portions(10)]
+
+
+def test_a_few_seeds_hold_with_several_processes() -> None:
+    """A quick look at what the long tests look at thoroughly."""
+    for seed in range(START, START + 5):
+        simulate(seed, processes=PROCESSES)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seeds", SHARED_SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_holds_with_several_processes(seeds: range) -> None:
+    """Nothing that was acknowledged is lost or doubled, each log replays, what must run at most once does, what was
+    said arrives in order, nothing of a process that has lost its custody is stored, and everything comes to rest."""
+    for seed in seeds:
+        simulate(seed, processes=PROCESSES)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seeds", SHARED_AGENTS_SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_of_agents_holds_with_several_processes(seeds: range) -> None:
+    """Sub-agents are looked after wherever there is room, mail arrives, and schedules wake each agent once."""
+    for seed in seeds:
+        simulate_agents(seed, processes=PROCESSES)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_custody_is_lost_and_taken_over() -> None:
+    """By processes that stand still, and from processes that die."""
+    traces = [line for seed in range(START, START + 20) for line in simulate(seed, processes=PROCESSES).trace]
+
+    for happens in ("which was left", "has lost", "lets go of", "is taken from", "in the middle"):
+        assert any(happens in line for line in traces), happens
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_a_seed_of_several_processes_gives_the_same_trace_again() -> None:
+    """Also where they stand still."""
+    seeds = range(START, START + 5)
+    once = [simulate(seed, processes=PROCESSES) for seed in seeds]
+
+    assert [simulate(seed, processes=PROCESSES) for seed in reversed(seeds)] == once[::-1]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fault", CUSTODY_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found_with_several_processes(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some seed among the first fails on engines with this fault."""
+    assert failure(fault.plant(monkeypatch), range(100), processes=PROCESSES) is not None
 
 
 # --- What a simulation stores: a conversation may be deleted, and another one created under its id.

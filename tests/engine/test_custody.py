@@ -59,9 +59,11 @@ class Place:
         """An engine in a process of its own."""
         return await self.opened(await self.store(), **options)
 
-    async def opened(self, store: SharedFaultyStore, lease: float = 5.0, **options: Any) -> Engine:
+    async def opened(
+        self, store: SharedFaultyStore, lease: float = 5.0, worker_slots: int = 100, **options: Any
+    ) -> Engine:
         """An engine over this store."""
-        opening = Engine.open(store=store, settings=Settings(lease=lease), **options)
+        opening = Engine.open(store=store, settings=Settings(lease=lease, worker_slots=worker_slots), **options)
         return await self._engines.enter_async_context(opening)
 
     def events(self, conversation: Conversation) -> list[tuple[Event, str]]:
@@ -371,7 +373,7 @@ class TestEndings:
             assert types[:3] == ["opened", "wake_up", "llm_response"]
 
     async def test_a_sub_agent_is_looked_after_like_any_conversation(self) -> None:
-        """Its parent waits for it, wherever it is."""
+        """Its parent waits for it, wherever it is, and leaves room for it although it takes the only slot."""
 
         def answer(request: Any) -> Any:
             texts = [str(message["content"]) for message in request.messages]
@@ -384,8 +386,7 @@ class TestEndings:
         options: dict[str, Any] = {"model": FunctionLlm(answer), "tools": ["spawn_agents"]}
         async with shared() as place:
             web = await place.engine(**options, worker=False)
-            await place.engine(**options)
-            await place.engine(**options)
+            await place.engine(**options, worker_slots=1)
             conversation = await web.create()
 
             turn = await conversation.send("Look")

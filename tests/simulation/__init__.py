@@ -17,6 +17,10 @@ puts turnwise's own store in the place of the one in memory: a SQLite file whose
 between any two of them, other conversations that are written beside this one, and channels that are down, hang and come
 back.
 
+`simulate(seed, processes=3)`, on the command line `--processes 3`, has so many processes share a store: workers, and
+some that only take requests. They take the custody of the conversation in turn, die, stand still for longer than a
+lease and go on, and are drained.
+
 `simulate_agents(seed)`, on the command line `--agents`, simulates a tree of agents: one with a user, two that work for
 it in the background, and the sub-agents that their models start. It takes the same options.
 

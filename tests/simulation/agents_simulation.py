@@ -19,9 +19,18 @@ from .agents_checks import TREE_CHECKS, TreeEnding
 from .checks import CHECKS, Ending
 from .disk import Process
 from .environment import HostClock, place_of
+from .processes import (
+    HOSTS,
+    QUIET,
+    Roles,
+    faults_at_rest,
+    faults_of_custody,
+    make_trouble_for_processes,
+    performed_by,
+)
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
 from .users import ACTIONS, Action, CallRecorder, Handle, SimulatedUser, end_wait, forge, use, waits_for_person
-from .world import OpenEngine, PerformedEffects, World, simulated_models
+from .world import OpenEngine, World, simulated_models
 
 AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action is not forge}
 """What users do at any time. Nobody forges answers: of a forged outcome of a sub-agent nothing could be said."""
@@ -40,25 +49,41 @@ class AgentsSimulation:
     """
 
     def __init__(
-        self, seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
+        self,
+        seed: int,
+        *,
+        engines: int = 1,
+        processes: int = 0,
+        file: bool = False,
+        open_engine: OpenEngine | None = None,
     ) -> None:
         from turnwise.engine.engine import Engine
 
-        if file and engines > 1:
+        if file and (engines > 1 or processes):
             raise ValueError("A file has one engine at a time.")
         options = f" --agents{' --file' if file else ''}{f' --engines {engines}' if engines > 1 else ''}"
-        self._run = run = VirtualRun(seed, options, file=file)
+        options += f" --processes {processes}" if processes else ""
+        self._run = run = VirtualRun(seed, options, file=file, shared=bool(processes))
         self._chance, self._disk, self._trace = run.chance, run.disk, run.trace
         self._tree = Tree(run.disk)
-        self._performed = PerformedEffects(run.disk, run.trace)
+        names = HOSTS[: processes or engines]
+        self._roles = Roles(run, names) if processes else None
+        self._performed = performed_by(run, self._roles)
         self._simulated = World(run.source("world"), run.clock, self._performed, self._words(foreground=False))
         world = AgentsWorld(self._simulated, SimulatedModels(run.source("models"), self._simulated, self._tree))
         opens = open_engine or Engine.open
         self._hosts = [
             EngineHost(
-                name, run.source(f"host {name}"), opens, run.storage, world, HostClock(run.clock, number), run.trace
+                name,
+                run.source(f"host {name}"),
+                opens,
+                run.storage,
+                world,
+                HostClock(run.clock, number),
+                run.trace,
+                options={} if self._roles is None else {"worker": self._roles.is_worker(name)},
             )
-            for number, name in enumerate(("A", "B")[:engines])
+            for number, name in enumerate(names)
         ]
         self._recorders: dict[str, CallRecorder] = {}
         self._users: list[SimulatedUser] = []
@@ -101,7 +126,7 @@ class AgentsSimulation:
         self._disk.failing = self._chance.pick((0.0, 0.0, 0.1))
         actions = self._chance.number(4, 10)
         await asyncio.gather(
-            make_trouble(self._run, self._hosts, self._open, self._chance.number(1, 6)),
+            self._make_trouble(self._chance.number(1, 6)),
             self._disturb(users[0]),
             use(users[0], actions, AGENT_ACTIONS),
             *(use(user, actions, BACKGROUND_ACTIONS) for user in users[1:]),
@@ -114,6 +139,12 @@ class AgentsSimulation:
             await host.close()
         await asyncio.sleep(PATIENCE)
         self._check(last)
+
+    async def _make_trouble(self, times: int) -> None:
+        if self._roles is None:
+            await make_trouble(self._run, self._hosts, self._open, times)
+        else:
+            await make_trouble_for_processes(self._run, self._hosts, self._open, self._roles.lease, times)
 
     async def _begin(self) -> None:
         first, *others = self._hosts
@@ -130,10 +161,12 @@ class AgentsSimulation:
         self._disk.names |= zip(self._tree.roots, ("front", "left", "right"), strict=True)
         for host in others:
             await self._open(host)
-        self._disk.followers.extend(host.follow for host in self._hosts if others)
+        self._disk.followers.extend(host.follow for host in self._hosts if others and self._roles is None)
 
     async def _open(self, host: EngineHost) -> None:
-        await host.open(simulated_models(self._chance), kept_updates=self._chance.pick((3, 1_000, 1_000, 1_000)))
+        kept_updates = self._chance.pick((3, 1_000, 1_000, 1_000))
+        own = {} if self._roles is None else self._roles.settings
+        await host.open(simulated_models(self._chance), kept_updates=kept_updates, **own)
 
     async def _disturb(self, user: SimulatedUser) -> None:
         for _ in range(self._chance.below(5)):
@@ -153,7 +186,10 @@ class AgentsSimulation:
                 await self._end_schedule(agent_id)
                 self._end_wait(agent_id)
             await asyncio.sleep(2)
-        await asyncio.sleep(PATIENCE)  # for slow watchers, and whatever may still come
+        # for slow watchers, and whatever may still come
+        await asyncio.sleep(PATIENCE if self._roles is None else QUIET)
+        for fault in faults_at_rest(self._run.storage):
+            self._trace.report_fault(fault)
 
     async def _end_schedule(self, agent_id: str) -> None:
         """Take the schedule of an agent away once it has fired, or if that is far ahead since the clock was set."""
@@ -204,6 +240,8 @@ class AgentsSimulation:
         for tree_check in TREE_CHECKS:
             for fault in tree_check(ending):
                 self._trace.report_fault(fault)
+        for fault in faults_of_custody(self._run.storage, self._performed.given):
+            self._trace.report_fault(fault)
         self._run.report_unfinished_tasks()
 
     def _ending(self, agent_id: str, last: list[Process]) -> Ending:
@@ -217,6 +255,7 @@ class AgentsSimulation:
             is_cut_short=self._is_cut_short,
             channels=(),
             outbox=(),
+            is_shared=self._roles is not None,
         )
 
 
@@ -231,10 +270,15 @@ BACKGROUND_ACTIONS: dict[Action, int] = {**AGENT_ACTIONS, reschedule: 3}
 
 
 def simulate_agents(
-    seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
+    seed: int,
+    *,
+    engines: int = 1,
+    processes: int = 0,
+    file: bool = False,
+    open_engine: OpenEngine | None = None,
 ) -> Report:
     """Run the simulation of the agents of this seed. Raises `SimulationFailed`; see `AgentsSimulation`."""
-    return AgentsSimulation(seed, engines=engines, file=file, open_engine=open_engine).run()
+    return AgentsSimulation(seed, engines=engines, processes=processes, file=file, open_engine=open_engine).run()
 
 
 async def unschedule(host: EngineHost, agent_id: str) -> None:

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .disk import Storage
 from .environment import in_process
 from .runs import EngineHost, VirtualRun
 from .shared_store import SharedStorage
+from .world import PerformedEffects
 
 if TYPE_CHECKING:
     from turnwise.states.events import Answer
+
+HOSTS = ("A", "B", "C", "D", "E")
+"""The names of hosts."""
 
 QUIET = 300.0
 """Virtual seconds for which everything is left alone that is at rest. Processes that share a store look at it all the
@@ -38,6 +43,11 @@ class Roles:
         self.slots = self._chance.pick(SLOTS)
         workers = self._chance.number(1, len(names))
         self._workers = set(names[:workers])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of every engine."""
+        return {"lease": self.lease, "worker_slots": self.slots}
 
     def is_worker(self, name: str) -> bool:
         """Whether the host of this name works, as long as it is open."""
@@ -91,9 +101,18 @@ async def _stand_still(run: VirtualRun, host: EngineHost, lease: float) -> None:
     run.loop.go_on(name)
 
 
-def faults_of_custody(storage: SharedStorage, performed: Sequence[tuple[str, int, Answer]]) -> Iterator[str]:
+def performed_by(run: VirtualRun, roles: Roles | None) -> PerformedEffects:
+    """Record what processes with these roles carry out, or without roles, engines over a store that is not shared."""
+    if roles is None or not isinstance(run.storage, SharedStorage):
+        return PerformedEffects(run.disk, run.trace)
+    return PerformedEffects(run.disk, run.trace, run.storage.cluster, roles.lease)
+
+
+def faults_of_custody(storage: Storage, performed: Sequence[tuple[str, int, Answer]]) -> Iterator[str]:
     """No answer is in a log that was not stored under the very custody under which its effect was begun. `performed`
     are the answers that performers gave, each with the process and the fence under which its effect was begun."""
+    if not isinstance(storage, SharedStorage):
+        return
     rows = storage.disk.rows
     for (key, seq), stored_by in storage.cluster.rows_by.items():
         if key != storage.disk.key_of(key[0]) or key[0] not in rows:
@@ -104,8 +123,10 @@ def faults_of_custody(storage: SharedStorage, performed: Sequence[tuple[str, int
             yield f"step {seq}, {event.type}, was given under the custody {begun_by[0]}, and stored under {stored_by}"
 
 
-def faults_at_rest(storage: SharedStorage) -> Iterator[str]:
+def faults_at_rest(storage: Storage) -> Iterator[str]:
     """When everything is at rest, nobody holds a conversation, and nobody is called."""
+    if not isinstance(storage, SharedStorage):
+        return
     cluster = storage.cluster
     if cluster.holders:
         yield f"{sorted(cluster.holders.values())} have not let go"

@@ -144,6 +144,12 @@ class Cluster:
         self.keepers.pop(key, None)
         self.left.discard(key)
 
+    def forget(self, key: LogKey) -> None:
+        """Forget the custody of a conversation that was deleted, and what calls for it."""
+        self.let_go(key)
+        self.waiting.pop(key[0], None)
+        self.alarms.pop(key[0], None)
+
     def _note_end(self, key: LogKey) -> None:
         if (keeper := self.keepers.get(key)) is not None:
             self.lost_at[key, keeper] = asyncio.get_running_loop().time()
@@ -196,9 +202,9 @@ class SharedFaultyStore(FaultyStore):
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation, and what is kept of its custody."""
+        key = self.disk.key_of(conversation_id)
         await super().delete(conversation_id)
-        self.cluster.waiting.pop(conversation_id, None)
-        self.cluster.alarms.pop(conversation_id, None)
+        self.cluster.forget(key)
         self._tell(ConversationGone(conversation_id))
 
     # --- custody

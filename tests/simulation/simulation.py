@@ -9,18 +9,23 @@ from turnwise.states.states import Closed, Failed, Idle, pending
 
 from .checks import CHECKS, Ending
 from .environment import HostClock, place_of
-from .processes import QUIET, Roles, faults_at_rest, faults_of_custody, make_trouble_for_processes
+from .processes import (
+    HOSTS,
+    QUIET,
+    Roles,
+    faults_at_rest,
+    faults_of_custody,
+    make_trouble_for_processes,
+    performed_by,
+)
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
 from .shared_store import SharedStorage
 from .users import CallRecorder, SimulatedUser, end_wait, use, waits_for_person
-from .world import OpenEngine, PerformedEffects, SimulatedChannel, World, simulated_models, simulated_policy
+from .world import OpenEngine, SimulatedChannel, World, simulated_models, simulated_policy
 
 if TYPE_CHECKING:
     from .disk import Process
     from .file_storage import OtherConversation
-
-HOSTS = ("A", "B", "C", "D", "E")
-"""The names of hosts."""
 
 
 class Simulation:
@@ -57,7 +62,7 @@ class Simulation:
         count = processes or engines
         names = HOSTS[:count]
         self._roles = Roles(run, names) if processes else None
-        self._world = World(run.source("world"), run.clock, self._performed())
+        self._world = World(run.source("world"), run.clock, performed_by(run, self._roles))
         self._recorder = CallRecorder(self.trace)
         self._channels = self._simulated_channels() if file or processes else ()
         self._hosts = [self._host(number, name, open_engine or Engine.open) for number, name in enumerate(names)]
@@ -68,12 +73,6 @@ class Simulation:
         self._is_cut_short = False
 
     # --- who takes part
-
-    def _performed(self) -> PerformedEffects:
-        storage = self._run.storage
-        if self._roles is None or not isinstance(storage, SharedStorage):
-            return PerformedEffects(self._disk, self.trace)
-        return PerformedEffects(self._disk, self.trace, storage.cluster, self._roles.lease)
 
     def _host(self, number: int, name: str, open_engine: OpenEngine) -> EngineHost:
         return EngineHost(
@@ -168,7 +167,7 @@ class Simulation:
 
     async def _open(self, host: EngineHost) -> None:
         kept_updates = self._chance.pick((3, 1_000, 1_000, 1_000))
-        own = {} if self._roles is None else {"lease": self._roles.lease, "worker_slots": self._roles.slots}
+        own = {} if self._roles is None else self._roles.settings
         await host.open(simulated_models(self._chance), kept_updates=kept_updates, **own)
 
     async def _come_to_rest(self) -> None:
@@ -193,9 +192,8 @@ class Simulation:
         for user in last:
             user.watch(await user.handle(), None)
         await asyncio.sleep(quiet)
-        if isinstance(self._run.storage, SharedStorage):
-            for fault in faults_at_rest(self._run.storage):
-                self.trace.report_fault(fault)
+        for fault in faults_at_rest(self._run.storage):
+            self.trace.report_fault(fault)
 
     def _is_at_rest(self) -> bool:
         state = self._users[0].stored
@@ -226,9 +224,8 @@ class Simulation:
             outbox=tuple(self._run.storage.outbox()),
             is_shared=self._roles is not None,
         )
-        if isinstance(self._run.storage, SharedStorage):
-            for fault in faults_of_custody(self._run.storage, self._world.performed.given):
-                self.trace.report_fault(fault)
+        for fault in faults_of_custody(self._run.storage, self._world.performed.given):
+            self.trace.report_fault(fault)
         for check in CHECKS:
             for fault in check(ending):
                 self.trace.report_fault(fault)

@@ -17,7 +17,8 @@ from turnwise import Engine
 from turnwise.effects.channels.port import Channel, Delivery
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
-from turnwise.engine.recovery import reports
+from turnwise.engine.custody import Custody
+from turnwise.engine.recovery import Recovery, reports
 from turnwise.engine.updates import Update
 from turnwise.engine.waiting import TurnWaiters
 from turnwise.engine.watching import Feed
@@ -265,6 +266,63 @@ CONFLICT_FAULTS = (
     _in_log(stores.OverwritesOthers),
 )
 """Faults that only a simulation with two engines finds."""
+
+
+def _in_custody(name: str, faulty: Any, where: type[Any] = Custody) -> Fault:
+    """An engine over a shared store whose custody, or loops, have a faulty method of this name."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> Open:
+        monkeypatch.setattr(where, name, faulty)
+        return Engine.open
+
+    return Fault(faulty.__name__, plant)
+
+
+def performs_what_it_stored(self: Custody, conversation_id: str, by_others: Event | None) -> bool:
+    """It carries out the steps that it stored itself, as without custody, and none of others."""
+    held = self._held.get(conversation_id)
+    if held is not None:
+        held.moved.set()
+    return by_others is None
+
+
+async def confirms_nothing(self: Custody, conversation_id: str) -> None:
+    """It touches the world although it may have lost the custody."""
+
+
+def rests_too_soon(self: loop.Loop, until: Any) -> bool:
+    """It lets go of conversations in the middle of a turn."""
+    return True
+
+
+def never_rests(self: loop.Loop, until: Any) -> bool:
+    """It lets go of nothing."""
+    return False
+
+
+async def begins_nothing(self: loop.Loop, after: int, begin: Callable[[], None]) -> None:
+    """It leaves alone what other processes have asked for."""
+    begin()
+
+
+async def forgets_what_was_left(self: Any, loop: Any) -> None:
+    """It reports nothing of what a dead process has left."""
+
+
+async def forgets_the_outbox(self: Any, loop: Any) -> None:
+    """It does not go on with what was said."""
+
+
+CUSTODY_FAULTS = (
+    _in_custody("performs", performs_what_it_stored),
+    _in_custody("confirm", confirms_nothing),
+    _in_custody("rests", rests_too_soon, loop.Loop),
+    _in_custody("rests", never_rests, loop.Loop),
+    _in_custody("begin", begins_nothing, loop.Loop),
+    _in_custody("go_on", forgets_what_was_left, Recovery),
+    _in_custody("resume_outbox", forgets_the_outbox, Recovery),
+)
+"""Faults that only a simulation with several processes finds."""
 
 FILE_FAULTS = (
     _in_log(stores.StoresLater),
