@@ -486,7 +486,7 @@ def test_every_invariant_of_agents_holds_with_several_processes(seeds: range) ->
 @pytest.mark.faults
 def test_custody_is_lost_and_taken_over() -> None:
     """By processes that stand still, and from processes that die."""
-    traces = [line for seed in range(START, START + 20) for line in simulate(seed, processes=PROCESSES).trace]
+    traces = [line for seed in range(START, START + 40) for line in simulate(seed, processes=PROCESSES).trace]
 
     for happens in ("which was left", "has lost", "lets go of", "is taken from", "in the middle"):
         assert any(happens in line for line in traces), happens

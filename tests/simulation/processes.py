@@ -72,9 +72,17 @@ async def make_trouble_for_processes(
             case 1 | 2 | 3:
                 await _restart(run, host, open_engine)
             case 4 | 5 | 6 | 7:
-                await _stand_still(run, host, lease)
+                await _stand_still(run, _holder(run, hosts) or host, lease)
             case _:
                 run.disk.failing = chance.pick((0.0, 0.1, 0.5))
+
+
+def _holder(run: VirtualRun, hosts: Sequence[EngineHost]) -> EngineHost | None:
+    """A host whose process looks after something now, most of the time."""
+    assert isinstance(run.storage, SharedStorage)
+    keepers = set(run.storage.cluster.keepers.values())
+    holding = [host for host in hosts if host.process.name in keepers]
+    return run.chance.pick(holding) if holding and run.chance.probably(0.8) else None
 
 
 async def _restart(run: VirtualRun, host: EngineHost, open_engine: Callable[[EngineHost], Awaitable[None]]) -> None:
@@ -92,7 +100,7 @@ async def _restart(run: VirtualRun, host: EngineHost, open_engine: Callable[[Eng
 
 async def _stand_still(run: VirtualRun, host: EngineHost, lease: float) -> None:
     """Have a process stand still, and go on."""
-    seconds = run.chance.pick((0.01, 0.4, 0.9, 1.5, 2.5, 4.0)) * lease
+    seconds = run.chance.pick((0.01, 0.9, 1.3, 1.5, 2.5)) * lease
     name = host.process.name
     run.trace.record("host", f"{name} stands still for {seconds:g} s")
     run.loop.stand_still(name)

@@ -22,6 +22,7 @@ from turnwise.engine.recovery import Recovery, reports
 from turnwise.engine.updates import Update
 from turnwise.engine.waiting import TurnWaiters
 from turnwise.engine.watching import Feed
+from turnwise.persistence.errors import CustodyLost
 from turnwise.states import (
     Answer,
     Context,
@@ -290,6 +291,14 @@ async def confirms_nothing(self: Custody, conversation_id: str) -> None:
     """It touches the world although it may have lost the custody."""
 
 
+async def stores_without_custody(self: loop.Loop, error: Exception) -> bool:
+    """It stores the answers of what was begun under a custody that it has lost."""
+    is_lost = isinstance(error, CustodyLost)
+    if is_lost and self._services.custody is not None:
+        await self._services.custody.lose(self.conversation_id)
+    return await self._catch_up() or is_lost
+
+
 def rests_too_soon(self: loop.Loop, until: Any) -> bool:
     """It lets go of conversations in the middle of a turn."""
     return True
@@ -316,6 +325,7 @@ async def forgets_the_outbox(self: Any, loop: Any) -> None:
 CUSTODY_FAULTS = (
     _in_custody("performs", performs_what_it_stored),
     _in_custody("confirm", confirms_nothing),
+    _in_custody("_has_moved", stores_without_custody, loop.Loop),
     _in_custody("rests", rests_too_soon, loop.Loop),
     _in_custody("rests", never_rests, loop.Loop),
     _in_custody("begin", begins_nothing, loop.Loop),
