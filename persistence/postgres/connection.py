@@ -96,7 +96,7 @@ class PostgresDriver:
         """Connect to the server. Raises `StorageFailed`."""
         try:
             connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=PREPARE_AFTER)
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError, UnicodeError) as error:
             raise StorageFailed(f"{address.name} cannot be opened now: {_why(error)}.") from error
         connection.prepared_max = 200
         adapt(connection)
@@ -226,12 +226,16 @@ def failure(name: str, error: psycopg.Error | OSError) -> StoreError:
         return StoreError(
             f"{name} cannot be used: {refused} ({said})." if said else f"{name} cannot be used: {refused}."
         )
+    if isinstance(error, psycopg.DataError):
+        return StoreError(f"{name} cannot be used: a number or a text is one that PostgreSQL has no place for.")
     cause = _CAUSES.get(code) or (_LOST if not code or code.startswith(_LOST_CODES) else f"the server reports {code}")
     return StorageFailed(f"{name} cannot be used now: {cause}.")
 
 
-def _why(error: psycopg.Error) -> str:
+def _why(error: Exception) -> str:
     """Return why a connection failed, in the words of the server or of the operating system. They hold no password."""
+    if isinstance(error, UnicodeError):
+        return "the name of its host cannot be looked up"
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return re.sub(r"^\w+:\s+", "", first.rpartition(" failed: ")[2]).strip().rstrip(".")
 

@@ -104,6 +104,15 @@ class TestTransactions:
 
         assert await database.read(process) == before
 
+    @pytest.mark.parametrize("value", [2**31, 2**63, 10**40])
+    async def test_a_number_without_a_place(self, database: PostgresDatabase, value: int) -> None:
+        """It is the caller's error, and not one of the server that passes."""
+        with pytest.raises(StoreError, match="PostgreSQL has no place for") as failed:
+            await database.write(inserting(value))
+
+        assert not isinstance(failed.value, StorageFailed)
+        assert await database.read(stored) == []
+
     async def test_the_work_of_a_cancelled_caller_is_done(self, database: PostgresDatabase) -> None:
         """It stops waiting, but a commit is never left in doubt."""
         has_begun, may_go_on, is_done = threading.Event(), threading.Event(), threading.Event()

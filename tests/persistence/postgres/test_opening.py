@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -117,18 +118,25 @@ class TestServersThatCannotBeReached:
         assert said.startswith("postgresql://no-such-host.invalid/dinner cannot be opened now: ")
         assert "no-such-host.invalid" in said.partition("now: ")[2]
 
+    @pytest.mark.parametrize("host", ["a" * 300, "a..b", "ä.invalid"])
+    async def test_a_host_that_has_no_name(self, host: str) -> None:
+        """It cannot even be looked up."""
+        assert " cannot be opened now: " in await refusal(f"postgresql://ada:secret@{host}/dinner")
+
     async def test_a_port_at_which_nobody_listens(self) -> None:
         """The connection is refused."""
         said = await refusal("postgresql://127.0.0.1:1/dinner")
 
         assert said == "postgresql://127.0.0.1:1/dinner cannot be opened now: Connection refused."
 
-    async def test_a_wrong_password(self, own_postgres: PostgresServer) -> None:
-        """The sentence says who was refused, and not with what."""
+    async def test_a_wrong_password(self, own_postgres: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+        """The sentence says who was refused, and not with what; nor does a log."""
+        caplog.set_level(logging.DEBUG)
         said = await refusal(own_postgres.tcp_url("postgres").replace(own_postgres.password, "wrong-secret"))
 
         assert said.endswith('cannot be opened now: password authentication failed for user "postgres".')
         assert "secret" not in said
+        assert "secret" not in caplog.text
 
     async def test_a_missing_database(self, postgres_url: str) -> None:
         """turnwise makes tables, and no databases."""
