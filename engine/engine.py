@@ -537,7 +537,8 @@ class Engine(Homebound):
         First comes a `tree_snapshot` with the conversations as they are; then the updates of each, in order, as
         `Conversation.updates` has them; `conversation_opened` and `conversation_deleted` for those that begin and end.
         A watcher that falls far behind gets another snapshot, which replaces everything before it, so a slow one costs
-        no memory. Steps that another engine stores are shown once this engine has read them.
+        no memory. Over a PostgreSQL database that holds for what other processes store, too; over another store, steps
+        that another engine stores are shown once this engine has read them.
 
         It ends when the engine is closed, and can be ended before with `aclose()`. Raises `InvalidInput` and
         `EngineClosed`.

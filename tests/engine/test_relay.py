@@ -309,6 +309,22 @@ class TestAProcessThatPerformsNothing:
 
             assert (await going).status == "cancelled"
 
+    async def test_a_deletion_stops_what_is_under_way(self, processes: OpenProcesses) -> None:
+        """The worker lets go, and calls the model no more; whoever waits learns that the conversation is gone."""
+        gate = Gate()
+        async with processes(FunctionLlm(answers_after(gate, "Never."))) as engines:
+            here = await engines.web.create()
+            going = asyncio.ensure_future(here.send("Hi."))
+            await gate.arrived.wait()
+            await engines.web.delete(here.id)
+
+            with pytest.raises(UnknownConversation):
+                await going
+            await until(lambda: engines.worker.custody_counts.held == 0)
+            assert here.id not in engines.worker.waiting
+            with pytest.raises(UnknownConversation):
+                await engines.worker.get(here.id)
+
     async def test_sub_agents_are_found(self, processes: OpenProcesses) -> None:
         """They are stored by the worker."""
 

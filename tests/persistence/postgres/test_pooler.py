@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from turnwise import Engine
 from turnwise.persistence.ports import NoticesMissed, StepStored, Store
 from turnwise.persistence.postgres.address import PostgresAddress
 from turnwise.persistence.postgres.database import PostgresDatabase
 from turnwise.persistence.postgres.store import PostgresStore
+from turnwise.testing import FunctionLlm, reply
 from turnwise.testing.postgres_server import PostgresServer
 from turnwise.testing.store_contract import StoreContract, Story
 
+from ...support.engine_scenarios import Watcher
 from ...support.postgres.fixtures import Databases, installation_or_skip
 from ...support.postgres.pooler import pooler, until_it_answers
 
@@ -106,4 +109,26 @@ class TestPoolers:
             await Story().into(teller)
 
             assert await anext(notices) == StepStored("story", 1)
-            await notices.aclose()  # type: ignore[attr-defined]
+            await notices.aclose()
+
+    async def test_without_that_what_others_store_is_looked_for(self, url: str) -> None:
+        """Every second, by whoever waits for it or watches it: a conversation, and a tree."""
+        model = FunctionLlm(lambda _: reply("Here."))
+        async with (
+            Engine.open(url, model=model) as worker,
+            Engine.open(url, model=model, worker=False) as web,
+            aclosing(web.updates()) as tree,
+        ):
+            await anext(tree)
+            there = await worker.create()
+            watcher = Watcher(await web.get(there.id))
+            await watcher.until("snapshot")
+            turn = await (await web.get(there.id)).send("Hi.")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+            seen = [(await anext(tree)).update.type]
+            while seen[-1] != "turn_ended":
+                seen.append((await anext(tree)).update.type)
+
+            assert turn.reply == "Here."
+            assert seen[0] == "conversation_opened"
