@@ -152,15 +152,19 @@ class Found(NamedTuple):
     """Whether the user lacks a right on one of the tables."""
 
 
+_SEQUENCES = ("conversations_key_seq", "texts_id_seq")
+"""The sequences that PostgreSQL makes for the tables, and names after them."""
+
 _SERVER = """
 current_setting('server_version_num')::int, current_setting('server_encoding'), current_user::text,
 current_schema()::text, pg_is_in_recovery(), pg_backend_pid()"""
 _LOOK = f"""
 SELECT (SELECT max(version_num) FROM {REVISION_TABLE}), {_SERVER}, EXISTS (
-    SELECT 1 FROM pg_class WHERE relname = ANY(%s) AND relkind IN ('r', 'p')
+    SELECT 1 FROM pg_class WHERE relname = ANY(%s) AND relkind IN ('r', 'p', 'S')
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{REVISION_TABLE}'))
-    AND NOT (has_table_privilege(oid, 'SELECT') AND (%s OR has_table_privilege(oid, 'INSERT')
-        AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))))"""
+    AND NOT CASE relkind WHEN 'S' THEN %s OR has_sequence_privilege(oid, 'USAGE')
+        ELSE has_table_privilege(oid, 'SELECT') AND (%s OR has_table_privilege(oid, 'INSERT')
+            AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) END)"""
 _LOOK_AT_SERVER = f"SELECT NULL, {_SERVER}, false"
 _TAKEN = """
 SELECT relname::text FROM pg_class WHERE relname = ANY(%s) AND relnamespace = current_schema()::regnamespace
@@ -201,7 +205,7 @@ def _look(driver: PostgresDriver, address: PostgresAddress, begin: bytes, read_o
     found: Any
     driver.begin(begin)
     try:
-        found = driver.execute(_LOOK, (list(metadata.tables), read_only)).fetchone()
+        found = driver.execute(_LOOK, ([*metadata.tables, *_SEQUENCES], read_only, read_only)).fetchone()
     except psycopg.errors.UndefinedTable:
         driver.roll_back()
         driver.begin(begin)

@@ -194,13 +194,15 @@ class TestMissingRights:
             await open_and_close(as_user(postgres_url, user), read_only=True)
         execute(postgres_url, f"DROP OWNED BY {user}")
 
-    async def test_on_one_of_the_tables(self, postgres_url: str, user: str) -> None:
+    @pytest.mark.parametrize("missing", ["DELETE ON outbox", "USAGE ON SEQUENCE conversations_key_seq"])
+    async def test_on_one_of_the_tables(self, postgres_url: str, user: str, missing: str) -> None:
         """It would be noticed much later."""
         await open_and_close(postgres_url)
         execute(
             postgres_url,
             f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}",
-            f"REVOKE DELETE ON outbox FROM {user}",
+            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {user}",
+            f"REVOKE {missing} FROM {user}",
         )
 
         assert f"the user {user} lacks rights" in await refusal(as_user(postgres_url, user))
