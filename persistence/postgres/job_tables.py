@@ -77,7 +77,7 @@ SET search_path FROM CURRENT AS $body$
 DECLARE
     is_called boolean;
 BEGIN
-    PERFORM procrastinate_finish_job_v1(job, 'succeeded', true);
+    PERFORM procrastinate_finish_job_v1(job, 'succeeded', true), set_config('synchronous_commit', 'off', true);
     EXECUTE 'SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = $1 AND status = ''todo'')'
         INTO is_called USING conversation;
     RETURN is_called;
@@ -90,7 +90,9 @@ be many times what lives; how many rows live says nothing about when to clean up
 when workers have looked for what is due, and for what was left over.
 
 `turnwise_end` ends a job, and says whether another one of its conversation waits, which nobody could take so far. The
-question is planned each time, for as many jobs as there are."""
+question is planned each time, for as many jobs as there are. Its commit does not wait for the disk: a worker whose
+server has crashed looks for jobs that it has ended already, and a call between the question and the end of the commit
+would wait for the next look."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ LOOK = 1.0
 BATCH = 500
 """How many conversations are read at once that are called for."""
 
-STAND_BY = 0.2
+STAND_BY = 0.1
 """Seconds after which a worker looks for a job that it has heard of, if it is another one's turn. That one has taken it
 by then, if it can: without turns all workers would look for each job."""
 
@@ -147,7 +147,8 @@ class _Worker:
         self._place, self._workers = 0, 1
         """Which of the workers this one is, in the order of their ids, and how many there are."""
         self._is_in_doubt = False
-        """Whether there may be jobs of this worker that it knows nothing of, since an answer was lost."""
+        """Whether there may be jobs of this worker that it knows nothing of: an answer was lost, or a commit."""
+        self._connections = 0
         self._beat_at = _Moment.now()
         self._well_since: float | None = None
 
@@ -266,6 +267,8 @@ class _Worker:
             self._begin(job)
 
     async def _fetch(self) -> Job | None:
+        if self._connections != self._session.connections:
+            self._connections, self._is_in_doubt = self._session.connections, True
         if self._is_in_doubt:
             if (job := await self._unknown_job()) is not None:
                 return job
@@ -476,6 +479,8 @@ class _Session(BaseConnector):
         self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._is_pooled = False
         self._is_well = True
+        self.connections = 0
+        """How many connections were made so far."""
         self._turn = asyncio.Lock()
 
     async def rows(self, query: str, arguments: Mapping[str, Any], *, is_planned: bool = False) -> list[dict[str, Any]]:
@@ -535,6 +540,7 @@ class _Session(BaseConnector):
             self._conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=2
         )
         self._connection = connection
+        self.connections += 1
         adapt(connection)
         (found,) = await (await connection.execute("SELECT pg_backend_pid() AS process_id")).fetchall()
         self._is_pooled = found["process_id"] != connection.info.backend_pid
