@@ -4,6 +4,7 @@
     postgresql://user@/dinner?host=/run/postgresql          a socket of this machine
     postgresql://db.example.com/dinner?schema=turnwise      tables beside those of another program
     postgresql://pooler:6432/dinner?direct_host=db&direct_port=5432
+    postgresql://one,two/dinner                             the one of these that takes writes
 
 What a URL leaves out, libpq takes from where all of its programs do: `PGHOST` and the like, `~/.pgpass`, a service
 file. A password in one of these is not seen by whoever lists the processes of the machine. `schema`, `direct_host` and
@@ -76,6 +77,8 @@ class PostgresAddress:
             raise StoreError("The schema of the database must be a name of up to 63 letters, digits and underscores.")
         direct = {name.removeprefix("direct_"): value for name, value in own.items() if name != "schema"}
         given = {name: str(value) for name, value in parameters.items()}
+        if "," in given.get("host", ""):
+            given.setdefault("target_session_attrs", "read-write")
         return cls(_name(given), schema, {**_PARAMETERS, **given, "client_encoding": "UTF8"}, direct)
 
     @property

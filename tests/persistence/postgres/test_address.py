@@ -43,11 +43,14 @@ class TestUrls:
         assert found["keepalives_idle"] == "10"
 
     def test_several_hosts(self) -> None:
-        """Each with its port."""
-        address = PostgresAddress.of("postgresql://one:5432,two:5433/dinner?target_session_attrs=read-write")
+        """Each with its port; the one is meant that takes writes, unless the URL says otherwise."""
+        address = PostgresAddress.of("postgresql://one:5432,two:5433/dinner")
 
         assert address.name == "postgresql://one:5432,two:5433/dinner"
-        assert conninfo_to_dict(address.conninfo)["host"] == "one,two"
+        found = conninfo_to_dict(address.conninfo)
+        assert (found["host"], found["target_session_attrs"]) == ("one,two", "read-write")
+        assert parameters("postgresql://one,two/d?target_session_attrs=any")["target_session_attrs"] == "any"
+        assert "target_session_attrs" not in parameters("postgresql://one/d")
 
     def test_a_schema(self) -> None:
         """A transaction sets it, since a pooler refuses it in a connection; a session has it from the start."""

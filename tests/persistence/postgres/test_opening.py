@@ -19,7 +19,7 @@ from turnwise.persistence.postgres.database import PostgresDatabase
 from turnwise.persistence.postgres.job_tables import JobTables
 from turnwise.testing.postgres_server import PostgresServer
 
-from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases, with_option
+from ...support.postgres.fixtures import OLDEST_AND_NEWEST, Databases, installation_or_skip, with_option
 
 
 async def opened(url: str, *, read_only: bool = False, create: bool = True) -> PostgresDatabase:
@@ -298,6 +298,21 @@ class TestServersThatCannotBeUsed:
         database = await opened(url, read_only=True)
         assert await database.read(lambda driver: driver.execute("SELECT 1 FROM events").fetchall()) == []
         await database.close()
+
+    @pytest.mark.slow
+    async def test_a_standby_beside_its_primary(self, own_postgres: PostgresServer) -> None:
+        """A URL may name both, in any order."""
+        own_postgres.shut_down()
+        (own_postgres.folder / "data" / "standby.signal").touch()
+        own_postgres.resume()
+        with PostgresServer.start(installation_or_skip()) as primary:
+            hosts = f"{own_postgres.folder},{primary.folder}"
+            ports = f"{own_postgres.port},{primary.port}"
+
+            database = await opened(f"postgresql://postgres@/postgres?host={hosts}&port={ports}")
+
+            assert not await database.write(lambda driver: driver.execute("SELECT pg_is_in_recovery()").fetchone()[0])
+            await database.close()
 
 
 NEXT_REVISION = """
