@@ -11,6 +11,7 @@ import pytest
 
 from turnwise import Conversation, Engine, UnknownConversation
 from turnwise.effects.model.port import Token
+from turnwise.engine.relay import MOST_UNREAD
 from turnwise.engine.updates import TokenUpdate, TreeUpdate, Update, parse_id
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
@@ -540,6 +541,33 @@ class TestTrees:
             await asyncio.gather(left.stop(), right.stop())
 
             assert right.stored(there.id) == left.stored(there.id)
+
+    async def test_when_very_many_move_at_once_there_is_a_new_list(self, processes: OpenProcesses) -> None:
+        """To read them one by one would cost more."""
+        async with processes() as engines:
+            right = TreeWatcher(engines.web)
+            await right.until("tree_snapshot")
+            engines.hear(*(StepStored(f"unknown-{number}", 1) for number in range(MOST_UNREAD + 1)))
+            await right.until("tree_snapshot", 2)
+            there = await engines.worker.create()
+            await there.send("Hi.")
+            await right.until("turn_ended")
+            await right.stop()
+
+    async def test_a_conversation_that_was_copied_elsewhere_is_shown(self, processes: OpenProcesses) -> None:
+        """Whether it is heard of or found; also what happens in it then."""
+        async with processes() as engines:
+            there = await engines.worker.create()
+            await there.send("Hi.")
+            right = TreeWatcher(engines.web)
+            await right.until("tree_snapshot")
+            copy = await there.fork()
+            await copy.send("Again.")
+            await right.until("turn_ended")
+            await right.stop()
+
+            known = {one.conversation_id for one in right.updates if one.conversation_id is not None}
+            assert known == {copy.id}
 
     async def test_tokens_are_shown(self, processes: OpenProcesses) -> None:
         """Also of a conversation that was not in memory before its turn."""
