@@ -72,9 +72,9 @@ T = TypeVar("T")
 LOOK = 0.5
 """Seconds between two looks at a conversation that is held: has it ended, or is something due by now?"""
 
-SOON = timedelta(seconds=1)
-"""A conversation whose timer, wake-up or delivery is due within this is not let go before: to call for it and to take
-it once more would cost more than to wait."""
+SOON = timedelta(seconds=5)
+"""A conversation whose timer, wake-up or delivery is due within this is not let go before. A store calls for it up to
+three seconds before: to take it and to let it go again and again until then would cost more than to wait."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds between two attempts while the store takes nothing; doubled each time."""
@@ -472,8 +472,8 @@ class Custody:
 
     async def _until_let_go(self, held: _Held, loop: Loop | None, *, sends: bool) -> None:
         """Tell the store that the custody is over, between two events, so that a step which is stored here before or
-        behind it is one of a process with or without custody. While the engine ends it is told once; if that fails, the
-        conversation is taken over as after a crash."""
+        behind it is one of a process with or without custody. While the engine ends it is told once. Raises
+        `StorageFailed` if it could not be: then it is taken over as after a crash."""
 
         async def let_go() -> None:
             is_known = loop is not None and not loop.has_ended and not held.is_lost
@@ -486,7 +486,7 @@ class Custody:
             else:
                 await self._until_stored(partial(loop.between_events, let_go))
         except TurnwiseError as error:
-            logger.warning("The conversation %s could not be let go: %s", held.conversation_id, error)
+            raise StorageFailed(f"A conversation could not be let go: {error}") from error
 
     async def _let_go(self, held: _Held, *, at_rest: bool) -> None:
         if not held.is_over:
@@ -512,7 +512,8 @@ class Custody:
         try:
             await self._clock.sleep_until(later(self._clock.now(), seconds))
         finally:
-            await self._until_let_go(held, None, sends=True)
+            with _storage_failures_passed_over():
+                await self._until_let_go(held, None, sends=True)
 
     @asynccontextmanager
     async def interrupted(self, conversation_id: str) -> AsyncIterator[None]:

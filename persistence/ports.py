@@ -394,7 +394,7 @@ class SharedStore(Protocol):
 
     Any process may append to any log. The store calls for a process that looks after a conversation in the transaction
     of each step which begins work there, unless the process that stores it has the custody; and at the moment at which
-    a timer, a scheduled wake-up or a delivery is due.
+    a timer, a scheduled wake-up or a delivery is due, or up to three seconds before.
     """
 
     @property
@@ -413,9 +413,10 @@ class SharedStore(Protocol):
 
     async def let_go(self, taken: Taken, *, at_rest: bool) -> None:
         """Give the custody up. If the conversation is `at_rest`, nothing was left in the middle, and the next custody
-        does not find it `was_left`; what is left in its outbox is called for when it is due. Otherwise it is called for
-        at once. Without effect on the conversation if another custody has begun. Raises `StorageFailed`, and may be
-        called again then; appends are not compared any more in any case."""
+        does not find it `was_left`; what is left in its outbox is called for when its next attempt is due, unless that
+        moment is past: then this process cannot send it. Otherwise it is called for at once. Without effect on the
+        conversation if another custody has begun. Raises `StorageFailed`, and may be called again then; appends are not
+        compared any more in any case."""
         ...
 
     async def confirm(self, taken: Taken) -> bool:

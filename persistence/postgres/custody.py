@@ -11,10 +11,10 @@ calls for one at each moment at which a conversation that rests has something to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from ..codec import from_microseconds
+from ..codec import from_microseconds, to_microseconds
 from ..ports import Taken
 from ..records import ConversationRecord, HeadRow
 from ..sql.statements import Driver
@@ -102,7 +102,7 @@ RETURNING fence, seq, was_left, EXISTS (SELECT 1 FROM outbox WHERE conversation 
 """
 _LET_GO = """
 UPDATE conversations SET holder = NULL, was_left = 0 WHERE id = %s AND fence = %s AND holder = %s
-RETURNING (SELECT min(next_attempt) FROM outbox WHERE conversation = key)
+RETURNING (SELECT min(next_attempt) FROM outbox WHERE conversation = key AND next_attempt > %s)
 """
 _HOLDS = "SELECT 1 FROM conversations WHERE id = %s AND fence = %s AND holder = %s"
 _LOCK_HELD = f"{_HOLDS} FOR NO KEY UPDATE"
@@ -118,8 +118,10 @@ def take(driver: Driver, conversation_id: str, holder: str) -> Taken | None:
 
 
 def let_go(driver: Driver, taken: Taken) -> datetime | None:
-    """End a custody at rest. Returns when the next delivery is due, if one is left that was tried."""
-    row = driver.execute(_LET_GO, (taken.conversation_id, taken.fence, taken.holder)).fetchone()
+    """End a custody at rest. Returns when the next delivery is due, if one is left that was tried. One that was due
+    before, and is left all the same, cannot be sent by this process: to call for it at once would have no end."""
+    now = to_microseconds(datetime.now(UTC))
+    row = driver.execute(_LET_GO, (taken.conversation_id, taken.fence, taken.holder, now)).fetchone()
     return None if row is None or row[0] is None else from_microseconds(row[0])
 
 

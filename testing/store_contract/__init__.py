@@ -14,6 +14,8 @@ Subclass `StoreContract`, say how your store is opened, and let pytest run it; n
             finally:
                 await store.close()
 
+A store that several processes share is held to `SharedStoreContract` besides, in the same way.
+
 The tests are the docstrings of `turnwise.persistence.Store`, `Log` and `SearchableStore`, one by one. Two things cannot
 be tested from outside: that a stored step survives a power cut, and that damage of the storage is found.
 """
@@ -27,6 +29,7 @@ from .log import (
     OutboxContract,
     RecordContract,
 )
+from .shared import SharedStoreContract
 from .story import NOON, SOON, Story, deliveries_of, plain
 from .texts import TextContract, VectorContract
 
@@ -47,4 +50,4 @@ class StoreContract(
     """All tests of a store. A subclass says how its store is opened; pytest runs it if its name begins with `Test`."""
 
 
-__all__ = ["NOON", "SOON", "StoreContract", "Story", "deliveries_of", "plain"]
+__all__ = ["NOON", "SOON", "SharedStoreContract", "StoreContract", "Story", "deliveries_of", "plain"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -13,71 +13,81 @@ import pytest
 from turnwise import ConfigurationError, Conversation, Engine, presets, tool
 from turnwise.effects.clock import SystemClock
 from turnwise.engine.settings import Settings
+from turnwise.persistence.opening import open_store
 from turnwise.states import AwaitingApproval, Idle
-from turnwise.states.events import Event
 from turnwise.testing import FunctionLlm, RecordingChannel, call
 
 from ..simulation.disk import Disk
-from ..simulation.environment import EventTrace, RandomSource
-from ..simulation.shared_store import SharedFaultyStore, SharedStorage
+from ..simulation.environment import EventTrace, Steady
+from ..simulation.shared_store import SharedStorage
 
 PATIENCE = 30.0
 """Seconds within which anything happens, also on a slow machine."""
 
 
-class Steady(RandomSource):
-    """Choices by which nothing takes time and nothing fails."""
-
-    def probably(self, probability: float) -> bool:
-        """Never."""
-        return probability >= 1
-
-    def pick(self, options: Any) -> Any:
-        """The first one."""
-        return options[0] if isinstance(options, list | tuple) else super().pick(options)
-
-
 class Place:
-    """A store that is shared by the engines that are opened over it."""
+    """A store in memory that is shared by the engines that are opened over it."""
 
     def __init__(self, engines: AsyncExitStack) -> None:
-        loop = asyncio.get_running_loop()
-        self.trace = EventTrace(loop)
-        self.disk = Disk(Steady("steady"), self.trace)
-        self.storage = SharedStorage(self.disk, SystemClock())
         self._engines = engines
+        self.trace = EventTrace(asyncio.get_running_loop())
+        self._storage = SharedStorage(Disk(Steady("steady"), self.trace), SystemClock())
         self._count = 0
 
-    async def store(self) -> SharedFaultyStore:
+    async def store(self) -> Any:
         """The store, as one more process has it open."""
         self._count += 1
-        store = (await self.storage.open(f"P{self._count}")).store
-        assert isinstance(store, SharedFaultyStore)
-        return store
+        return (await self._storage.open(f"P{self._count}")).store
 
     async def engine(self, **options: Any) -> Engine:
         """An engine in a process of its own."""
         return await self.opened(await self.store(), **options)
 
-    async def opened(
-        self, store: SharedFaultyStore, lease: float = 5.0, worker_slots: int = 100, **options: Any
-    ) -> Engine:
+    async def opened(self, store: Any, lease: float = 5.0, worker_slots: int = 100, **options: Any) -> Engine:
         """An engine over this store."""
         opening = Engine.open(store=store, settings=Settings(lease=lease, worker_slots=worker_slots), **options)
         return await self._engines.enter_async_context(opening)
 
-    def events(self, conversation: Conversation) -> list[tuple[Event, str]]:
-        """The events of a conversation, each with the process that has stored it."""
-        return [(row.event, row.writer) for row in self.disk.rows[conversation.id]]
+    async def events(self, conversation: Conversation) -> list[str]:
+        """The types of the events of a conversation, as stored."""
+        return [entry.event.type for entry in await (await self.store()).entries(conversation.id)]
+
+    async def outbox(self, conversation: Conversation) -> Sequence[Any]:
+        """What a conversation has still to hand over."""
+        outbox: Sequence[Any] = await (await self.store()).outbox([conversation.id])
+        return outbox
 
 
-@asynccontextmanager
-async def shared() -> AsyncIterator[Place]:
-    """A store, and engines over it that are closed at the end."""
-    async with asyncio.timeout(PATIENCE), AsyncExitStack() as engines:
-        place = Place(engines)
-        yield place
-    assert place.trace.faults == []
+class PostgresPlace(Place):
+    """A database of PostgreSQL."""
+
+    def __init__(self, engines: AsyncExitStack, url: str) -> None:
+        super().__init__(engines)
+        self._url = url
+
+    async def store(self) -> Any:
+        """The store, as one more process has it open."""
+        store = await open_store(self._url, connections=3)
+        self._engines.push_async_callback(store.close)
+        return store
+
+
+Shared = Callable[[], AbstractAsyncContextManager[Place]]
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.slow)])
+def shared(request: pytest.FixtureRequest) -> Shared:
+    """Makes a store, over which engines are closed at the end."""
+    url: str | None = None if request.param == "memory" else request.getfixturevalue("migrated_postgres_url")
+
+    @asynccontextmanager
+    async def shared() -> AsyncIterator[Place]:
+        async with asyncio.timeout(PATIENCE), AsyncExitStack() as engines:
+            place = Place(engines) if url is None else PostgresPlace(engines, url)
+            yield place
+        assert place.trace.faults == []
+
+    return shared
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -120,9 +130,8 @@ OPTIONS: dict[str, Any] = {"model": FunctionLlm(works_once)}
 class TestWorking:
     """A process that only takes requests, and workers."""
 
-    async def test_a_worker_carries_out_what_another_process_stored(self) -> None:
-        """The caller there learns how the turn ended. Every request was stored by the one, and every answer by the
-        other, which has let go in the end."""
+    async def test_a_worker_carries_out_what_another_process_stored(self, shared: Shared) -> None:
+        """The caller there learns how the turn ended, and the worker has let go in the end."""
         runs = Runs()
         runs.ends.set()
         async with shared() as place:
@@ -134,11 +143,10 @@ class TestWorking:
 
             assert turn.reply == "Then it is done."
             await until(lambda: worker.custody_counts.held == 0)
-            assert [writer for _, writer in place.events(conversation)] == ["P1", "P1", "P2", "P2", "P2"]
             assert (worker.custody_counts.taken, worker.custody_counts.taken_over) == (1, 0)
             assert web.custody_counts.taken == 0
 
-    async def test_without_a_worker_nothing_is_carried_out(self) -> None:
+    async def test_without_a_worker_nothing_is_carried_out(self, shared: Shared) -> None:
         """The message is stored, and waits."""
         runs = Runs()
         async with shared() as place:
@@ -148,10 +156,10 @@ class TestWorking:
             await conversation.send("Hi", wait=False)
             await asyncio.sleep(0.2)
 
-            assert len(place.events(conversation)) == 2
+            assert len(await place.events(conversation)) == 2
             assert web.waiting == ()
 
-    async def test_the_first_pick_up_is_no_crash(self) -> None:
+    async def test_the_first_pick_up_is_no_crash(self, shared: Shared) -> None:
         """A call that must not run twice, and that a person has allowed in another process, runs; nothing is reported
         as interrupted."""
         runs = Runs()
@@ -171,11 +179,11 @@ class TestWorking:
 
             assert turn.reply == "Then it is done."
             assert runs.times == 1
-            types = [event.type for event, _ in place.events(conversation)]
+            types = await place.events(conversation)
             assert "resumed" not in types and "tool_interrupted" not in types
             assert worker.custody_counts.taken_over == 0
 
-    async def test_a_cancel_in_another_process_stops_what_runs(self) -> None:
+    async def test_a_cancel_in_another_process_stops_what_runs(self, shared: Shared) -> None:
         """The worker hears of it, stops the tool, and lets go."""
         runs = Runs()
         async with shared() as place:
@@ -192,7 +200,7 @@ class TestWorking:
             assert turn.status == "cancelled"
             await until(lambda: worker.custody_counts.held == 0)
 
-    async def test_what_was_said_is_delivered_by_the_worker(self) -> None:
+    async def test_what_was_said_is_delivered_by_the_worker(self, shared: Shared) -> None:
         """Once, through its channels."""
         channel = RecordingChannel()
         async with shared() as place:
@@ -204,13 +212,13 @@ class TestWorking:
             await until(lambda: worker.custody_counts.taken == 1 and worker.custody_counts.held == 0)
 
             assert [delivery.text for delivery in channel.deliveries] == ["Hello."]
-            assert place.storage.outbox() == ()
+            assert await place.outbox(conversation) == ()
 
 
 class TestLosing:
     """A custody that another process has taken."""
 
-    async def test_answers_of_a_lost_custody_are_dropped(self) -> None:
+    async def test_answers_of_a_lost_custody_are_dropped(self, shared: Shared) -> None:
         """Nothing of what ran gets into the log, and a request at that very process is stored all the same."""
         runs = Runs()
         async with shared() as place:
@@ -226,12 +234,12 @@ class TestLosing:
             await until(lambda: worker.custody_counts.lost == 1)
             await conversation.set_title("Still there")
 
-            types = [event.type for event, _ in place.events(conversation)]
+            types = await place.events(conversation)
             assert types[-1] == "details_changed"
             assert "tool_complete" not in types
             await until(lambda: worker.custody_counts.held == 0)
 
-    async def test_a_call_that_must_not_run_twice_is_in_doubt_after_a_take_over(self) -> None:
+    async def test_a_call_that_must_not_run_twice_is_in_doubt_after_a_take_over(self, shared: Shared) -> None:
         """The process that began it has not let go."""
         runs = Runs()
         async with shared() as place:
@@ -256,7 +264,7 @@ class TestLosing:
 class TestLettingGo:
     """A conversation that rests."""
 
-    async def test_a_step_that_is_stored_before_it_is_let_go_is_not_lost(self) -> None:
+    async def test_a_step_that_is_stored_before_it_is_let_go_is_not_lost(self, shared: Shared) -> None:
         """Another process stores a message between the look at the state and the end of the custody; its job calls."""
         async with shared() as place:
             web = await place.engine(model=FunctionLlm(lambda _: "Hello."), worker=False)
@@ -269,7 +277,7 @@ class TestLettingGo:
                     await again.send("Once more", wait=False, message_id="late")
                 await let_go(taken, at_rest=at_rest)
 
-            store.let_go = send_before  # type: ignore[method-assign]
+            store.let_go = send_before
             worker = await place.opened(store, model=FunctionLlm(lambda _: "Hello."))
             conversation = await web.create()
             again = await web.get(conversation.id)
@@ -282,10 +290,10 @@ class TestLettingGo:
             await until(lambda: worker.custody_counts.held == 0)
             assert worker.custody_counts.taken == 2
 
-    async def test_a_deadline_is_kept_by_whoever_is_called_when_it_is_due(self) -> None:
+    async def test_a_deadline_is_kept_by_whoever_is_called_when_it_is_due(self, shared: Shared) -> None:
         """Nobody holds the conversation while a person is waited for."""
         async with shared() as place:
-            policy = presets.assistant().replace(approval_deadline=2.5)
+            policy = presets.assistant().replace(approval_deadline=7.0)
             tools = [Runs().tool(approval=True)]
             web = await place.engine(**OPTIONS, tools=tools, worker=False)
             worker = await place.engine(**OPTIONS, tools=tools)
@@ -300,7 +308,7 @@ class TestLettingGo:
 
             assert worker.custody_counts.taken_over == 0
 
-    async def test_drained_workers_come_to_rest(self) -> None:
+    async def test_drained_workers_come_to_rest(self, shared: Shared) -> None:
         """What is at hand ends, and nothing new is taken; another worker takes that."""
         runs = Runs()
         async with shared() as place:
@@ -320,7 +328,7 @@ class TestLettingGo:
             assert (await (await second.get(conversation.id)).wait()).number == 2
             assert first.custody_counts.taken == 1
 
-    async def test_what_is_not_at_rest_goes_on_elsewhere_when_its_worker_closes(self) -> None:
+    async def test_what_is_not_at_rest_goes_on_elsewhere_when_its_worker_closes(self, shared: Shared) -> None:
         """At once, without waiting until it counts as dead."""
         runs = Runs()
         async with shared() as place:
@@ -342,7 +350,7 @@ class TestLettingGo:
 class TestEndings:
     """Conversations that end in one process while another one looks after them."""
 
-    async def test_a_deletion_elsewhere_ends_what_runs(self) -> None:
+    async def test_a_deletion_elsewhere_ends_what_runs(self, shared: Shared) -> None:
         """The tool is stopped, and nothing is left of the conversation."""
         runs = Runs()
         async with shared() as place:
@@ -357,7 +365,7 @@ class TestEndings:
             await until(lambda: worker.custody_counts.held == 0)
             assert worker.in_memory == 0
 
-    async def test_a_schedule_wakes_a_conversation_by_a_worker(self) -> None:
+    async def test_a_schedule_wakes_a_conversation_by_a_worker(self, shared: Shared) -> None:
         """Nobody holds it meanwhile, and it wakes up once."""
         async with shared() as place:
             web = await place.engine(model=FunctionLlm(lambda _: "Nothing new."), worker=False)
@@ -365,14 +373,15 @@ class TestEndings:
             await place.engine(model=FunctionLlm(lambda _: "Nothing new."))
             conversation = await web.create(every=timedelta(seconds=1), task="Look.")
 
-            await until(lambda: len(place.events(conversation)) >= 3)
+            while len(await place.events(conversation)) < 3:
+                await asyncio.sleep(0.05)
             await web.refresh(conversation.id)
             await conversation.set_schedule()
 
-            types = [event.type for event, _ in place.events(conversation)]
+            types = await place.events(conversation)
             assert types[:3] == ["opened", "wake_up", "llm_response"]
 
-    async def test_a_sub_agent_is_looked_after_like_any_conversation(self) -> None:
+    async def test_a_sub_agent_is_looked_after_like_any_conversation(self, shared: Shared) -> None:
         """Its parent waits for it, wherever it is, and leaves room for it although it takes the only slot."""
 
         def answer(request: Any) -> Any:
@@ -404,7 +413,7 @@ class TestMistakes:
         with pytest.raises(ConfigurationError, match="can leave the work to others"):
             Engine.open("sqlite://", worker=False)
 
-    async def test_two_engines_do_not_use_one_open_store(self) -> None:
+    async def test_two_engines_do_not_use_one_open_store(self, shared: Shared) -> None:
         """It would take the steps of the one for those of the other, which holds the conversation."""
         async with shared() as place:
             store = await place.store()

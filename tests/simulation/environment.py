@@ -274,6 +274,18 @@ class RandomSource(Seeded):
         return uuid.UUID(int=self.below(2**128), version=4)
 
 
+class Steady(RandomSource):
+    """Choices by which nothing takes time and nothing fails."""
+
+    def probably(self, probability: float) -> bool:
+        """Never."""
+        return probability >= 1
+
+    def pick(self, options: Any) -> Any:
+        """The first one."""
+        return options[0] if isinstance(options, list | tuple) else super().pick(options)
+
+
 class EventTrace:
     """The lines so far, each with its virtual time, and the faults."""
 

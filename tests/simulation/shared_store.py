@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from turnwise.persistence.codec import next_timer
@@ -87,7 +87,8 @@ class Cluster:
         self.is_called.set()
 
     def call_at(self, conversation_id: str, due: datetime) -> None:
-        """Have a conversation looked after at this moment."""
+        """Have a conversation looked after at this moment, or a little before."""
+        due -= timedelta(seconds=self.disk.chance.pick((0.0, 0.0, 3.0)))
         self.alarms.setdefault(conversation_id, set()).add(due)
         wait = max(0.0, (due - self.clock.now()).total_seconds())
         asyncio.get_running_loop().call_later(min(wait, LONGEST_ALARM), self.is_called.set, context=Context())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from turnwise.persistence.sql.statements import Driver
 from turnwise.states.errors import UnknownConversation
 from turnwise.states.events import DetailsChanged
 from turnwise.states.step import LogEntry
-from turnwise.testing.store_contract import SOON, Story, deliveries_of, plain
+from turnwise.testing.store_contract import Story, deliveries_of, plain
 
 from ...support.postgres.fixtures import Databases
 from ...support.postgres.proxy import LossyProxy
@@ -333,20 +333,22 @@ class TestCalls:
     async def test_a_delivery_that_is_left_is_called_for_when_it_is_due(
         self, processes: Processes, called: Called
     ) -> None:
-        """By who lets go at rest; receipts that were noted before count."""
+        """By who lets go at rest; receipts that were noted before count. What was due before cannot be sent there."""
+        due = datetime.now(UTC) + timedelta(hours=1)
         story = Story().say().answer()
-        said = deliveries_of(story.newest[1], "screen", "paper", "radio")
+        said = deliveries_of(story.newest[1], "screen", "paper", "radio", "gone")
         log = await Story().say().into(processes[0])
         taken = await take(processes[0])
         await log.append(*story.newest, said)
         called.now.clear()
         log.acknowledge(*said[0])
-        log.postpone(*said[1], 1, SOON + timedelta(hours=1))
-        log.postpone(*said[2], 2, SOON)
+        log.postpone(*said[1], 1, due + timedelta(hours=1))
+        log.postpone(*said[2], 2, due)
+        log.postpone(*said[3], 3, due - timedelta(hours=2))
 
         await processes[0].let_go(taken, at_rest=True)
 
-        assert (called.now, called.later) == ([], [("story", SOON)])
+        assert (called.now, called.later) == ([], [("story", due)])
 
     async def test_what_is_let_go_in_the_middle_is_called_for(self, processes: Processes, called: Called) -> None:
         """At once."""
