@@ -131,7 +131,7 @@ class PostgresStore:
 
         Raises `UnknownConversation`, and `Damaged` if one of these steps is missing or is not what was stored.
         """
-        return await self.database.read(lambda driver: read_entries(driver, conversation_id, after, up_to))
+        return await self.database.read_once(lambda driver: read_entries(driver, conversation_id, after, up_to))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation with all that belongs to it, in one transaction. Raises `UnknownConversation`.
@@ -484,7 +484,7 @@ class PostgresLog:
         """
         async with self._moving:
             where = self._conversation_id, self._position
-            entries, head = await self._database.read(lambda driver: read_missed(driver, *where))
+            entries, head = await self._database.read_once(lambda driver: read_missed(driver, *where))
             self._position.seq, self._position.chain = head.seq, head.chain
             self._work = Work.of(head)
             return entries

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Integer, bindparam, func, insert, literal_column, select
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, insert, literal_column, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from ...states.errors import UnknownConversation
@@ -46,18 +46,37 @@ _FIND_HEAD = prepared(
     ),
     "conversation_id",
 )
-_FIND_HEAD_AND_LINK = prepared(
-    select(
-        conversations.c.key,
-        select(events.c.chain)
-        .where(events.c.conversation == conversations.c.key, events.c.seq == bindparam("at"))
-        .scalar_subquery(),
-        *(conversations.c[name] for name in HeadRow._fields),
-    ).where(conversations.c.id == bindparam("conversation_id")),
-    *("at", "conversation_id"),
-)
 _EVENT = tuple(events.c[name] for name in EventRow._fields)
 _OF_CONVERSATION = events.c.conversation == bindparam("head_key")
+_LINK_AT = (
+    select(events.c.chain)
+    .where(events.c.conversation == conversations.c.key, events.c.seq == bindparam("link_of"))
+    .correlate(conversations)
+    .scalar_subquery()
+)
+_HEAD_WITHOUT_STATE = tuple(
+    literal_column("''").label(name) if name == "state" else conversations.c[name] for name in HeadRow._fields
+)
+_IN_ORDER = " ORDER BY events.seq"
+"""PostgreSQL does not see that the steps of one conversation come in order from the index, and would sort long logs on
+the disk."""
+
+_LOG_PART = prepared(
+    select(conversations.c.key, _LINK_AT, *_HEAD_WITHOUT_STATE, *_EVENT)
+    .outerjoin_from(
+        conversations,
+        events,
+        and_(
+            events.c.conversation == conversations.c.key,
+            events.c.seq >= bindparam("first"),
+            events.c.seq <= bindparam("last"),
+        ),
+    )
+    .where(conversations.c.id == bindparam("conversation_id"))
+    .order_by(events.c.seq),
+    *("link_of", "first", "last", "conversation_id"),
+    in_postgresql={_IN_ORDER: ""},
+)
 _STEPS = prepared(
     select(*_EVENT)
     .where(_OF_CONVERSATION, events.c.seq >= bindparam("first"), events.c.seq <= bindparam("last"))
@@ -190,20 +209,32 @@ def found(driver: Driver, conversation_id: str) -> tuple[int, HeadRow]:
     return row[0], HeadRow._make(row[1:])
 
 
-class FoundLink(NamedTuple):
-    """The key and the head row of a conversation, and the link of one of its steps, None if there is no such step."""
+class LogPart(NamedTuple):
+    """Some steps of a conversation: its key, its head row without the state, the link of one of its steps, None if
+    there is no such step, and the rows."""
 
     key: int
     head: HeadRow
     link: bytes | None
+    rows: tuple[EventRow, ...]
 
 
-def found_with_link(driver: Driver, conversation_id: str, seq: int) -> FoundLink:
-    """Find a conversation and the link of a step. Raises `UnknownConversation`."""
-    row = driver.execute(_FIND_HEAD_AND_LINK, (seq, conversation_id)).fetchone()
-    if row is None:
+def log_part(driver: Driver, conversation_id: str, first: int, last: int, *, link_of: int) -> LogPart:
+    """Read the steps from `first` to `last` in one statement, in order, and the link of the step `link_of`. Raises
+    `UnknownConversation`."""
+    found = driver.execute(_LOG_PART, (link_of, first, last, conversation_id)).fetchall()
+    if not found:
         raise UnknownConversation(conversation_id)
-    return FoundLink(row[0], HeadRow._make(row[2:]), None if row[1] is None else bytes(row[1]))
+    key, link = found[0][:2]
+    end = 2 + len(HeadRow._fields)
+    rows = [EventRow._make(row[end:]) for row in found if row[end] is not None]
+    rows.sort(key=_order)
+    return LogPart(key, HeadRow._make(found[0][2:end]), None if link is None else bytes(link), tuple(rows))
+
+
+def _order(row: EventRow) -> int:
+    """Return by what steps are sorted; damage may have made a number anything."""
+    return row.seq if type(row.seq) is int else LARGEST
 
 
 def steps(driver: Driver, key: int, first: int = 1, last: int = LARGEST) -> tuple[EventRow, ...]:

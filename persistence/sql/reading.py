@@ -111,14 +111,13 @@ def _context(driver: Driver, steps: _SomeSteps, opened: Event, changes: Collecti
 def read_entries(driver: Driver, conversation_id: str, after: int, up_to: int | None) -> tuple[StoredEntry, ...]:
     """Read the steps that follow the step `after`. Their chain is verified, from the link of that step on, or from the
     beginning. Raises `UnknownConversation` and `Damaged`."""
-    start = max(after, 0)
-    key, head, link = queries.found_with_link(driver, conversation_id, start)
+    start, last = max(after, 0), LARGEST if up_to is None else up_to
+    _, head, link, rows = queries.log_part(driver, conversation_id, start + 1, last, link_of=start)
     newest = head.seq if type(head.seq) is int else LARGEST
     if start > newest:
         return ()
     chain = GENESIS if start == 0 else _present(link, start)
-    last = LARGEST if up_to is None else up_to
-    entries = read_steps(queries.steps(driver, key, start + 1, last), start, chain)
+    entries = read_steps(rows, start, chain)
     seq, chain = _end(entries, start, chain)
     if last >= newest:
         check_end(head, seq, chain)
@@ -128,7 +127,7 @@ def read_entries(driver: Driver, conversation_id: str, after: int, up_to: int | 
 
 
 class MissedSteps(NamedTuple):
-    """The steps that others have stored, and the row of the conversation behind them."""
+    """The steps that others have stored, and the row of the conversation behind them, without its state."""
 
     entries: tuple[StoredEntry, ...]
     head: HeadRow
@@ -139,33 +138,32 @@ def read_missed(driver: Driver, conversation_id: str, position: LogPosition) -> 
 
     Raises `UnknownConversation` if the conversation was deleted, also if another one has taken its id.
     """
-    key, head = _found_again(driver, conversation_id, position)
     seq, chain = position.seq, position.chain
-    entries = read_steps(queries.steps(driver, key, seq + 1), seq, chain)
-    check_end(head, *_end(entries, seq, chain))
-    return MissedSteps(entries, head)
+    part = queries.log_part(driver, conversation_id, seq + 1, LARGEST, link_of=1)
+    _check_same(part, conversation_id, position)
+    entries = read_steps(part.rows, seq, chain)
+    check_end(part.head, *_end(entries, seq, chain))
+    return MissedSteps(entries, part.head)
 
 
 def read_request(driver: Driver, conversation_id: str, position: LogPosition, event_id: str) -> StoredEntry | None:
     """Read the step that took the request with this id. Raises `Damaged`, and `UnknownConversation` as `read_missed`
     does."""
-    key, _ = _found_again(driver, conversation_id, position)
-    seq = queries.request(driver, key, event_id)
+    _check_same(queries.log_part(driver, conversation_id, 1, 0, link_of=1), conversation_id, position)
+    seq = queries.request(driver, position.key, event_id)
     if seq is None:
         return None
-    entry = _verified(driver, key, seq)
+    entry = _verified(driver, position.key, seq)
     if not isinstance(entry.event, Request):
         raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
     return entry
 
 
-def _found_again(driver: Driver, conversation_id: str, position: LogPosition) -> tuple[int, HeadRow]:
-    """Read the key and the head row of the conversation that was loaded at `position`. Raises `UnknownConversation` if
-    it was deleted, also if another one has taken its id."""
-    key, head, link = queries.found_with_link(driver, conversation_id, 1)
-    if key != position.key or _present(link, 1) != position.origin:
+def _check_same(part: queries.LogPart, conversation_id: str, position: LogPosition) -> None:
+    """Raise `UnknownConversation` if the conversation that was loaded at `position` was deleted, also if another one
+    has taken its id."""
+    if part.key != position.key or _present(part.link, 1) != position.origin:
         raise UnknownConversation(conversation_id)
-    return key, head
 
 
 def _verified(driver: Driver, key: int, seq: int) -> StoredEntry:
