@@ -21,17 +21,27 @@ from turnwise import ToolContext, tool
 
 FOLDER = Path(__file__).parent
 
-@tool(crash="idempotent")
-async def look(context: ToolContext, place: str) -> str:
-    """Look at a place."""
+async def held(context: ToolContext) -> None:
     with (FOLDER / "ledger").open("a") as ledger:
         ledger.write(f"{os.getpid()} {context.key}\\n")
     while not (FOLDER / "let_go").exists():
         await asyncio.sleep(0.02)
+
+@tool(crash="idempotent")
+async def look(context: ToolContext, place: str) -> str:
+    """Look at a place."""
+    await held(context)
     return "It is fine."
+
+@tool(crash="at_most_once")
+async def pay(context: ToolContext, amount: int) -> str:
+    """Pay an amount."""
+    await held(context)
+    return "It is paid."
 '''
-TOOL = "held:look"
+TOOL = "held:look,held:pay"
 MESSAGE = "Look at the place: Rome"
+PAYMENT = "Pay the amount: 7"
 
 
 def write_tool(folder: Path) -> None:

@@ -19,6 +19,8 @@ from turnwise.persistence.maintenance import copy as copying
 from turnwise.persistence.maintenance.copy import Copied, copy_conversations
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.fork import fork
+from turnwise.persistence.opening import open_store
+from turnwise.persistence.ports import Store
 from turnwise.persistence.records import ConversationRecord
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import DeliverToUser, DetailsChanged, InvalidInput, LlmResponse
@@ -29,25 +31,31 @@ from ...support.terminal import execute_sql
 from ...support.walks import Walk
 
 
+@pytest.fixture(params=["file", pytest.param("server", marks=pytest.mark.slow)])
+def target_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the database is that is copied into."""
+    return request.getfixturevalue("postgres_url") if request.param == "server" else str(tmp_path / "target.db")
+
+
 @pytest.fixture
-async def target(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    """The database that is copied into."""
-    store = await SqliteStore.open(tmp_path / "target.db")
+async def target(target_url: str) -> AsyncIterator[Store]:
+    """The database that is copied into, open."""
+    store = await open_store(target_url)
     yield store
     await store.close()
 
 
-async def copied(source: SqliteStore, target: Any, **options: Any) -> list[Copied]:
+async def copied(source: Store, target: Any, **options: Any) -> list[Copied]:
     """Copy everything."""
     return [each async for each in copy_conversations(source, target, await source.ids(), **options)]
 
 
-async def outcomes(source: SqliteStore, target: Any, **options: Any) -> dict[str, str]:
+async def outcomes(source: Store, target: Any, **options: Any) -> dict[str, str]:
     """Copy everything, and return what became of each conversation."""
     return {each.conversation_id: each.outcome for each in await copied(source, target, **options)}
 
 
-async def records(store: SqliteStore) -> list[ConversationRecord]:
+async def records(store: Store) -> list[ConversationRecord]:
     """All that is stored."""
     return [await store.read_record(each) for each in await store.ids()]
 
@@ -62,7 +70,7 @@ async def speaking(store: SqliteStore, name: str, *channels: str) -> int:
     return effect_id
 
 
-async def acknowledge(store: SqliteStore, name: str, effect_id: int, channel: str) -> None:
+async def acknowledge(store: Store, name: str, effect_id: int, channel: str) -> None:
     """Deliver something."""
     (await store.load(name)).log.acknowledge(effect_id, channel)
     await store.outbox([name])  # the receipt is stored
@@ -82,7 +90,7 @@ async def store_of_all_kinds(store: SqliteStore) -> None:
 class Refusing:
     """A target that refuses what `refuses` says of the records that it is to write."""
 
-    def __init__(self, target: SqliteStore, refuses: Callable[[ConversationRecord], Exception | None]) -> None:
+    def __init__(self, target: Store, refuses: Callable[[ConversationRecord], Exception | None]) -> None:
         self._target = target
         self._refuses = refuses
 
@@ -101,7 +109,7 @@ class Refusing:
 class TestACopy:
     """It is the same conversation in another place."""
 
-    async def test_has_every_row(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_has_every_row(self, store: SqliteStore, target: Store) -> None:
         """Also what an export leaves out: a turn under way, what is to be delivered, what lists show."""
         await store_of_all_kinds(store)
 
@@ -112,7 +120,7 @@ class TestACopy:
         assert await target.list() == await store.list()
         assert await examine(target) == await examine(store)
 
-    async def test_goes_on_where_the_original_stood(self, database: Path, tmp_path: Path) -> None:
+    async def test_goes_on_where_the_original_stood(self, database: Path, target_url: str) -> None:
         """An engine over the copy takes over the turn that was under way."""
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "At last."))) as engine:
@@ -120,19 +128,19 @@ class TestACopy:
             await original.send("Hello", wait=False)
             await gate.arrived.wait()
         source = await SqliteStore.open(database, read_only=True)
-        target = await SqliteStore.open(tmp_path / "target.db")
+        target = await open_store(target_url)
         assert await outcomes(source, target) == {original.id: "copied"}
         await source.close()
         await target.close()
 
-        async with Engine.open(tmp_path / "target.db", model=FunctionLlm(lambda request: reply("Hello."))) as engine:
+        async with Engine.open(target_url, model=FunctionLlm(lambda request: reply("Hello."))) as engine:
             turn = await (await engine.get(original.id)).wait()
 
         assert turn is not None
         assert turn.reply == "Hello."
 
     async def test_is_made_in_portions(
-        self, store: SqliteStore, target: SqliteStore, monkeypatch: pytest.MonkeyPatch
+        self, store: SqliteStore, target: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However many conversations there are, and however long one of them is."""
         for number in range(7):
@@ -155,7 +163,7 @@ class TestACopy:
         assert written == [3, 3, 1, *[1] * 7, 0]
         assert await records(target) == await records(store)
 
-    async def test_passes_over_what_is_there(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_passes_over_what_is_there(self, store: SqliteStore, target: Store) -> None:
         """And equal. Nothing is written."""
         await store_of_all_kinds(store)
         await copied(store, target)
@@ -166,7 +174,7 @@ class TestACopy:
         assert set(again.values()) == {"there"}
         assert await records(target) == before
 
-    async def test_leaves_others_alone(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_leaves_others_alone(self, store: SqliteStore, target: Store) -> None:
         """What the target has beside the copies stays."""
         await Walk("mine").turn("tonight").into(target)
         await Walk("walk").turn("tonight").into(store)
@@ -181,7 +189,7 @@ class TestAnInterruptedCopy:
 
     @pytest.mark.parametrize("portion", [1, 2, 200])
     async def test_goes_on_with_the_rest(
-        self, portion: int, store: SqliteStore, target: SqliteStore, monkeypatch: pytest.MonkeyPatch
+        self, portion: int, store: SqliteStore, target: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whenever it is interrupted."""
         monkeypatch.setattr(copying, "BATCH_COUNT", portion)
@@ -199,7 +207,7 @@ class TestAnInterruptedCopy:
         assert set(again.values()) <= {"there", "copied"}
         assert await records(target) == await records(store)
 
-    async def test_by_a_full_disk(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_by_a_full_disk(self, store: SqliteStore, target: Store) -> None:
         """It stops with the error of the store."""
         await store_of_all_kinds(store)
         full = Refusing(target, lambda record: StorageFailed("The disk is full."))
@@ -209,7 +217,7 @@ class TestAnInterruptedCopy:
 
         assert await target.ids() == ()
 
-    async def test_by_whoever_cancels_it(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_by_whoever_cancels_it(self, store: SqliteStore, target: Store) -> None:
         """Also between two statements."""
         await store_of_all_kinds(store)
         copies = asyncio.create_task(copied(store, target))
@@ -226,7 +234,7 @@ class TestAnInterruptedCopy:
 class TestAnOriginalThatWentOn:
     """Since an earlier copy was made of it."""
 
-    async def test_takes_the_place_of_the_copy(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_takes_the_place_of_the_copy(self, store: SqliteStore, target: Store) -> None:
         """If the copy has not gone on."""
         walk = Walk().turn("tonight")
         log = await walk.into(store)
@@ -236,7 +244,7 @@ class TestAnOriginalThatWentOn:
         assert await outcomes(store, target) == {"walk": "renewed"}
         assert await records(target) == await records(store)
 
-    async def test_leaves_a_copy_that_went_on(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_leaves_a_copy_that_went_on(self, store: SqliteStore, target: Store) -> None:
         """Nothing that was said is lost."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -248,7 +256,7 @@ class TestAnOriginalThatWentOn:
         assert await outcomes(store, target) == {"walk": "ahead"}
         assert await records(target) == before
 
-    async def test_is_left_out_if_both_went_on(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_is_left_out_if_both_went_on(self, store: SqliteStore, target: Store) -> None:
         """Nobody can say which of them counts."""
         mine, other = Walk().turn("tonight"), Walk().turn("tonight")
         log = await mine.into(store)
@@ -263,7 +271,7 @@ class TestAnOriginalThatWentOn:
         assert left_out.sentence.startswith("It has gone on both in the source and in the target")
         assert await records(target) == before
 
-    async def test_is_left_out_if_it_is_another_one(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_is_left_out_if_it_is_another_one(self, store: SqliteStore, target: Store) -> None:
         """With the same id by chance."""
         await Walk().turn("tonight").into(store)
         await Walk(system="You sell shoes.").turn("tonight").into(target)
@@ -272,7 +280,7 @@ class TestAnOriginalThatWentOn:
 
         assert left_out.sentence.startswith("There is another conversation of this id")
 
-    async def test_has_delivered_something(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_has_delivered_something(self, store: SqliteStore, target: Store) -> None:
         """It is not delivered a second time."""
         effect_id = await speaking(store, "walk", "voice", "screen")
         await copied(store, target)
@@ -281,7 +289,7 @@ class TestAnOriginalThatWentOn:
         assert await outcomes(store, target) == {"walk": "renewed"}
         assert await records(target) == await records(store)
 
-    async def test_where_the_copy_has_delivered_something(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_where_the_copy_has_delivered_something(self, store: SqliteStore, target: Store) -> None:
         """Nor is this, whether the original has gone on or not."""
         effect_id = await speaking(store, "walk", "voice", "screen")
         await copied(store, target)
@@ -297,7 +305,7 @@ class TestAnOriginalThatWentOn:
 class TestWhileTheSourceIsInUse:
     """Only what rests is copied: an engine of the target would act for the rest a second time."""
 
-    async def test_what_is_under_way_waits(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_what_is_under_way_waits(self, store: SqliteStore, target: Store) -> None:
         """A turn, a delivery. A question waits for a person, and may be copied."""
         await store_of_all_kinds(store)
 
@@ -307,7 +315,7 @@ class TestWhileTheSourceIsInUse:
         assert {name for name, outcome in ahead.items() if outcome == "under_way"} == {"busy", "speaking"}
         assert {name for name, outcome in rest.items() if outcome == "copied"} == {"busy", "speaking"}
 
-    async def test_an_engine_goes_on_meanwhile(self, database: Path, target: SqliteStore) -> None:
+    async def test_an_engine_goes_on_meanwhile(self, database: Path, target: Store) -> None:
         """Beside it the file is only read."""
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "At last."))) as engine:
@@ -340,7 +348,7 @@ class TestWhatCannotBeCopied:
         ],
     )
     async def test_is_damaged(
-        self, damage: str, sentence: str, store: SqliteStore, target: SqliteStore, database: Path
+        self, damage: str, sentence: str, store: SqliteStore, target: Store, database: Path
     ) -> None:
         """A copy would hide it."""
         await Walk("walk", owner="anna").turn("tonight").into(store)
@@ -356,7 +364,7 @@ class TestWhatCannotBeCopied:
         assert left_out.conversation_id not in await target.ids()
         assert (await examine(target)).findings == ()
 
-    async def test_is_refused_by_the_target(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_is_refused_by_the_target(self, store: SqliteStore, target: Store) -> None:
         """The others of its portion are stored."""
         await store_of_all_kinds(store)
 
@@ -368,7 +376,7 @@ class TestWhatCannotBeCopied:
         assert Copied("busy", "left_out", 2, "No busy ones here.") in done
         assert set(await store.ids()) - set(await target.ids()) == {"busy"}
 
-    async def test_is_stored_by_somebody_else_meanwhile(self, store: SqliteStore, target: SqliteStore) -> None:
+    async def test_is_stored_by_somebody_else_meanwhile(self, store: SqliteStore, target: Store) -> None:
         """Two copies at once have the same end."""
         await Walk("walk").turn("tonight").into(store)
         before = await target.ids()
@@ -382,14 +390,14 @@ class TestWhatCannotBeCopied:
 
         assert await outcomes(store, late) == {"walk": "there"}
 
-    async def test_comes_back_as_something_else(self, store: SqliteStore, target: SqliteStore, tmp_path: Path) -> None:
+    async def test_comes_back_as_something_else(self, store: SqliteStore, target: Store) -> None:
         """What was written is read again before it counts as copied."""
         await Walk("walk").turn("tonight").into(store)
 
         class Forgetful(Refusing):
-            async def write_records(self, given: Iterable[ConversationRecord]) -> None:
-                await super().write_records(given)
-                execute_sql(tmp_path / "target.db", "UPDATE events SET turn = 7 WHERE seq = 3")
+            async def read_record(self, conversation_id: str) -> ConversationRecord:
+                record = await target.read_record(conversation_id)
+                return record._replace(steps=(*record.steps[:-1], record.steps[-1]._replace(turn=7)))
 
         (left_out,) = await copied(store, Forgetful(target, lambda record: None))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from turnwise.persistence.ports import JobsHealth
 
 from ....support.terminal import InProcessRun, assert_one_sentence, run, run_beside
 from ....support.walks import NOON
-from ....support.worker_process import MESSAGE, TOOL, WorkerProcess, runs, worker, write_tool
+from ....support.worker_process import MESSAGE, PAYMENT, TOOL, WorkerProcess, runs, worker, write_tool
 
 processes = pytest.mark.slow
 
@@ -29,16 +30,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with the tool that is held up."""
     write_tool(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "held", raising=False)  # that of another test
     return tmp_path
 
 
 @asynccontextmanager
 async def requesting(url: str) -> AsyncIterator[Engine]:
     """Yield an engine that takes requests, and leaves the work to others."""
-    from held import look  # type: ignore[import-not-found]  # written by the fixture
-
-    async with Engine.open(url, worker=False, tools=[look]) as engine:
+    async with Engine.open(url, worker=False, tools=held_tools()) as engine:
         yield engine
+
+
+def held_tools() -> list[Any]:
+    """The tools of the workers."""
+    from held import look, pay  # type: ignore[import-not-found]  # written by the fixture
+
+    return [look, pay]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -53,11 +60,11 @@ def says(line: str, wanted: Mapping[str, Any]) -> bool:
     return {**said, **wanted, "jobs": {**said["jobs"], **wanted["jobs"]}} == said
 
 
-async def begin(engine: Engine, folder: Path) -> Conversation:
+async def begin(engine: Engine, folder: Path, message: str = MESSAGE) -> Conversation:
     """Begin a conversation whose tool is held up in a worker."""
     conversation = await engine.create()
     before = len(runs(folder))
-    await conversation.send(MESSAGE, wait=False)
+    await conversation.send(message, wait=False)
     await until(lambda: len(runs(folder)) > before)
     return conversation
 
@@ -202,6 +209,49 @@ async def test_a_server_with_a_worker_inside(folder: Path, postgres_url: str) ->
     assert turn is not None
     assert turn.status == "completed"
     assert [run[0] for run in runs(folder)] == [str(both.process.pid)]
+
+
+@processes
+async def test_a_call_in_doubt_is_resolved_while_workers_run(folder: Path, postgres_url: str) -> None:
+    """A worker was killed while a tool ran that must not run twice. Another one goes on, once somebody has said what
+    became of the call."""
+    async with requesting(postgres_url) as engine:
+        with worker(folder, postgres_url, "--lease", "1") as killed:
+            conversation = await begin(engine, folder, PAYMENT)
+            killed.tell(signal.SIGKILL)
+            await asyncio.to_thread(killed.end)
+        with worker(folder, postgres_url, "--lease", "1"):
+            turn = await conversation.wait()
+            assert turn is not None
+            assert turn.status == "in_doubt"
+            listed = await run_beside("resolve", conversation.id, "--db", postgres_url, cwd=folder)
+            settled = await run_beside("resolve", conversation.id, "ran", "--db", postgres_url, cwd=folder)
+            await until(lambda: conversation.state.type == "idle")
+            (ended,) = await conversation.turns()
+
+    assert "pay(" in listed.stdout
+    assert settled.stdout.startswith("Resolved; the conversation is in ")
+    assert ended.status == "completed"
+    assert len(runs(folder)) == 1
+
+
+@processes
+async def test_what_was_copied_goes_on_in_a_worker(folder: Path, postgres_url: str) -> None:
+    """A turn that was under way in a file."""
+    async with Engine.open(folder / "old.db", tools=held_tools()) as engine:
+        moved = await engine.create()
+        await moved.send(MESSAGE, wait=False)
+        await until(lambda: moved.state.type == "tool_executing")
+    (folder / "let_go").touch()
+    with worker(folder, postgres_url):
+        copied = await run_beside("copy", "old.db", postgres_url, cwd=folder)
+        async with requesting(postgres_url) as engine:
+            conversation = await engine.get(moved.id)
+            await until(lambda: conversation.state.type == "idle")
+            (turn,) = await conversation.turns()
+
+    assert (copied.returncode, copied.stderr) == (0, "")
+    assert (turn.status, turn.reply) == ("completed", turn.final_content)
 
 
 @processes
