@@ -214,6 +214,7 @@ _REFUSED_CODES = {
     "42501": "its user lacks the rights",
     "42P01": "it lacks tables of turnwise",
     "42703": "it lacks columns of turnwise",
+    "42883": "it lacks functions of turnwise",
 }
 """What does not pass by waiting."""
 

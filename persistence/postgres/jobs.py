@@ -181,9 +181,8 @@ class _Worker:
             each.cancel()
         while waits := [each for each in (taking, *self._in_hand.values()) if not each.done()]:
             await asyncio.wait(waits)
-        await asyncio.wait(others)
         heart.cancel()
-        await asyncio.wait([heart])
+        await asyncio.gather(taking, *others, heart, return_exceptions=True)
         with suppress(StoreError):
             await self._manager.unregister_worker(self._id)
 
@@ -364,7 +363,10 @@ class _Worker:
     async def _rescue(self) -> None:
         """Call again for what dead workers have in hand. After an outage of the server, or of this process, all hearts
         seem to stand still, so everybody gets a lease of time before anybody is missed."""
-        if self._well_since is None or _Moment.now().monotonic - self._well_since < self._lease:
+        now = _Moment.now()
+        if self._well_since is None or now.monotonic - self._well_since < self._lease:
+            return
+        if now.since(self._beat_at) > self._lease / 2:  # it is this process that stood still
             return
         stalled = await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._lease)
         for job in stalled:
@@ -582,7 +584,8 @@ class _Session(BaseConnector):
                 for channel in channels:
                     await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
                 async for notice in connection.notifies():
-                    await on_notification(channel=notice.channel, payload=notice.payload)
+                    with suppress(ValueError, KeyError, TypeError):  # anybody may notify
+                        await on_notification(channel=notice.channel, payload=notice.payload)
         except (psycopg.Error, OSError) as error:
             raise failure(self._name, error) from error
 

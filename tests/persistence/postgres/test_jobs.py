@@ -16,6 +16,7 @@ from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.postgres.jobs import PostgresJobs
 from turnwise.persistence.postgres.store import PostgresStore
 from turnwise.persistence.sql.statements import Driver
+from turnwise.states.errors import StoreError
 from turnwise.testing.store_contract import Story
 
 from ...support.engine_scenarios import until
@@ -292,6 +293,33 @@ class TestServing:
             assert set(total([busy, other]).values()) == {1}
             for each in sleeping:
                 each.cancel()
+
+    async def test_anybody_may_send_it_notices(self, postgres_url: str) -> None:
+        """It passes over what it does not understand."""
+        async with serving(postgres_url) as (worker,):
+            with looking(postgres_url) as connection:
+                listening = (
+                    "SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN \"proc%' AND datname = current_database()"
+                )
+                await until(lambda: connection.execute(listening).fetchone() is not None)
+                for payload in ("", "[]", "nonsense", '{"type": "job_inserted"}', '{"job_id": "seven"}', "null"):
+                    connection.execute("SELECT pg_notify('procrastinate_queue_v1#turnwise', %s)", (payload,))
+            await worker.jobs.call("dinner")
+            await until(lambda: worker.runs["dinner"] == 1)
+            await asyncio.sleep(0.2)
+            assert not worker.serving.done()
+
+    async def test_what_will_not_pass_is_raised(self, postgres_url: str) -> None:
+        """Whoever serves learns that it gets nothing to look after."""
+        async with opened(postgres_url) as store:
+            worker = Worker(jobs_of(store), Counter())
+            worker.serve()
+            await worker.jobs.call("dinner")
+            await until(lambda: worker.runs["dinner"] == 1)
+            with looking(postgres_url) as connection:
+                connection.execute("DROP SCHEMA turnwise_jobs CASCADE")
+            with pytest.raises(StoreError, match=r"it lacks (tables|functions) of turnwise"):
+                await worker.serving
 
     async def test_says_how_the_jobs_fare(self, postgres_url: str) -> None:
         """For whoever watches them."""
