@@ -390,8 +390,7 @@ class Custody:
             held.moved.clear()
             with _storage_failures_passed_over():
                 if self._rests(held, loop):
-                    await loop.sent()
-                    await loop.between_events(partial(self._let_go_at_rest, held, loop))
+                    await self._let_go_once_sent(held, loop)
                 else:
                     await self._wake(held, loop)
             if _waits_for_sub_agents(held):
@@ -435,9 +434,18 @@ class Custody:
 
     # --- the end of a custody
 
-    async def _let_go_at_rest(self, held: _Held, loop: Loop) -> None:
-        """Let go if the conversation rests. Between two events."""
-        if not held.performs or not self._rests(held, loop):
+    async def _let_go_once_sent(self, held: _Held, loop: Loop) -> None:
+        """Let go once all that was said was tried on every channel. While that takes long, returns now and then: it
+        never ends if the custody is lost."""
+        seq = loop.projection.seq
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK):
+                await loop.sent()
+            await loop.between_events(partial(self._let_go_at_rest, held, loop, seq))
+
+    async def _let_go_at_rest(self, held: _Held, loop: Loop, seq: int) -> None:
+        """Let go if the conversation still rests at this step. Between two events."""
+        if not held.performs or loop.projection.seq != seq or not self._rests(held, loop):
             return
         held.performs, held.has_rested = False, True
         await self._stop(loop, answers=False)

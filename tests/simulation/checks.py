@@ -7,7 +7,7 @@ watchers are shown, and which effects the log asked for. How a simulation comes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -153,6 +153,8 @@ class Ending:
     channels: Sequence[SimulatedChannel]
     outbox: Sequence[Delivered]
     is_shared: bool = False
+    losers: Collection[str] = ()
+    """The names of processes from which a conversation was taken."""
 
     @property
     def conversation_id(self) -> str:
@@ -280,8 +282,11 @@ def watchers_see_everything(ending: Ending) -> Iterator[str]:
 
 def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
     """Each watch can show the text of an answer while it is written: from its start, each piece once. The simulated
-    models number the pieces of an answer from 0."""
+    models number the pieces of an answer from 0. A process that has lost the conversation may show what its own model
+    writes until it hears of that."""
     for watch in ending.watches:
+        if watch.process.name in ending.losers:
+            continue
         shown, written_by = "", (0, 0)
         for update in watch.updates:
             if update.type == "snapshot":

@@ -35,7 +35,7 @@ from turnwise.states.step import Step
 if TYPE_CHECKING:
     from turnwise.effects.clock import Clock
 
-from .disk import Disk, LogKey, Process, Row, disk_time
+from .disk import Delivered, Disk, LogKey, Process, Row, disk_time
 from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, failed
 
 BEATS = 4
@@ -67,6 +67,8 @@ class Cluster:
     """Who has not let go of a conversation."""
     keepers: dict[LogKey, str] = field(default_factory=dict)
     """The process of that holder."""
+    losers: set[str] = field(default_factory=set)
+    """The processes from which a conversation was taken."""
     left: set[LogKey] = field(default_factory=set)
     """The conversations of which an earlier holder has not let go."""
     lost_at: dict[tuple[LogKey, str], float] = field(default_factory=dict)
@@ -132,6 +134,8 @@ class Cluster:
         """Begin a custody. Returns its fence, and whether an earlier holder had not let go."""
         before = self.holders.get(key)
         if before != holder:
+            if before is not None:
+                self.losers.add(self.keepers[key])
             self._note_end(key)
             self.fences[key] = self.fences.get(key, 0) + 1
             self.holders[key], self.keepers[key] = holder, process
@@ -168,6 +172,8 @@ class SharedStorage(FaultyStorage):
     def __init__(self, disk: Disk, clock: Clock) -> None:
         super().__init__(disk)
         self.cluster = Cluster(disk, clock)
+        self.settled_by: dict[Delivered, str] = {}
+        """Which process has taken each delivery out of the outbox."""
 
     async def open(self, name: str) -> Process:
         """A new process of this name, with its store."""
@@ -178,6 +184,8 @@ class SharedStorage(FaultyStorage):
 class SharedFaultyStore(FaultyStore):
     """The storage as one process has it open: a `SharedStore`."""
 
+    storage: SharedStorage
+
     def __init__(self, storage: SharedStorage, name: str) -> None:
         super().__init__(storage, name)
         self.cluster = storage.cluster
@@ -185,6 +193,12 @@ class SharedFaultyStore(FaultyStore):
         self.custodies: dict[LogKey, Taken] = {}
         """The custodies with which appends of this process are compared."""
         self.heard: asyncio.Queue[Notice] = asyncio.Queue()
+
+    def store_receipts(self) -> None:
+        """Store the receipts so far."""
+        before = set(self.storage.settled)
+        super().store_receipts()
+        self.storage.settled_by.update((delivered, self.name) for delivered in self.storage.settled - before)
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Nothing: jobs say what waits."""

@@ -24,7 +24,7 @@ from .users import CallRecorder, SimulatedUser, end_wait, use, waits_for_person
 from .world import OpenEngine, SimulatedChannel, World, simulated_models, simulated_policy
 
 if TYPE_CHECKING:
-    from .disk import Process
+    from .disk import Delivered, Process
     from .file_storage import OtherConversation
 
 
@@ -100,12 +100,11 @@ class Simulation:
         ]
         return tuple(channels)
 
-    def _may_be_late(self, process: Process, conversation_id: str) -> bool:
-        """Whether this process may deliver what others have delivered: it is dead, or has lost the conversation."""
+    def _may_be_late(self, process: Process, delivered: Delivered) -> bool:
+        """Whether this process may deliver what was delivered: it is dead, or another one has said so meanwhile."""
         storage = self._run.storage
-        if not isinstance(storage, SharedStorage):
-            return process.is_dead
-        return process.is_dead or not storage.cluster.may_perform(process.name, self._disk.key_of(conversation_id), 0.0)
+        is_of_others = isinstance(storage, SharedStorage) and storage.settled_by.get(delivered) != process.name
+        return process.is_dead or is_of_others
 
     def _other_conversations(self) -> list[OtherConversation]:
         from .file_storage import FileStorage, OtherConversation
@@ -223,6 +222,7 @@ class Simulation:
             channels=self._channels,
             outbox=tuple(self._run.storage.outbox()),
             is_shared=self._roles is not None,
+            losers=self._run.storage.cluster.losers if isinstance(self._run.storage, SharedStorage) else (),
         )
         for fault in faults_of_custody(self._run.storage, self._world.performed.given):
             self.trace.report_fault(fault)

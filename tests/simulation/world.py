@@ -411,7 +411,8 @@ class PerformedEffects:
         if isinstance(effect, RequestLlm):
             awaited = rows[-1].state.awaited()
             others = [other for (name, where, _), other in self.busy.items() if (name, where) == key[:2]]
-            if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
+            is_wanted = self._cluster is None or effect.effect_id in awaited  # it may have been answered meanwhile
+            if is_wanted and any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
                 self.trace.report_fault(f"two model requests are in flight, one of them {effect.effect_id}")
 
 
@@ -419,7 +420,7 @@ class SimulatedChannel:
     """A channel, the same for all processes of a simulation. Once it is `calm` it works.
 
     `settled` returns what was taken out of the outbox for good: none of it may be delivered again, unless its process
-    `may_be_late` with a delivery of this conversation.
+    `may_be_late` with it.
     """
 
     def __init__(
@@ -428,7 +429,7 @@ class SimulatedChannel:
         chance: RandomSource,
         trace: EventTrace,
         settled: Callable[[], Collection[Delivered]],
-        may_be_late: Callable[[Process, str], bool] = lambda process, conversation_id: process.is_dead,
+        may_be_late: Callable[[Process, Delivered], bool] = lambda process, delivered: process.is_dead,
     ) -> None:
         self.name = name
         self.calm = False
@@ -450,7 +451,7 @@ class SimulatedChannel:
 
         conversation_id, effect_id = effect_of_key(delivery.key)
         delivered = (conversation_id, self.name, effect_id)
-        if delivered in self._settled() and not self._may_be_late(process, conversation_id):
+        if delivered in self._settled() and not self._may_be_late(process, delivered):
             self._trace.report_fault(f"{effect_id} is delivered to {self.name} again, and its receipt is stored")
         if not self.calm:
             await self._work()
