@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from ..effects.context import LiveKind
 from ..persistence.ports import ConversationGone, LiveShown, Notice, NoticesMissed, SharedStore, StepStored
@@ -47,6 +47,10 @@ SHORTEST_GAP = 0.1
 
 LOOKED_AT_ONCE = 1_000
 """How many conversations one question to the store names. With more, looks are further apart."""
+
+MOST_SHOWN = 5_000
+"""How many conversations of a tree are looked at when notices were missed. In a larger one, only those are found that
+have moved, and not those that were deleted meanwhile."""
 
 AT_ONCE = 8
 """How many conversations catch up at a time: a store has about as many connections."""
@@ -101,6 +105,7 @@ class Relay:
         self._is_missed = asyncio.Event()
         self._owners: dict[str, str | None] = {}
         self._kept: dict[str, Loop] = {}
+        self._is_stopped = False
 
     def open(self) -> None:
         """Begin to follow. Does not wait."""
@@ -109,6 +114,7 @@ class Relay:
 
     async def stop(self) -> None:
         """Follow nothing more."""
+        self._is_stopped = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -120,7 +126,10 @@ class Relay:
         if await self._store.find_moved({loop.conversation_id: loop.projection.seq}):
             await loop.catch_up()
 
-    def _begin(self, work: Awaitable[None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_stopped:
+            work.close()
+            return
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._has_ended)
@@ -140,6 +149,8 @@ class Relay:
                         self._take(notice)
             except TurnwiseError as error:
                 logger.warning("Notices of other processes cannot be heard: %s", error)
+            except Exception:  # of a store of the application
+                logger.exception("Notices of other processes cannot be heard.")
             await asyncio.sleep(LOOK)
 
     def _take(self, notice: Notice) -> None:
@@ -198,22 +209,25 @@ class Relay:
     async def _catch_up(self, conversation_id: str, following: _Following) -> None:
         try:
             async with self._at_once:
-                if following.is_gone:
-                    await self._follow_deletion(conversation_id)
                 loop = await self._catch_up_loop(conversation_id, following)
         except TurnwiseError as error:
             logger.debug("The conversation %s cannot be followed now: %s", conversation_id, error)
             if self._registry.find_in_memory(conversation_id) is not None:  # the store takes nothing
                 asyncio.get_running_loop().call_later(LOOK, self._is_missed.set)
-            return
+            loop = None
         finally:
             del self._following[conversation_id]
-        if loop is not None:
+        if following.is_gone:  # which was heard while it caught up
+            self._follow(conversation_id).is_gone = True
+        elif loop is not None:
             _show(loop, following.live)
 
     async def _catch_up_loop(self, conversation_id: str, following: _Following) -> Loop | None:
         """Have the loop of this conversation follow what was noted by now, and what is noted meanwhile; load it for
         those who watch a tree. Returns it, or None if nobody needs it."""
+        if following.is_gone:
+            following.is_gone = False
+            await self._follow_deletion(conversation_id)
         reached = 0
         loop = self._registry.find_in_memory(conversation_id)
         while reached < following.seq:
@@ -221,7 +235,7 @@ class Relay:
             if (loop := await self._loop_of(conversation_id)) is None:
                 return None
             await loop.handled()  # a step of its own may be the one that was noted
-            if loop.projection.seq < reached or self._lacks(conversation_id, reached):
+            if loop.projection.seq < reached or self._lacks(loop, reached):
                 await loop.catch_up()
         if loop is not None:
             self._keep_while_moving(loop)
@@ -248,18 +262,15 @@ class Relay:
         self._owners[conversation_id] = owner = loop.projection.context.owner
         return loop if is_needed or self._tree.concerns(owner) else None
 
-    def _lacks(self, conversation_id: str, seq: int) -> bool:
+    def _lacks(self, loop: Loop, seq: int) -> bool:
         """Whether somebody who watches the tree of a conversation has not seen this step of it."""
-        tree = self._tree
-        return (
-            tree.is_watched
-            and tree.concerns(self._owners[conversation_id])
-            and tree.known.get(conversation_id, 0) < seq
-        )
+        tree, owner = self._tree, loop.projection.context.owner
+        return tree.is_watched and tree.concerns(owner) and tree.known.get(loop.conversation_id, 0) < seq
 
     async def _follow_deletion(self, conversation_id: str) -> None:
         """End what there is of a conversation, unless a new one has its id by now: then the old loop learns it from the
         log."""
+        self._owners.pop(conversation_id, None)
         async with self._registry.family(conversation_id):
             if not (await self._store.find_moved({conversation_id: 0})).get(conversation_id):
                 await self._drop(conversation_id)
@@ -276,22 +287,27 @@ class Relay:
                     await self._is_missed.wait()
             is_missed = self._is_missed.is_set()
             self._is_missed.clear()
-            loops = self._registry.loops() if is_missed else self._registry.followed()
-            known = {loop.conversation_id: loop.projection.seq for loop in loops}
+            known = self._known(everything=is_missed)
             try:
-                if is_missed and len(self._tree.known) <= LOOKED_AT_ONCE:
-                    known = {**self._tree.known, **known}
                 await self._look(known)
                 if self._tree.is_watched:
                     await self._look_at_list()
                 else:
                     self._kept.clear()
-            except TurnwiseError as error:
+            except Exception as error:  # a store of the application may raise anything
                 logger.debug("The store cannot be looked at now: %s", error)
                 if is_missed:
                     self._is_missed.set()
                 await asyncio.sleep(LOOK)
             await asyncio.sleep(max(SHORTEST_GAP, len(known) // LOOKED_AT_ONCE * LOOK))
+
+    def _known(self, *, everything: bool) -> dict[str, int]:
+        """Return the newest steps of the conversations that are looked at: of those that somebody waits for or watches,
+        or of `everything` that is in memory or shown in a tree."""
+        loops = self._registry.loops() if everything else self._registry.followed()
+        known = {loop.conversation_id: loop.projection.seq for loop in loops}
+        shown = self._tree.known if everything and len(self._tree.known) <= MOST_SHOWN else {}
+        return {**shown, **known}
 
     async def _look(self, known: Mapping[str, int]) -> None:
         """Find out which of these conversations are at another step than is `known`, and have them followed."""

@@ -245,6 +245,21 @@ class TestOneConversation:
                 await engines.web.get(here.id)
             await asyncio.gather(going, return_exceptions=True)
 
+    async def test_a_deletion_is_heard_while_the_conversation_catches_up(self, processes: OpenProcesses) -> None:
+        """Who watches its tree learns it, too."""
+        async with processes() as engines:
+            there, here = await both_handles(engines)
+            right, tree = Watcher(here), TreeWatcher(engines.web)
+            await right.until("snapshot")
+            await tree.until("tree_snapshot")
+            engines.lose(ConversationGone)
+            await engines.worker.delete(there.id)
+            engines.hear(StepStored(here.id, 10**6), ConversationGone(here.id))
+
+            await tree.until("conversation_deleted")
+            await right.collecting
+            await tree.stop()
+
     async def test_one_that_was_created_again_is_not_ended(self, processes: OpenProcesses) -> None:
         """The notice of the deletion may come late."""
         async with processes() as engines:
