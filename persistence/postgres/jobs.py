@@ -59,6 +59,10 @@ LookAfter = Callable[[str], Awaitable[None]]
 LOOK = 1.0
 """Seconds between two looks for jobs, of which nobody may have told this worker, and for what is due."""
 
+SKEW = 5.0
+"""Seconds by which the clock of a process may be behind that of the server. One that is further behind is called for
+what is due by the sweeps."""
+
 BATCH = 500
 """How many conversations are read at once that are called for."""
 
@@ -435,12 +439,18 @@ _NOT_CALLED = """
 NOT EXISTS (SELECT FROM procrastinate_jobs AS job WHERE job.lock = found.id AND job.status IN ('todo', 'doing'))"""
 
 _DUE = f"""
+WITH late (by) AS (VALUES (0::bigint), ({int(SKEW * 1e6)}))
 SELECT DISTINCT key, id FROM (
-    SELECT key, id FROM conversations WHERE next_timer > %(since)s AND next_timer <= %(until)s
-    UNION ALL SELECT key, id FROM conversations WHERE wakes_at > %(since)s AND wakes_at <= %(until)s
-    UNION ALL SELECT key, id FROM outbox JOIN conversations ON key = conversation
-        WHERE next_attempt > %(since)s AND next_attempt <= %(until)s
+    SELECT key, id FROM late JOIN conversations
+        ON next_timer > %(since)s - late.by AND next_timer <= %(until)s - late.by
+    UNION ALL SELECT key, id FROM late JOIN conversations
+        ON wakes_at > %(since)s - late.by AND wakes_at <= %(until)s - late.by
+    UNION ALL SELECT key, id FROM late JOIN outbox
+        ON next_attempt > %(since)s - late.by AND next_attempt <= %(until)s - late.by
+        JOIN conversations ON key = conversation
 ) AS found WHERE key > %(after)s AND {_NOT_CALLED} ORDER BY key LIMIT {BATCH}"""
+"""What is due since the look before; and what was due a while before, and still is: a process whose clock is behind
+that of the server has found nothing to do."""
 
 _LEFT_OVER = f"""
 SELECT DISTINCT key, id FROM (

@@ -396,6 +396,13 @@ class TestWhatIsDue:
             )
             await until(lambda: worker.runs["dinner"] == 1)
 
+    async def test_what_is_still_due_is_called_for_once_more(self, postgres_url: str) -> None:
+        """Whoever looked after it had a clock that is a little behind, and did nothing."""
+        async with opened(postgres_url) as store, serving(postgres_url, lease=60.0) as (worker,):
+            await stored(store, "dinner")
+            await change(store, "UPDATE conversations SET next_timer = %(due)s", due=-1.5)
+            await until(lambda: worker.runs["dinner"] == 2)
+
     async def test_what_was_due_while_nobody_served_is_called_for(self, postgres_url: str) -> None:
         """However long ago."""
         async with opened(postgres_url) as store:
