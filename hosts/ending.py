@@ -15,31 +15,33 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 
 class StopSignals:
     """The signals to stop that have come, as events to wait for: the `first` asks the process to finish what it does,
-    the `second` to leave it. The third ends the process."""
+    the `second` to leave it. The third ends the process, whatever the event loop is busy with."""
 
     def __init__(self) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
+        self._expected = [self.first, self.second]
+        self._loop = asyncio.get_running_loop()
 
-    def note(self, number: int) -> None:
+    def note(self, number: int, _: object = None) -> None:
         """Note a signal."""
-        if self.second.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        (self.second if self.first.is_set() else self.first).set()
+        if self._expected:
+            self._loop.call_soon_threadsafe(self._expected.pop(0).set)
+            return
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
     """Yield the signals to stop that come in this block, in which an event loop runs; they do nothing else there."""
-    signals, loop = StopSignals(), asyncio.get_running_loop()
-    for each in STOPS:
-        loop.add_signal_handler(each, signals.note, each)
+    signals = StopSignals()
+    before = {each: signal.signal(each, signals.note) for each in STOPS}
     try:
         yield signals
     finally:
-        for each in STOPS:
-            loop.remove_signal_handler(each)
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
 
 
 def end_process_after(seconds: float, code: int = 0) -> None:

@@ -68,8 +68,8 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
             async with _health_lines(engine, settings.health, as_json=as_json):
                 await _until_told(engine, signals)
                 await _drain(engine, settings.drain, signals)
-            end_process_after(_CLOSING, LEFT)
             left = engine.custody_counts.held
+            end_process_after(_CLOSING, LEFT if left else 0)
         if left:
             print_notice(f"{counted(left, 'conversation')} had not come to rest: other workers go on.")
     return LEFT if left else 0
