@@ -111,7 +111,8 @@ def _context(driver: Driver, steps: _SomeSteps, opened: Event, changes: Collecti
 def read_entries(driver: Driver, conversation_id: str, after: int, up_to: int | None) -> tuple[StoredEntry, ...]:
     """Read the steps that follow the step `after`. Their chain is verified, from the link of that step on, or from the
     beginning. Raises `UnknownConversation` and `Damaged`."""
-    start, last = max(after, 0), LARGEST if up_to is None else up_to
+    start = min(max(after, 0), LARGEST - 1)
+    last = LARGEST if up_to is None else max(min(up_to, LARGEST), 0)
     _, head, link, rows = queries.log_part(driver, conversation_id, start + 1, last, link_of=start)
     newest = head.seq if type(head.seq) is int else LARGEST
     if start > newest:

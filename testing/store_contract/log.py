@@ -147,9 +147,17 @@ class ConversationContract(OpenedStore):
         newest = len(story.steps)
 
         assert [entry.seq for entry in await store.entries("story")] == list(range(1, newest + 1))
-        for after, up_to in ((0, None), (7, None), (7, 9), (0, 1), (newest - 1, newest), (3, newest + 100)):
+        for after, up_to in (
+            (0, None),
+            (7, None),
+            (7, 9),
+            (0, 1),
+            (newest - 1, newest),
+            (3, newest + 100),
+            (3, 10**30),
+        ):
             assert plain(await store.entries("story", after, up_to)) == story.log[after:up_to]
-        for after, up_to in ((newest, None), (newest + 5, None), (7, 7)):
+        for after, up_to in ((newest, None), (newest + 5, None), (7, 7), (10**30, None), (7, -(10**30))):
             assert await store.entries("story", after, up_to) == ()
 
     @on_a_store
