@@ -414,9 +414,9 @@ class SharedStore(Protocol):
     async def let_go(self, taken: Taken, *, at_rest: bool) -> None:
         """Give the custody up. If the conversation is `at_rest`, nothing was left in the middle, and the next custody
         does not find it `was_left`; what is left in its outbox is called for when its next attempt is due, unless that
-        moment is past: then this process cannot send it. Otherwise it is called for at once. Without effect on the
-        conversation if another custody has begun. Raises `StorageFailed`, and may be called again then; appends are not
-        compared any more in any case."""
+        is so soon that it would be called for at once: then this process cannot send it. Otherwise it is called for at
+        once. Without effect on the conversation if another custody has begun. Raises `StorageFailed`, and may be called
+        again then; appends are not compared any more in any case."""
         ...
 
     async def confirm(self, taken: Taken) -> bool:

@@ -11,13 +11,16 @@ calls for one at each moment at which a conversation that rests has something to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from ..codec import from_microseconds, to_microseconds
 from ..ports import Taken
 from ..records import ConversationRecord, HeadRow
 from ..sql.statements import Driver
+
+SOON = timedelta(seconds=3)
+"""What is due within this is called for at once: whoever looks for what is due may have looked already."""
 
 
 class Calls(Protocol):
@@ -118,10 +121,11 @@ def take(driver: Driver, conversation_id: str, holder: str) -> Taken | None:
 
 
 def let_go(driver: Driver, taken: Taken) -> datetime | None:
-    """End a custody at rest. Returns when the next delivery is due, if one is left that was tried. One that was due
-    before, and is left all the same, cannot be sent by this process: to call for it at once would have no end."""
-    now = to_microseconds(datetime.now(UTC))
-    row = driver.execute(_LET_GO, (taken.conversation_id, taken.fence, taken.holder, now)).fetchone()
+    """End a custody at rest. Returns when the next delivery is due, if one is left that was tried. One that is due by
+    now, or would be called for at once, cannot be sent by this process, which has waited: to call for it would have no
+    end."""
+    soon = to_microseconds(datetime.now(UTC) + SOON)
+    row = driver.execute(_LET_GO, (taken.conversation_id, taken.fence, taken.holder, soon)).fetchone()
     return None if row is None or row[0] is None else from_microseconds(row[0])
 
 

@@ -17,7 +17,7 @@ begun before does not wait any more, so there is another one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ import psycopg
 from procrastinate.schema import SchemaManager
 
 from ...states.errors import StoreError
+from .custody import SOON
 
 if TYPE_CHECKING:
     from ..sql.statements import Driver
@@ -41,9 +42,6 @@ REVISION = 1
 
 _LONGEST_NAME = 64
 """Bytes that PostgreSQL has for a name, one of which ends it."""
-
-SOON = timedelta(seconds=3)
-"""What is due within this is called for at once: whoever looks for what is due may have looked already."""
 
 _ADDED = f"""
 CREATE INDEX IF NOT EXISTS turnwise_lock ON procrastinate_jobs (lock) WHERE status IN ('todo', 'doing');

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Conversation, Engine, presets, tool
+from turnwise import ConfigurationError, Conversation, Engine, ToolContext, presets, tool
 from turnwise.effects.clock import SystemClock
 from turnwise.engine.settings import Settings
 from turnwise.persistence.opening import open_store
@@ -214,6 +214,32 @@ class TestWorking:
             assert [delivery.text for delivery in channel.deliveries] == ["Hello."]
             assert await place.outbox(conversation) == ()
 
+    async def test_a_call_that_asks_is_kept_until_it_is_answered_elsewhere(self, shared: Shared) -> None:
+        """Its process holds the conversation as long as it waits, and it goes on there."""
+        begun = 0
+
+        @tool(name="work", crash="at_most_once", exclusive=True, acts=["question"])
+        async def asks(what: str, context: ToolContext) -> str:
+            """Work, if allowed."""
+            nonlocal begun
+            begun += 1
+            answers = await context.ask([{"question": "Really?"}])
+            return f"{what} is {answers.answers['Really?']}"
+
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[asks], worker=False)
+            worker = await place.engine(**OPTIONS, tools=[asks])
+            conversation = await web.create()
+            turn = await conversation.send("Hi")
+            assert turn.status == "awaiting_user"
+            await asyncio.sleep(0.2)
+            assert worker.custody_counts.held == 1
+
+            turn = await conversation.answer({"Really?": "yes"})
+
+            assert (turn.reply, begun) == ("Then it is yes.", 1)
+            await until(lambda: worker.custody_counts.held == 0)
+
 
 class TestLosing:
     """A custody that another process has taken."""
@@ -345,6 +371,28 @@ class TestLettingGo:
             assert turn.reply == "Then it is done."
             assert runs.times == 2
             assert second.custody_counts.taken_over == 1
+
+    async def test_what_a_process_cannot_send_does_not_keep_it_busy(self, shared: Shared) -> None:
+        """A delivery waits for a process that has its channel; it was due before, and is not called for without end."""
+
+        def fails(_: Any) -> None:
+            raise ConnectionError("the phone is off")
+
+        model = FunctionLlm(lambda _: "Hello.")
+        async with shared() as place:
+            web = await place.engine(model=model, channels=[RecordingChannel(fails)], worker=False)
+            first = await place.engine(model=model, channels=[RecordingChannel(fails)])
+            conversation = await web.create()
+            await conversation.send("Hi")
+            await until(lambda: first.custody_counts.taken == 1)
+            await first.close()
+            without = await place.engine(model=model)
+
+            await until(lambda: without.custody_counts.taken >= 1 and without.custody_counts.held == 0)
+            await asyncio.sleep(2)
+
+            assert without.custody_counts.taken <= 5
+            assert len(await place.outbox(conversation)) == 1
 
 
 class TestEndings:

@@ -41,6 +41,9 @@ from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, failed
 BEATS = 4
 """How often a heart beats, and is looked at, within a lease."""
 
+EARLIEST = timedelta(seconds=3)
+"""How long before its moment something that is due later may be called for."""
+
 LONGEST_POLL = 5.0
 """Seconds after which a worker looks for jobs although it is not called."""
 
@@ -90,7 +93,7 @@ class Cluster:
 
     def call_at(self, conversation_id: str, due: datetime) -> None:
         """Have a conversation looked after at this moment, or a little before."""
-        due -= timedelta(seconds=self.disk.chance.pick((0.0, 0.0, 3.0)))
+        due -= self.disk.chance.pick((timedelta(0), timedelta(0), EARLIEST))
         self.alarms.setdefault(conversation_id, set()).add(due)
         wait = max(0.0, (due - self.clock.now()).total_seconds())
         asyncio.get_running_loop().call_later(min(wait, LONGEST_ALARM), self.is_called.set, context=Context())
@@ -266,7 +269,8 @@ class SharedFaultyStore(FaultyStore):
             self.cluster.call(conversation_id)
             return
         self.cluster.let_go(key)
-        if (due := self.storage.next_attempt(conversation_id, self.cluster.clock.now())) is not None:
+        soon = self.cluster.clock.now() + EARLIEST
+        if (due := self.storage.next_attempt(conversation_id, soon)) is not None:
             self.cluster.call_at(conversation_id, due)
 
     async def confirm(self, taken: Taken) -> bool:
