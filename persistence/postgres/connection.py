@@ -59,6 +59,9 @@ LIMITS = {
 }
 """What bounds each transaction, by the name that PostgreSQL has for it, in seconds."""
 
+WRITES = "SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed'"
+"""Has statements outside of transactions write, also where the user or the database has other defaults."""
+
 
 def begin_statement(address: PostgresAddress, access: Access) -> bytes:
     """Return what begins a transaction: one that sees a single moment, or one that writes."""
@@ -69,7 +72,7 @@ def begin_statement(address: PostgresAddress, access: Access) -> bytes:
 def session_statement(address: PostgresAddress) -> bytes:
     """Return what sets for a whole session what `begin_statement` sets for a transaction. Not behind a pooler."""
     limits = [f"SET {name} = {int(seconds * 1000)}" for name, seconds in LIMITS.items()]
-    return "; ".join(filter(None, (*limits, address.search_path.replace("SET LOCAL", "SET")))).encode()
+    return "; ".join(filter(None, (WRITES, *limits, address.search_path.replace("SET LOCAL", "SET")))).encode()
 
 
 class PostgresDriver:
@@ -97,7 +100,7 @@ class PostgresDriver:
         try:
             connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=PREPARE_AFTER)
         except (psycopg.Error, OSError, UnicodeError) as error:
-            raise StorageFailed(f"{address.name} cannot be opened now: {_why(error)}.") from error
+            raise no_connection(address.name, error) from error
         connection.prepared_max = 200
         adapt(connection)
         return cls(connection)
@@ -231,6 +234,11 @@ def failure(name: str, error: psycopg.Error | OSError) -> StoreError:
         return StoreError(f"{name} cannot be used: a number or a text is one that PostgreSQL has no place for.")
     cause = _CAUSES.get(code) or (_LOST if not code or code.startswith(_LOST_CODES) else f"the server reports {code}")
     return StorageFailed(f"{name} cannot be used now: {cause}.")
+
+
+def no_connection(name: str, error: psycopg.Error | OSError | UnicodeError) -> StorageFailed:
+    """Return the error of a store that a connection which could not be made is."""
+    return StorageFailed(f"{name} cannot be opened now: {_why(error)}.")
 
 
 def _why(error: Exception) -> str:

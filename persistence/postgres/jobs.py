@@ -42,7 +42,7 @@ from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..ports import JobsHealth
 from .adapters import adapt
-from .connection import failure
+from .connection import WRITES, failure, no_connection
 from .job_tables import QUEUE, JobTables
 
 if TYPE_CHECKING:
@@ -506,9 +506,9 @@ class _Session(BaseConnector):
                 return found
             except (psycopg.IntegrityError, psycopg.errors.RaiseException):
                 raise
-            except (psycopg.Error, OSError) as error:
+            except (psycopg.Error, OSError, StorageFailed) as error:
                 await self._drop()
-                failed = failure(self._name, error)
+                failed = error if isinstance(error, StorageFailed) else failure(self._name, error)
                 if self._is_well:
                     logger.warning("No conversations can be taken for now: %s", failed)
                 self._is_well = False
@@ -548,9 +548,12 @@ class _Session(BaseConnector):
     async def _connected(self) -> psycopg.AsyncConnection[dict[str, Any]]:
         if self._connection is not None:
             return self._connection
-        connection = await psycopg.AsyncConnection.connect(
-            self._conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=2
-        )
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self._conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=2
+            )
+        except (psycopg.Error, OSError, UnicodeError) as error:
+            raise no_connection(self._name, error) from error
         self._connection = connection
         self.connections += 1
         adapt(connection)
@@ -558,8 +561,10 @@ class _Session(BaseConnector):
         self._is_pooled = found["process_id"] != connection.info.backend_pid
         if self._is_pooled:
             connection.prepare_threshold = None
+            await connection.set_read_only(False)
+            await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         else:
-            await connection.execute(self._settings("SESSION").encode())
+            await connection.execute(f"{WRITES}; {self._settings('SESSION')}".encode())
         return connection
 
     def _settings(self, scope: str) -> str:

@@ -20,6 +20,7 @@ from turnwise.states.errors import StoreError
 from turnwise.testing.store_contract import Story
 
 from ...support.engine_scenarios import until
+from ...support.postgres.fixtures import Databases
 from .test_store import opened
 
 LEASE = 2.0
@@ -308,6 +309,27 @@ class TestServing:
             await until(lambda: worker.runs["dinner"] == 1)
             await asyncio.sleep(0.2)
             assert not worker.serving.done()
+
+    async def test_the_defaults_of_the_database_are_not_its_own(self, postgres_url: str) -> None:
+        """An administrator may have made them for people who look at it by hand."""
+        with looking(postgres_url) as connection:
+            for setting in ("default_transaction_read_only = on", "default_transaction_isolation = serializable"):
+                connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {setting}")
+        async with serving(postgres_url) as [worker]:
+            await worker.jobs.call("dinner")
+            await until(lambda: worker.runs["dinner"] == 1)
+
+    async def test_why_it_cannot_connect_is_logged(
+        self, postgres_url: str, postgres_databases: Databases, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """In the words of the server: whoever reads the log must know what to change."""
+        async with opened(postgres_url) as store:
+            postgres_databases.execute(f"ALTER DATABASE {Databases.name_of(postgres_url)} ALLOW_CONNECTIONS false")
+            worker = Worker(jobs_of(store), Counter())
+            worker.serve()
+            await until(lambda: "No conversations can be taken" in caplog.text)
+            await worker.stop()
+        assert "is not currently accepting connections" in caplog.text
 
     async def test_what_will_not_pass_is_raised(self, postgres_url: str) -> None:
         """Whoever serves learns that it gets nothing to look after."""
