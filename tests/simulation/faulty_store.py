@@ -43,13 +43,13 @@ class FaultyStorage:
         self.store: Store = example("memory_store").MemoryStore()
         self.settled: set[Delivered] = set()
         """What was taken out of the outbox."""
+        self.processes: dict[str, FaultyStore] = {}
         self._senders: dict[Delivered, str] = {}
         """The processes that have put something into the outbox, by name."""
-        self._processes: dict[str, FaultyStore] = {}
 
     async def open(self, name: str) -> Process:
         """A new process of this name, with its store."""
-        process = self._processes[name] = FaultyStore(self, name)
+        process = self.processes[name] = FaultyStore(self, name)
         return process
 
     def add(
@@ -84,7 +84,7 @@ class FaultyStorage:
         waiting = state.round.running if isinstance(state, AwaitingUserResponse) else ()
         under_way = (*state.in_flight(), *(call.effect_id for call in waiting))
         senders = {self._senders[delivered] for delivered in self.outbox() if delivered[0] == conversation_id}
-        processes = [self._processes[name] for name in {begun[effect_id] for effect_id in under_way} | senders]
+        processes = [self.processes[name] for name in {begun[effect_id] for effect_id in under_way} | senders]
         return any(process.is_dead or not process.is_open for process in processes)
 
     def outbox(self) -> tuple[Delivered, ...]:
@@ -160,9 +160,10 @@ class FaultyStore:
     # --- what takes time, and fails
 
     def __getattr__(self, name: str) -> Any:
-        return partial(self._ask, getattr(self.storage.store, name))
+        return partial(self.ask, getattr(self.storage.store, name))
 
-    async def _ask(self, method: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any) -> T:
+    async def ask(self, method: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any) -> T:
+        """Return what a method of the store returns, after a while. Raises `StoreError` if the process is dead."""
         self.check_alive()
         await disk_time(self.disk.chance)  # what was begun before the store is closed is finished
         return await method(*arguments, **options)
@@ -180,12 +181,12 @@ class FaultyStore:
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """The conversation as it was left."""
-        loaded: LoadedConversation = await self._ask(self.storage.store.load, conversation_id)
+        loaded: LoadedConversation = await self.ask(self.storage.store.load, conversation_id)
         return LoadedConversation(FaultyLog(self, conversation_id, loaded.log), loaded.state, loaded.context)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation."""
-        await self._ask(self.storage.store.delete, conversation_id)
+        await self.ask(self.storage.store.delete, conversation_id)
         self.disk.delete(conversation_id)
 
     async def claim(self, limit: int) -> tuple[str, ...]:
@@ -214,12 +215,12 @@ class FaultyLog:
     """The log of one conversation, open at its end in one process: a `Log`."""
 
     def __init__(self, store: FaultyStore, conversation_id: str, log: Log) -> None:
-        self._store = store
-        self._disk = store.disk
-        self._id = conversation_id
+        self.store = store
+        self.disk = store.disk
+        self.conversation_id = conversation_id
         self._log = log
-        self._rows = store.disk.rows[conversation_id]
-        self._seq = len(self._rows)
+        self.rows = store.disk.rows[conversation_id]
+        self._seq = len(self.rows)
         self._is_writing = False
         self._misreported: Row | None = None
         """The step that was stored although its attempt failed."""
@@ -232,49 +233,50 @@ class FaultyLog:
     @property
     def chain(self) -> bytes:
         """The link of that step."""
-        return self._rows[self._seq - 1].chain
+        return self.rows[self._seq - 1].chain
 
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step. Raises `StorageFailed` at random, and `StoreConflict` where a real store does."""
         self._check_use(event, step)
         self._is_writing = True
         try:
-            await disk_time(self._disk.chance)
-            self._store.check_alive()
-            self._add(event, step, tuple(targets))
-            await disk_time(self._disk.chance)
+            await disk_time(self.disk.chance)
+            self.store.check_alive()
+            self.add(event, step, tuple(targets))
+            await disk_time(self.disk.chance)
         finally:
             self._is_writing = False
 
-    def _add(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> None:
-        chance, trace = self._disk.chance, self._disk.trace
+    def add(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> None:
+        """Store a step behind those that this log knows of, or fail."""
+        chance, trace = self.disk.chance, self.disk.trace
         if not self._was_stored(event, step):
-            fails = not self._is_overtaken(event) and chance.probably(self._disk.failing)
+            fails = not self._is_overtaken(event) and chance.probably(self.disk.failing)
             if fails and (isinstance(event, Request) or not chance.probably(MISREPORTED)):
-                trace.record("store", f"{self._store.name} fails to store {event.type}")
+                trace.record("store", f"{self.store.name} fails to store {event.type}")
                 raise failed()
-            row = self._store_step(event, step, targets)
+            row = self.store_step(event, step, targets)
             if fails:
-                trace.record("store", f"{self._store.name} stored {event.type} and reports a failure")
+                trace.record("store", f"{self.store.name} stored {event.type} and reports a failure")
                 self._misreported = row
                 raise failed()
         self._seq += 1
 
     def _is_overtaken(self, event: Event) -> bool:
         """Whether the step cannot be stored any more: that another one was is told at once."""
-        if self._disk.rows.get(self._id) is not self._rows:
+        if self.disk.rows.get(self.conversation_id) is not self.rows:
             return True  # the conversation was deleted
-        return len(self._rows) != self._seq or identity(event) in self._disk.identities[self._id] - {None}
+        return len(self.rows) != self._seq or identity(event) in self.disk.identities[self.conversation_id] - {None}
 
-    def _store_step(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> Row:
+    def store_step(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> Row:
         """Store a step with what it hands over, and the receipts so far."""
         try:
             at_once(self._log.append(event, step, targets))
         except ValueError as error:
-            self._disk.trace.report_fault(f"{event.type} cannot be stored: {error}")
+            self.disk.trace.report_fault(f"{event.type} cannot be stored: {error}")
             raise
-        self._store.store_receipts()
-        return self._store.storage.add(self._id, (event, step), self._store.name, targets)
+        self.store.store_receipts()
+        return self.store.storage.add(self.conversation_id, (event, step), self.store.name, targets)
 
     def _was_stored(self, event: Event, step: Step) -> bool:
         """Whether an attempt of this log has stored the step although it failed."""
@@ -283,7 +285,7 @@ class FaultyLog:
         return stored == (self._seq + 1, event, step.effects, step.state)
 
     def _check_use(self, event: Event, step: Step) -> None:
-        if not self._store.is_open and not self._store.is_dead:
+        if not self.store.is_open and not self.store.is_dead:
             self._report(f"{event.type} is to be stored after the store was closed")
         elif self._is_writing:
             self._report(f"{event.type} is to be stored while another step is being stored")
@@ -291,37 +293,37 @@ class FaultyLog:
             self._report(f"step {step.state.book.seq} is to be stored behind step {self._seq}")
 
     def _report(self, fault: str) -> None:
-        self._disk.trace.report_fault(fault)
+        self.disk.trace.report_fault(fault)
         raise StoreConflict("The step does not follow the newest step of its conversation.")
 
     async def request(self, event_id: str) -> StoredEntry | None:
         """The step that took the request with this id, or None."""
-        await disk_time(self._disk.chance)
-        self._store.check_alive()
+        await disk_time(self.disk.chance)
+        self.store.check_alive()
         return await self._log.request(event_id)
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """The steps that others have stored behind `seq`."""
-        await disk_time(self._disk.chance)
-        self._store.check_alive()
+        await disk_time(self.disk.chance)
+        self.store.check_alive()
         await self._log.catch_up()  # it may be ahead by a step whose attempt has failed
-        missed = await self._store.storage.store.entries(self._id, self._seq)
+        missed = await self.store.storage.store.entries(self.conversation_id, self._seq)
         self._seq += len(missed)
         return missed
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Take what has arrived out of the outbox, soon."""
-        self._store.note(partial(self._log.acknowledge, effect_id, target))
+        self.store.note(partial(self._log.acknowledge, effect_id, target))
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that an attempt has failed, soon."""
-        self._store.note(partial(self._log.postpone, effect_id, target, attempts, next_attempt))
+        self.store.note(partial(self._log.postpone, effect_id, target, attempts, next_attempt))
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
         """Store that an attempt begins at what an earlier process has left, behind the receipts so far."""
-        await disk_time(self._disk.chance)
-        self._store.check_alive()
-        self._store.store_receipts()
+        await disk_time(self.disk.chance)
+        self.store.check_alive()
+        self.store.store_receipts()
         await self._log.begin(effect_id, target, begun)
 
 

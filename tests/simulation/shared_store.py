@@ -180,7 +180,7 @@ class SharedStorage(FaultyStorage):
 
     async def open(self, name: str) -> Process:
         """A new process of this name, with its store."""
-        process = self._processes[name] = SharedFaultyStore(self, name)
+        process = self.processes[name] = SharedFaultyStore(self, name)
         return process
 
 
@@ -215,7 +215,7 @@ class SharedFaultyStore(FaultyStore):
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """The conversation as it was left."""
-        loaded: LoadedConversation = await self._ask(self.storage.store.load, conversation_id)
+        loaded: LoadedConversation = await self.ask(self.storage.store.load, conversation_id)
         return LoadedConversation(SharedLog(self, conversation_id, loaded.log), loaded.state, loaded.context)
 
     async def delete(self, conversation_id: str) -> None:
@@ -351,21 +351,29 @@ class SharedFaultyStore(FaultyStore):
 class SharedLog(FaultyLog):
     """The log of one conversation, open at its end in one process. Its steps are compared with the fence."""
 
-    _store: SharedFaultyStore
+    store: SharedFaultyStore
 
-    def _add(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> None:
-        key = self._disk.key_of(self._id)
-        taken = self._store.custodies.get(key)
-        is_stored = self._disk.rows.get(self._id) is self._rows
-        if taken is not None and is_stored and self._store.cluster.fences[key] != taken.fence:
-            self._disk.trace.record("custody", f"{self._store.name} has lost {self._disk.name(self._id)}{taken.fence}")
+    def forget_custody(self) -> None:
+        """Have steps compared with no fence any more."""
+        self.store.custodies.pop(self.disk.key_of(self.conversation_id), None)
+
+    def add(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> None:
+        """Store a step, unless another custody has begun."""
+        key = self.disk.key_of(self.conversation_id)
+        taken = self.store.custodies.get(key)
+        is_stored = self.disk.rows.get(self.conversation_id) is self.rows
+        if taken is not None and is_stored and self.store.cluster.fences[key] != taken.fence:
+            self.disk.trace.record(
+                "custody", f"{self.store.name} has lost {self.disk.name(self.conversation_id)}{taken.fence}"
+            )
             raise CustodyLost("Another process looks after this conversation now.")
-        super()._add(event, step, targets)
+        super().add(event, step, targets)
 
-    def _store_step(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> Row:
-        before = self._rows[-1]
-        row = super()._store_step(event, step, targets)
-        self._store.stored(self._id, before, step, targets)
+    def store_step(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> Row:
+        """Store a step, with what it calls for and what others hear of it."""
+        before = self.rows[-1]
+        row = super().store_step(event, step, targets)
+        self.store.stored(self.conversation_id, before, step, targets)
         return row
 
 

@@ -35,8 +35,9 @@ class Worker:
 
     everywhere: Counter[str]
 
-    def __init__(self, jobs: PostgresJobs, everywhere: Counter[str]) -> None:
-        self.jobs = jobs
+    def __init__(self, store: PostgresStore, everywhere: Counter[str]) -> None:
+        self.database = store.database
+        self.jobs = jobs_of(store)
         self.everywhere = everywhere
         """How many processes look after each conversation at this moment."""
         self.runs = Counter[str]()
@@ -87,7 +88,7 @@ async def serving(url: str, count: int = 1, **how: Any) -> AsyncIterator[list[Wo
     """So many processes that serve the jobs of one database."""
     everywhere = Counter[str]()
     async with AsyncExitStack() as stack:
-        workers = [Worker(jobs_of(await stack.enter_async_context(opened(url))), everywhere) for _ in range(count)]
+        workers = [Worker(await stack.enter_async_context(opened(url)), everywhere) for _ in range(count)]
         for worker in workers:
             worker.serve(**how)
         try:
@@ -205,7 +206,7 @@ class TestCalls:
 
         async def look(worker: Worker, conversation_id: str) -> None:
             statement = "UPDATE work SET seen = stored WHERE id = %s"
-            await worker.jobs._database.write(lambda driver: driver.execute(statement, (conversation_id,)))
+            await worker.database.write(lambda driver: driver.execute(statement, (conversation_id,)))
 
         async def store_steps(worker: Worker, name: str) -> None:
             def step(driver: Driver) -> None:
@@ -213,7 +214,7 @@ class TestCalls:
                 worker.jobs.tables.call(driver, name)
 
             for _ in range(40):
-                await worker.jobs._database.write(step)
+                await worker.database.write(step)
 
         async with serving(postgres_url, 3) as workers:
             for worker in workers:
@@ -275,7 +276,7 @@ class TestServing:
     async def test_its_heart_beats_although_all_connections_are_in_use(self, postgres_url: str) -> None:
         """And it goes on taking jobs."""
         async with serving(postgres_url, 2) as (busy, other):
-            database = busy.jobs._database
+            database = busy.database
             sleeping = [
                 asyncio.ensure_future(database.read(lambda driver: driver.execute("SELECT pg_sleep(5)")))
                 for _ in range(20)
@@ -334,7 +335,7 @@ class TestServing:
     async def test_what_will_not_pass_is_raised(self, postgres_url: str) -> None:
         """Whoever serves learns that it gets nothing to look after."""
         async with opened(postgres_url) as store:
-            worker = Worker(jobs_of(store), Counter())
+            worker = Worker(store, Counter())
             worker.serve()
             await worker.jobs.call("dinner")
             await until(lambda: worker.runs["dinner"] == 1)

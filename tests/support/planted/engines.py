@@ -22,7 +22,6 @@ from turnwise.engine.recovery import Recovery, reports
 from turnwise.engine.updates import Update
 from turnwise.engine.waiting import TurnWaiters
 from turnwise.engine.watching import Feed
-from turnwise.persistence.errors import CustodyLost
 from turnwise.states import (
     Answer,
     Context,
@@ -279,24 +278,17 @@ def _in_custody(name: str, faulty: Any, where: type[Any] = Custody) -> Fault:
     return Fault(faulty.__name__, plant)
 
 
+performs = Custody.performs
+
+
 def performs_what_it_stored(self: Custody, conversation_id: str, by_others: Event | None) -> bool:
     """It carries out the steps that it stored itself, as without custody, and none of others."""
-    held = self._held.get(conversation_id)
-    if held is not None:
-        held.moved.set()
+    performs(self, conversation_id, by_others)
     return by_others is None
 
 
 async def confirms_nothing(self: Custody, conversation_id: str) -> None:
     """It touches the world although it may have lost the custody."""
-
-
-async def stores_without_custody(self: loop.Loop, error: Exception) -> bool:
-    """It stores the answers of what was begun under a custody that it has lost."""
-    is_lost = isinstance(error, CustodyLost)
-    if is_lost and self._services.custody is not None:
-        await self._services.custody.lose(self.conversation_id)
-    return await self._catch_up() or is_lost
 
 
 def rests_too_soon(self: loop.Loop, until: Any) -> bool:
@@ -325,7 +317,7 @@ async def forgets_the_outbox(self: Any, loop: Any) -> None:
 CUSTODY_FAULTS = (
     _in_custody("performs", performs_what_it_stored),
     _in_custody("confirm", confirms_nothing),
-    _in_custody("_has_moved", stores_without_custody, loop.Loop),
+    _in_log(stores.StoresWithoutCustody),
     _in_custody("rests", rests_too_soon, loop.Loop),
     _in_custody("rests", never_rests, loop.Loop),
     _in_custody("begin", begins_nothing, loop.Loop),

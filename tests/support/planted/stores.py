@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from turnwise.persistence.errors import StorageFailed, StoreConflict
+from turnwise.persistence.errors import CustodyLost, StorageFailed, StoreConflict
 from turnwise.persistence.ports import LoadedConversation, Log, Store
 from turnwise.persistence.records import StoredEntry
 from turnwise.states import Answer, Event, Opened, Refused, Request, Step
@@ -98,6 +98,18 @@ class DropsSteps(WrappedLog):
         self.count += 1
         if self.count % 7:
             await super().append(event, step, targets)
+
+
+class StoresWithoutCustody(WrappedLog):
+    """It goes on storing what was begun under a custody that is lost."""
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        try:
+            await super().append(event, step, targets)
+        except CustodyLost as lost:
+            log: Any = self.log
+            log.forget_custody()
+            raise StoreConflict(lost.sentence) from lost
 
 
 class HidesFailures(WrappedLog):
