@@ -43,6 +43,7 @@ PROGRAMS = {
     "transition": ("transition.py",),
     "pauses": ("pauses.py",),
     "turn_profile": ("turn_profile.py",),
+    "scale": ("scale.py",),
 }
 """What is measured of turnwise alone: each prints its figures as JSON."""
 

@@ -61,6 +61,17 @@ PEERS = (
     ),
 )
 
+LANGGRAPH_POSTGRES = Measured(
+    "LangGraph over PostgreSQL",
+    "langgraph_postgres",
+    "from langgraph.graph import StateGraph; from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver",
+    (
+        *next(peer.requirements for peer in PEERS if peer.name == "LangGraph"),
+        *("langgraph-checkpoint-postgres==3.2.0", "psycopg[binary,pool]==3.3.9"),
+    ),
+)
+"""The one of them that is also measured over a server, by benchmarks/scale.py."""
+
 
 class NotInstalled(Exception):
     """A library could not be installed. The message says why."""

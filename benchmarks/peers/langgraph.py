@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
@@ -61,14 +62,17 @@ class LangGraph(System):
     async def open(self, file: Path | None) -> None:
         """Open the saver, or use none, and compile the graph."""
         self.resources = AsyncExitStack()
-        saver = None
-        if file:
-            saver = await self.resources.enter_async_context(AsyncSqliteSaver.from_conn_string(str(file)))
-            await saver.setup()
+        saver = await self.saver(str(file)) if file else None
         builder = StateGraph(MessagesState).add_node("model", model).add_node("tool", tool)
         builder.add_edge(START, "model").add_conditional_edges("model", after_model, ["tool", END])
         self.graph = builder.add_edge("tool", "model").compile(checkpointer=saver)
         self.histories: dict[str, list[Any]] | None = None if saver else {}
+
+    async def saver(self, file: str) -> BaseCheckpointSaver[Any]:
+        """Return the saver over this file, ready."""
+        saver = await self.resources.enter_async_context(AsyncSqliteSaver.from_conn_string(file))
+        await saver.setup()
+        return saver
 
     async def close(self) -> None:
         """Close the saver."""

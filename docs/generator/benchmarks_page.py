@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from .benchmark_aims import AIMS
 from .benchmark_results import FLOOR, MANY, MEASURES, OURS, RATE, READY, Measure, Results
 
 PROFILE = "turn_profile"
 """The program whose figures say where the time goes."""
+
+SCALE = "scale"
+"""The program whose figures are about many processes; docs/scale.md has them."""
 
 
 def aims(results: Results) -> str:
@@ -66,15 +70,24 @@ def stored(results: Results) -> str:
 
 def alone(results: Results) -> str:
     """Return the table of what is measured of turnwise alone."""
+    programs = results.data["figures"].items()
+    return _with_aims(figure for program, each in programs if program not in (PROFILE, SCALE) for figure in each)
+
+
+def scale(results: Results) -> str:
+    """Return the table of what many processes cost, and how quick they are."""
+    return _with_aims(results.data["figures"].get(SCALE) or [{"what": "all of it", "not measured": ""}])
+
+
+def _with_aims(figures: Iterable[dict[str, Any]]) -> str:
     rows = ["| figure | measured | aim |", "| --- | --- | --- |"]
-    for program, figures in results.data["figures"].items():
-        for figure in figures if program != PROFILE else ():
-            if "not measured" in figure:
-                rows.append(f"| {figure['what']} | not measured | |")
-            else:
-                verdict = ", met" if figure["met"] else ", **missed**"
-                aim = f"{figure['aim']}{verdict}" if figure["aim"] else ""
-                rows.append(f"| {_title(figure['what'])} | {figure['value']} | {aim} |")
+    for figure in figures:
+        if "not measured" in figure:
+            rows.append(f"| {figure['what']} | not measured | |")
+        else:
+            verdict = ", met" if figure["met"] else ", **missed**"
+            aim = f"{figure['aim']}{verdict}" if figure["aim"] else ""
+            rows.append(f"| {_title(figure['what'])} | {figure['value']} | {aim} |")
     return _lines(rows)
 
 

@@ -24,7 +24,10 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = (
     *(
         ROOT / "docs" / name
-        for name in ("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md", "http.md", "benchmarks.md")
+        for name in (
+            *("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md", "http.md"),
+            *("benchmarks.md", "scale.md"),
+        )
     ),
     ROOT / "README.md",
 )
@@ -55,7 +58,8 @@ FIGURES = {
             benchmarks_page.values,
             benchmarks_page.stored,
         ),
-        *(benchmarks_page.alone, benchmarks_page.profile, benchmarks_page.circumstances, benchmarks_page.summary),
+        *(benchmarks_page.alone, benchmarks_page.scale, benchmarks_page.profile),
+        *(benchmarks_page.circumstances, benchmarks_page.summary),
     )
 }
 """The markers in front of figures, and what makes each part."""

@@ -187,10 +187,25 @@ class Cluster:
             await asyncio.sleep(0.5)
         raise AssertionError(f"It does not come to rest: {left}.\n{self.reported()}")
 
+    def found(self) -> str:
+        """Where each conversation stands that is not at rest, and the jobs and workers."""
+        statements = (
+            "SELECT id, seq, state_type, waits, fence, holder, was_left, now() - to_timestamp(updated_at / 1e6) "
+            "FROM conversations WHERE waits <> 0 OR holder IS NOT NULL",
+            "SELECT job.id, status, lock, worker_id, (SELECT max(at) FROM turnwise_jobs.procrastinate_events "
+            "WHERE job_id = job.id) AS at FROM turnwise_jobs.procrastinate_jobs AS job",
+            "SELECT id, now() - last_heartbeat FROM turnwise_jobs.procrastinate_workers",
+            "SELECT now()",
+        )
+        try:
+            return "\n".join(str(row) for statement in statements for row in self.rows(statement))
+        except psycopg.Error as error:
+            return str(error)
+
     def reported(self) -> str:
-        """The end of what each member has reported."""
+        """Where it stands, and the end of what each member has reported."""
         texts = {one.name: one.errors.read_text(encoding="utf-8", errors="replace") for one in self.members}
-        return "\n".join(f"--- {name}\n{text[-2000:]}" for name, text in texts.items() if text)
+        return "\n".join([self.found(), *(f"--- {name}\n{text[-2000:]}" for name, text in texts.items() if text)])
 
     def stop(self) -> list[int]:
         """Ask all members to stop (SIGTERM), and return their exit codes."""
