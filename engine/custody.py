@@ -123,15 +123,13 @@ _NEVER = _Moment(-math.inf, datetime.min.replace(tzinfo=UTC))
 @dataclass(eq=False)
 class _Held:
     """The custody of one conversation. `performs`: the effects of its steps are carried out here. `is_lost` says that
-    another process has it now, `has_rested` that nothing was under way when it was to be let go, `was_sending` that
-    something was being sent when it was given up, and `is_over` that the store knows that it is over. `moved` is set
-    when the conversation has moved."""
+    another process has it now, `has_rested` that nothing was under way when it was to be let go, and `is_over` that the
+    store knows that it is over. `moved` is set when the conversation has moved."""
 
     taken: Taken
     proof: _Moment
     loop: Loop | None = None
     performs: bool = False
-    was_sending: bool = False
     is_lost: bool = False
     has_rested: bool = False
     is_over: bool = False
@@ -454,7 +452,7 @@ class Custody:
     async def _give_up(self, held: _Held, fault: str | None) -> None:
         """Stop what still runs here, and let go."""
         loop, conversation_id = held.loop, held.conversation_id
-        held.performs, held.was_sending = False, self._sends(held, self._clock.now())
+        held.performs = False
         sends = self._sends(held, self._clock.now() + SOON)
         self._recovery.drop(conversation_id)
         if loop is not None and not held.has_rested:
@@ -486,7 +484,7 @@ class Custody:
         `StorageFailed` if it could not be: then it is taken over as after a crash."""
 
         async def let_go() -> None:
-            is_known = loop is not None and not loop.has_ended and not held.is_lost and not held.was_sending
+            is_known = loop is not None and not loop.has_ended and not held.is_lost
             at_rest = held.has_rested or (is_known and loop is not None and not sends and self._rests(held, loop))
             await self._let_go(held, at_rest=at_rest)
 
