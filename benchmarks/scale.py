@@ -54,6 +54,10 @@ class Sizes:
 
     conversations: int = 40
     turns: int = 10
+    warmed: tuple[int, int] = (40, 2)
+    """Conversations and turns of each that come before, so that every process has loaded what it needs."""
+    settling: float = 2.0
+    """Seconds behind them, in which what processes load in the background is loaded."""
     workers: tuple[int, ...] = (1, 2, 4)
     slots: int = 10
     """Of each worker, where a model takes `model_seconds`."""
@@ -72,6 +76,8 @@ class Sizes:
 QUICK = Sizes(
     conversations=2,
     turns=1,
+    warmed=(2, 1),
+    settling=0.1,
     workers=(1,),
     slots=2,
     model_seconds=0.05,
@@ -251,7 +257,8 @@ async def spent(
         busy = sum(workers.processor()) if workers else 0.0
         return time.perf_counter(), time.process_time(), busy, database.processor() if database else 0.0
 
-    await talk(engine, 4, 2)
+    await talk(engine, *sizes.warmed)
+    await asyncio.sleep(sizes.settling)
     before = now()
     await talk(engine, sizes.conversations, sizes.turns)
     return Spent(
@@ -292,7 +299,7 @@ async def clusters(server: PostgresServer, folder: Path, sizes: Sizes) -> list[F
                 bytes_, log = database.sizes()
                 took = await spent(engine, sizes, database, workers)
                 sizes_after = database.sizes()
-        turns = took.turns + 8
+        turns = took.turns + sizes.warmed[0] * sizes.warmed[1]
         title = f"{count} worker{'s' * (count > 1)}"
         named = {"name": f"scale-cluster-{count}", "number": took.cluster}
         value = f"{took.cluster:.1f} ms ({took.shares()})"

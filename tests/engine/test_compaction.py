@@ -29,9 +29,11 @@ from turnwise.effects.model.performers.summaries import NOTHING_YET
 from turnwise.effects.model.rehearsal import RehearsalLlm
 from turnwise.states import HistoryCompacted
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import Watcher, assert_paired, results
 from ..support.servers.openai_server import Body, OpenAiServer, Reply, Script, calls, fails, hangs, is_too_long, says
+
+pytestmark = BOTH_STORES
 
 WINDOW = 10_000
 FULL = (8_000, 1_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -32,10 +33,12 @@ from turnwise.persistence.opening import open_store
 from turnwise.states import DetailsChanged, ToolsChanged
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, reply
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, full_disk, until
 from ..support.scenarios.repeated_requests import ANSWER, RESUMES, RUNNING, engine_at
 from ..support.store_internals import query
+
+pytestmark = BOTH_STORES
 
 # --- Changes of the conversation itself: its tools, its title and what the application notes about it.
 
@@ -357,11 +360,13 @@ class TestTurnsThatGoOn:
         """After a crash, the turn goes on when somebody has said what became of the call."""
         async with engine_at(database) as engine:
             conversation = await engine.create()
+            RUNNING.discard("Book, Wait")  # it ran over another store
             await conversation.send("Book, Wait", wait=False)
             await until(lambda: "Book, Wait" in RUNNING)
         gate = Gate()
         async with engine_at(database, gate=gate) as engine:
             conversation = await engine.get(conversation.id)
+            await until(lambda: conversation.state.type == "in_doubt")
 
             turn = await conversation.resolve(call_of(conversation, "call_1_0"), "ran", wait=False)
 
@@ -390,13 +395,13 @@ class TestTurnsThatGoOn:
             gate.opened.set()
             assert (await conversation.wait()).reply == "Done."
 
-    async def test_a_turn_that_goes_on_needs_no_log(self, database: Database) -> None:
+    async def test_a_turn_that_goes_on_needs_no_log(self, database_file: Path) -> None:
         """The log cannot be read, but what was stored is known: the request returns, and only who waits fails."""
         gate = Gate()
-        async with engine_at(database) as engine:
+        async with engine_at(database_file) as engine:
             conversation_id = (await engine.create()).id
             await (await engine.get(conversation_id)).send("Ask? Wait")
-        async with engine_at(database, gate=gate) as engine:
+        async with engine_at(database_file, gate=gate) as engine:
             conversation = await engine.get(conversation_id)
             await query(engine.store, "UPDATE events SET payload = '{}' WHERE seq = 2")  # type: ignore[arg-type]
 
@@ -530,9 +535,9 @@ class TestStorage:
             lambda it: it.close(request_id="r", wait=False),
         ],
     )
-    async def test_a_full_disk_refuses_the_request(self, ask: Any, database: Database) -> None:
+    async def test_a_full_disk_refuses_the_request(self, ask: Any, database_file: Path) -> None:
         """It is refused as "storage", the question stays open, and the same request is taken later."""
-        async with engine_at(database) as engine:
+        async with engine_at(database_file) as engine:
             conversation = await engine.create()
             await conversation.send("Ask?")
             before = conversation.state

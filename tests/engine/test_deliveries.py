@@ -23,8 +23,10 @@ from turnwise.states.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.doubles import FunctionLlm
 
-from ..support.databases import Database, change
+from ..support.databases import BOTH_STORES, Database, change
 from ..support.engine_scenarios import Gate, Watcher, talk, until
+
+pytestmark = BOTH_STORES
 
 
 class Line:
@@ -250,15 +252,15 @@ class TestTheNextProcess:
         assert len(whole.deliveries) == 2
         assert await still_to_deliver(database) == []
 
-    async def test_a_clock_that_was_set_back_does_not_hold_it_up(self, database: Database) -> None:
+    async def test_a_clock_that_was_set_back_does_not_hold_it_up(self, database_file: Path) -> None:
         """The next attempt is never further ahead than the longest wait between two attempts."""
         clock, line = ManualClock(), Line()
-        async with talking(database, "a", clock=clock, channels=[line.channel]):
+        async with talking(database_file, "a", clock=clock, channels=[line.channel]):
             pass
         line.down = False
         set_back = ManualClock(clock.now() - timedelta(hours=1))
 
-        async with Engine.open(database, model=ScriptedLlm([]), channels=[line.channel], clock=set_back):
+        async with Engine.open(database_file, model=ScriptedLlm([]), channels=[line.channel], clock=set_back):
             await set_back.until_asleep()
             await set_back.advance(60)
             await until(lambda: line.channel.texts == ["a"])
@@ -341,18 +343,18 @@ class TestTheNextProcess:
             await until(lambda: line.channel.texts == ["a"])
 
     async def test_a_channel_that_is_gone_is_reported_and_its_deliveries_stay(
-        self, database: Database, caplog: pytest.LogCaptureFixture
+        self, database_file: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """This is not an error: a later engine may have that channel again."""
         clock, line = ManualClock(), Line()
-        async with talking(database, "a", clock=clock, channels=[line.channel]):
+        async with talking(database_file, "a", clock=clock, channels=[line.channel]):
             pass
 
-        async with Engine.open(database, model=ScriptedLlm([]), channels=[RecordingChannel()], clock=clock):
+        async with Engine.open(database_file, model=ScriptedLlm([]), channels=[RecordingChannel()], clock=clock):
             pass
 
         assert "still has a delivery for the channel line, which this engine does not have" in caplog.text
-        assert await still_to_deliver(database) == [("line", 1)]
+        assert await still_to_deliver(database_file) == [("line", 1)]
 
     async def test_what_is_deleted_is_not_delivered(self, database: Database) -> None:
         """Deleting a conversation deletes its deliveries, also those that wait for another attempt."""
@@ -496,7 +498,9 @@ class TestLeaving:
         with pytest.raises(EngineClosed):
             await engine.delivered()
 
-    async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(self, database: Database) -> None:
+    async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(
+        self, database_file: Path
+    ) -> None:
         """A delivery queued behind a failing one is tried once the channel works, also while the engine closes."""
         clock, line, gate = ManualClock(), Line(), Gate()
 
@@ -506,7 +510,7 @@ class TestLeaving:
                 await gate()
 
         channel = RecordingChannel(deliver, name="line")
-        async with talking(database, "a", "b", clock=clock, channels=[channel]):
+        async with talking(database_file, "a", "b", clock=clock, channels=[channel]):
             await clock.until_asleep()
             line.down = False
             await clock.advance(1)
@@ -514,22 +518,22 @@ class TestLeaving:
             asyncio.get_running_loop().call_later(0.02, gate.opened.set)
 
         assert channel.texts == ["a", "b"]
-        assert await still_to_deliver(database) == []
+        assert await still_to_deliver(database_file) == []
 
-    async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Database) -> None:
+    async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database_file: Path) -> None:
         """Deliveries left by a crash go out in the next process, however short; failed ones keep their place."""
         clock, line = ManualClock(), Line()
-        async with talking(database, "a", "b", clock=clock, channels=[line.channel]):
+        async with talking(database_file, "a", "b", clock=clock, channels=[line.channel]):
             pass
-        assert await still_to_deliver(database) == [("line", 1), ("line", 0)]
-        change(database, "UPDATE outbox SET attempts = 0, next_attempt = NULL WHERE attempts = 1")
+        assert await still_to_deliver(database_file) == [("line", 1), ("line", 0)]
+        change(database_file, "UPDATE outbox SET attempts = 0, next_attempt = NULL WHERE attempts = 1")
 
         channel = self.slow("line")
-        async with Engine.open(database, model=ScriptedLlm([]), channels=[channel], clock=clock):
+        async with Engine.open(database_file, model=ScriptedLlm([]), channels=[channel], clock=clock):
             pass
 
         assert channel.texts == ["a", "b"]
-        assert await still_to_deliver(database) == []
+        assert await still_to_deliver(database_file) == []
 
     async def test_a_channel_that_hangs_delays_it_by_its_deadline_only(
         self, database: Database, monkeypatch: pytest.MonkeyPatch

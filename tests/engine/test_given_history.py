@@ -22,10 +22,12 @@ from turnwise.states import Idle, MemoryRecalled, Policy, RecallMemory, Recent
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.strategies import NOON
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
 from ..support.pictures import PNG, data_url
 from ..support.scenarios.openai_histories import Given, any_histories, faults_in
 from ..support.servers.openai_server import OpenAiServer, calls, says, violations
+
+pytestmark = BOTH_STORES
 
 # --- Conversations that begin with messages that were said elsewhere.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -25,7 +25,9 @@ from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import Fold
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
+
+pytestmark = BOTH_STORES
 
 ASSISTANT = presets.assistant()
 TOOLS = ["spawn_agents"]
@@ -80,6 +82,10 @@ async def pays(engine: Engine, amount: int, message_id: str) -> Conversation:
     return conversation
 
 
+Happens: TypeAlias = Callable[[Any, Bank, Receiver], Awaitable[None]]
+"""What leads to a second history under the same ids."""
+
+
 async def deleted(database: Database, bank: Bank, receiver: Receiver) -> None:
     """A conversation is deleted and created again."""
     async with paying(database, bank, receiver) as engine:
@@ -88,14 +94,14 @@ async def deleted(database: Database, bank: Bank, receiver: Receiver) -> None:
         await pays(engine, 5, "m1")
 
 
-async def two_databases(database: Database, bank: Bank, receiver: Receiver) -> None:
+async def two_databases(database: Path, bank: Bank, receiver: Receiver) -> None:
     """Two customers, each with a database of their own."""
     for path in (database, database.with_name("other.db")):
         async with paying(path, bank, receiver) as engine:
             await pays(engine, 5, "m1")
 
 
-async def restored(database: Database, bank: Bank, receiver: Receiver) -> None:
+async def restored(database: Path, bank: Bank, receiver: Receiver) -> None:
     """A backup is restored, and other things are said than the first time."""
     backup = database.with_name("backup.db")
     async with paying(database, bank, receiver) as engine:
@@ -108,7 +114,7 @@ async def restored(database: Database, bank: Bank, receiver: Receiver) -> None:
         await pays(engine, 5, "another message")
 
 
-async def imported(database: Database, bank: Bank, receiver: Receiver) -> None:
+async def imported(database: Path, bank: Bank, receiver: Receiver) -> None:
     """A conversation is copied into another database, and goes on in both."""
     async with paying(database, bank, receiver) as engine:
         await engine.create(conversation_id="main")
@@ -121,10 +127,18 @@ async def imported(database: Database, bank: Bank, receiver: Receiver) -> None:
         await pays(engine, 5, "m1")
 
 
-@pytest.mark.parametrize("happens", [deleted, two_databases, restored, imported])
-async def test_what_a_second_history_does_is_done(
-    happens: Callable[[Path, Bank, Receiver], Awaitable[None]], database: Database
-) -> None:
+async def test_what_is_done_after_a_deletion_is_done(database: Database) -> None:
+    """In a conversation that has the id of one that was deleted."""
+    await check_that_both_are_done(deleted, database)
+
+
+@pytest.mark.parametrize("happens", [two_databases, restored, imported])
+async def test_what_a_second_history_does_is_done(happens: Happens, database_file: Path) -> None:
+    """In another database, or in the same one as it was before."""
+    await check_that_both_are_done(happens, database_file)
+
+
+async def check_that_both_are_done(happens: Happens, database: Any) -> None:
     """The second payment is made and the second text arrives, although the bank and the receiver drop whatever comes
     under a key that they know."""
     bank = Bank()

@@ -27,8 +27,10 @@ from turnwise.engine.updates import live_update
 from turnwise.states import Idle
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, reply
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
+
+pytestmark = BOTH_STORES
 
 TOLD = (
     "status",

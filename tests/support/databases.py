@@ -6,8 +6,8 @@
         async with Engine.open(database) as engine: ...
 
 The tests of a module that is marked like this, and that take a `database`, run twice: over a file, and, as slow tests,
-over PostgreSQL; so do those that take a `store`. A test that takes a `database_file` looks into the file itself, and
-runs over a file only.
+over PostgreSQL; so do those that take a `store`. A test that takes a `database_file` looks into the file itself, or
+is about what one process does with all that is left when it opens or closes, and runs over a file only.
 """
 
 from __future__ import annotations
