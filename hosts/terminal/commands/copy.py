@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from itertools import islice
 
 from ....persistence.maintenance.copy import Copied, Outcome, copy_conversations
 from ....persistence.opening import address_of
-from ....persistence.ports import find_all
+from ....persistence.ports import SharedStore, Store, find_all
 from ....states.errors import ConfigurationError
 from ..configuration import Settings, open_for_reading, open_for_writing
 from ..output.lines import counted, one_line, print_notice
 
 INCOMPLETE = 1
 """The exit code of a copy from which conversations are missing."""
+
+_LOOKED_AT = 1000
+"""How many conversations are asked about at once: whether they have moved."""
 
 _NAMED = 5
 """The most ids that are named of conversations that only the target has."""
@@ -54,23 +58,40 @@ async def copy(settings: Settings, source: str, target: str, *, ahead: bool) -> 
         except asyncio.CancelledError:
             print_notice(f"Interrupted after {tally.total} of {len(ids)}; the same command goes on from there.")
             raise
+        was_used = not ahead and await _has_moved(original, set(ids), tally.newest)
     print(tally.line())
     _warn_of_deleted(sorted(only_there))
     if ahead:
         print_notice(f"Copy the rest without --ahead, once no program uses {origin.name} any more.")
-    elif await origin.is_in_use():
-        print_notice(f"A program has begun to use {origin.name} meanwhile, so the copy may lack what was done there.")
+    elif was_used or await origin.is_in_use():
+        print_notice(f"A program has used {origin.name} meanwhile: end it, and run the same command again.")
         return INCOMPLETE
     return INCOMPLETE if tally.left_out else 0
 
 
+async def _has_moved(source: Store, ids: Set[str], newest: Mapping[str, int]) -> bool:
+    """Whether the source has other conversations than these by now, lacks some of them, or has steps behind the
+    `newest` that were copied. Of a file its lock says that."""
+    if not isinstance(source, SharedStore):
+        return False
+    if not ids >= set(await source.ids()):
+        return True
+    rest = iter(newest.items())
+    while some := dict(islice(rest, _LOOKED_AT)):
+        if await source.find_moved(some):
+            return True
+    return False
+
+
 class _Tally:
-    """Counts what became of the conversations, and names those that are left out."""
+    """Counts what became of the conversations, and names those that are left out. `newest` is the step up to which each
+    of the others has been read."""
 
     def __init__(self) -> None:
         self._outcomes: Counter[Outcome] = Counter()
         self._steps = 0
         self.left_out = 0
+        self.newest: dict[str, int] = {}
 
     @property
     def total(self) -> int:
@@ -80,6 +101,8 @@ class _Tally:
     def count(self, copied: Copied) -> None:
         """Count a conversation."""
         self._outcomes[copied.outcome] += 1
+        if copied.outcome not in ("left_out", "gone"):
+            self.newest[copied.conversation_id] = copied.steps
         if copied.outcome in ("copied", "renewed"):
             self._steps += copied.steps
         elif copied.outcome == "left_out":

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from turnwise.persistence.opening import open_store
+
 from ....support.cases import holds_for
 from ....support.postgres.fixtures import Databases
-from ....support.terminal import InProcessRun, assert_one_sentence, database_with, diverging_walk, exported
+from ....support.terminal import (
+    InProcessRun,
+    assert_one_sentence,
+    database_with,
+    diverging_walk,
+    end_of,
+    exported,
+    terminal,
+)
 from ....support.walks import Walk
 
 pytestmark = pytest.mark.slow
@@ -87,6 +98,31 @@ def test_fork_and_import(url: str, in_process: InProcessRun) -> None:
     assert forked.stdout == f"{new_id}  forked from done at step 5, idle\n"
     assert imported.stdout == f"{new_id}  5 steps imported\n"
     assert back.stdout == f"{new_id}  already there\n"
+
+
+def test_a_database_that_is_used_while_it_is_copied(
+    postgres_url: str, tmp_path: Path, in_process: InProcessRun
+) -> None:
+    """Nothing locks it, so the copy looks whether it has all of it, and says if not: exit 1. The next one has."""
+    walks = [Walk(f"walk-{number}").turn("tonight") for number in range(300)]
+    database_with(tmp_path, *walks)
+    in_process("copy", FILE, postgres_url)
+
+    async def go_on() -> None:
+        store = await open_store(postgres_url)
+        await (await store.load("walk-0")).log.append(*walks[0].say("tomorrow").steps[-1])
+        await store.close()
+
+    with terminal("copy", postgres_url, "new.db", cwd=tmp_path) as child:
+        child.expect(r"copying.*\D[1-9]\d*/300")
+        asyncio.run(go_on())
+        child.expect_exact("run the same command again.")
+        assert end_of(child) == 1
+    again = in_process("copy", postgres_url, "new.db")
+
+    renewed = "1 copied and compared (6 steps), 1 of them in place of an earlier copy"
+    said = f"300 conversations: {renewed}, 299 there already.\n"
+    assert (again.returncode, again.stdout, again.stderr) == (0, said, "")
 
 
 def test_what_is_wrong_is_found_and_repaired(url: str, in_process: InProcessRun) -> None:
