@@ -64,7 +64,7 @@ from .declarations import Declarations
 from .inspection import StepReader
 from .mailbox import Mailbox, SenderVariables, Work
 from .outbox import outgoing_of
-from .ports import Custodian, Dispatcher, LoopOwner, Observer, RequestObserver
+from .ports import Custodian, Dispatcher, LoopOwner, Observer, PickUpObserver, RequestObserver
 from .projection import ConversationProjection
 from .recovery import effects_in_flight, known_effects, reports
 from .redactor import EventRedactor
@@ -500,6 +500,8 @@ class Loop:
             await self._prepare()
         asked = await effects_in_flight(self.state, self.projection.read_entries, after)
         begin()
+        for observer in self._services.pick_up_observers:
+            observer.picked_up(self.conversation_id, self.state)
         for seq, effects in asked:
             self.follower.begin(effects)
             self._dispatch(effects, lambda seq=seq: replace(self.effect_context(), seq=seq))  # type: ignore[misc]
@@ -528,6 +530,8 @@ class Loop:
         self._mailbox.take_answers()
         self.follower.halt()
         self.follower.note(())
+        for observer in self._services.pick_up_observers:
+            observer.let_go(self.conversation_id)
 
     async def halt(self) -> None:
         """Stop what is under way, and begin nothing else until `take_over`. Callers go on waiting."""
@@ -596,6 +600,11 @@ class LoopServices:
         """Find the observers that see requests, once. A cached property would make all fields slow to read."""
         found = tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
         object.__setattr__(self, "request_observers", found)
+
+    @property
+    def pick_up_observers(self) -> Iterator[PickUpObserver]:
+        """The observers that hear which conversations this process looks after."""
+        return (observer for observer in self.observers if isinstance(observer, PickUpObserver))
 
     @contextmanager
     def observed(self, conversation_id: str, event: Event) -> Iterator[None]:

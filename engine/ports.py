@@ -98,6 +98,19 @@ class Observer(Protocol):
 
 
 @runtime_checkable
+class PickUpObserver(Observer, Protocol):
+    """An observer that also hears which conversations this process looks after, where several share a store."""
+
+    def picked_up(self, conversation_id: str, state: State) -> None:
+        """What is in flight in this state goes on here; another process has stored the steps that led to it."""
+        ...
+
+    def let_go(self, conversation_id: str) -> None:
+        """The conversation does not go on here any more."""
+        ...
+
+
+@runtime_checkable
 class RequestObserver(Observer, Protocol):
     """An observer that also sees how requests are waited for."""
 

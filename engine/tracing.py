@@ -116,6 +116,16 @@ class Tracing:
         if isinstance(record, TurnRecord):
             self._turns[conversation_id] = self._under_way(conversation_id, record.number, before, asked)
 
+    def picked_up(self, conversation_id: str, state: State) -> None:
+        """The turn that another process has begun is carried out here."""
+        record = getattr(state, "turn", None)
+        if isinstance(record, TurnRecord):
+            self._turns[conversation_id] = self._under_way(conversation_id, record.number, state, Context())
+
+    def let_go(self, conversation_id: str) -> None:
+        """A turn that waits for a person may go on in another process."""
+        self.drop(conversation_id)
+
     def drop(self, conversation_id: str) -> None:
         """The conversation does not go on in this engine; its turn, if it is in one, is `interrupted`."""
         turn = self._turns.pop(conversation_id, None)

@@ -240,6 +240,24 @@ class TestWorking:
             assert (turn.reply, begun) == ("Then it is yes.", 1)
             await until(lambda: worker.custody_counts.held == 0)
 
+    async def test_a_turn_is_traced_where_it_is_carried_out(self, shared: Shared) -> None:
+        """Its model requests are in its span, although another process has begun it. The span ends with the turn."""
+        pytest.importorskip("opentelemetry.sdk", reason="the extra `dev` brings the SDK")
+        from .test_tracing import Spans
+
+        spans, runs = Spans(), Runs()
+        runs.ends.set()
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+            worker = await place.engine(**OPTIONS, tools=[runs.tool()], tracer_provider=spans.provider)
+            await (await web.create()).send("Hi")
+            await until(lambda: worker.custody_counts.held == 0)
+
+            turn = spans.one("invoke_agent")
+            inner = [span for span in spans.all if span is not turn]
+            assert len(inner) == 3
+            assert all(span.parent is not None and span.parent.span_id == turn.context.span_id for span in inner)
+
 
 class TestLosing:
     """A custody that another process has taken."""
