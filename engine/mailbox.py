@@ -19,9 +19,9 @@ from contextvars import Context as Variables
 from contextvars import copy_context
 from typing import TypeAlias
 
-from ..persistence.errors import StorageFailed
+from ..persistence.errors import CustodyLost, StorageFailed
 from ..states.effects import Effect, OutgoingEffect
-from ..states.errors import Refused, TurnwiseError
+from ..states.errors import Refused, TurnwiseError, UnknownConversation
 from ..states.events import Event, Request
 from ..states.states import State
 from ..states.values.turn import Waiting
@@ -228,7 +228,9 @@ class _Answer:
 
     def fail(self, error: Exception) -> None:
         """It was not handled, and will not be."""
-        if isinstance(error, TurnwiseError):
+        if isinstance(error, CustodyLost | UnknownConversation):  # whoever took or deleted it has seen to that
+            logger.info("An answer was dropped: %s", error.sentence)
+        elif isinstance(error, TurnwiseError):
             logger.error("An answer could not be taken: %s", error.sentence)
         else:
             logger.error("An answer could not be taken.", exc_info=error)

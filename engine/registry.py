@@ -164,8 +164,7 @@ class ConversationRegistry:
 
     def _has_taken_over(self, task: asyncio.Task[None]) -> None:
         self._taking_over.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved here, in case that nobody waits any longer
+        _retrieve(task)
 
     async def _get(self, conversation_id: str) -> Loop:
         loop = self._loops.get(conversation_id)
@@ -283,7 +282,9 @@ class ConversationRegistry:
         gone all the same.
         """
         traces: list[TracesLeft] = []
-        await asyncio.shield(asyncio.ensure_future(self._delete(conversation_id, traces)))
+        task = asyncio.ensure_future(self._delete(conversation_id, traces))
+        task.add_done_callback(_retrieve)
+        await asyncio.shield(task)
         if traces:
             raise traces[-1]
 
@@ -493,6 +494,12 @@ class SharedContexts:
             if known.model_fields_set == policy.model_fields_set and known == policy:
                 return known
         return _kept(self._policies, policy)
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Take the error of a task that has ended: asyncio would report it if the caller was cancelled meanwhile."""
+    if not task.cancelled():
+        task.exception()
 
 
 T = TypeVar("T")

@@ -35,6 +35,11 @@ _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 _INVALID = "The address of the database is not a URL that PostgreSQL knows: postgresql://user@host:port/database"
 
+_UNESCAPED = (
+    "The address of the database has an @ or a / too many: in a password, write @ as %40 and / as %2F,"
+    " as in postgresql://user:password@host:port/database"
+)
+
 _PARAMETERS: Mapping[str, str] = {
     "application_name": "turnwise",
     "connect_timeout": "10",
@@ -72,6 +77,8 @@ class PostgresAddress:
             parameters = psycopg.conninfo.conninfo_to_dict(rest)
         except (psycopg.Error, UnicodeError):
             raise StoreError(_INVALID) from None  # the driver's error may quote a part of the password
+        if _is_torn(parameters, url):
+            raise StoreError(_UNESCAPED)
         schema = own.get("schema")
         if schema is not None and not _SCHEMA.fullmatch(schema):
             raise StoreError("The schema of the database must be a name of up to 63 letters, digits and underscores.")
@@ -147,6 +154,14 @@ def _own_options(url: str) -> tuple[dict[str, str], str]:
     }
     others = "&".join(option for option in options if option.partition("=")[0] not in _OWN_OPTIONS)
     return own, f"postgresql://{place}" + (f"?{others}" if others else "")
+
+
+def _is_torn(parameters: Mapping[str, Any], url: str) -> bool:
+    """Whether a part of the password is taken for a host or a database, because it holds an @ or a / as it is. Messages
+    would show it."""
+    hosts = str(parameters.get("host", "")).split(",")
+    database = str(parameters.get("dbname", ""))
+    return any("@" in host[1:] for host in hosts) or ("@" in database and f"/{database}" in url)
 
 
 def _name(parameters: Mapping[str, str]) -> str:

@@ -364,6 +364,24 @@ class TestAskedForAgain:
 
             assert (again.title, await length(again)) == (None, 1)
 
+    async def test_a_deletion_that_nobody_waits_for_may_fail(self, database: Path) -> None:
+        """Its caller was cancelled, and another engine has deleted the conversation: there is nobody to tell."""
+        reported = list[dict[str, Any]]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: reported.append(fault))
+        async with engine_at(database) as one, Engine.open(store=one.store) as other:
+            await one.create(conversation_id="mine")
+            await other.get("mine")
+            deletions = [asyncio.ensure_future(engine.delete("mine")) for engine in (one, other)]
+            await asyncio.sleep(0)
+            for each in deletions:
+                each.cancel()
+            await asyncio.wait(deletions)
+            while await one.list():
+                await asyncio.sleep(0)
+
+        gc.collect()
+        assert reported == []
+
     async def test_one_that_is_created_while_the_old_one_is_deleted_goes_on(self, database: Path) -> None:
         """The old one is gone for everybody long before its last steps are overwritten. What ends the deletion then
         concerns nothing of the new one, which has its id and is in the middle of a turn."""

@@ -75,6 +75,8 @@ class TestUrls:
             ("postgres://ada:secret@[::1]:5433/d", "postgresql://[::1]:5433/d"),
             ("postgresql://ada:secret@/d?host=/run/pg&port=5433", "postgresql:///d?host=/run/pg&port=5433"),
             ("postgresql://ada:secret@h", "postgresql://h/"),
+            ("postgresql://ada:s%40e%2Fcret@h/a%40b", "postgresql://h/a@b"),
+            ("postgresql://ada:secret@/d?host=@turnwise", "postgresql:///d?host=@turnwise"),
             ("postgresql://", "postgresql:///"),
         ],
     )
@@ -98,6 +100,11 @@ class TestInvalidUrls:
             "postgresql://h/d?password=secret&=",
             "postgresql://h/d\0secret",
             "postgresql://ada:secret\ud800@h/d",
+            "postgresql://ada:se@secret@h/d",
+            "postgresql://ada:@@secret@h/d",
+            "postgresql://ada:secret/word@h/d",
+            "postgresql://ada:12/secret@h:5432/d?sslmode=require",
+            "postgresql://ada:se@secret@h,i/d",
         ],
     )
     def test_a_password_is_not_repeated(self, url: str) -> None:
@@ -109,6 +116,12 @@ class TestInvalidUrls:
         assert "ret@" not in str(refused.value)
         assert refused.value.__cause__ is None
         assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+    @pytest.mark.parametrize("password", ["se@cret", "se/cret", "12/cret"])
+    def test_what_to_write_in_a_password_is_said(self, password: str) -> None:
+        """Passwords that are drawn by lot hold these characters."""
+        with pytest.raises(StoreError, match="write @ as %40 and / as %2F"):
+            PostgresAddress.of(f"postgresql://ada:{password}@h/d")
 
     @pytest.mark.parametrize("schema", ["", 'a"b', "a b", "a;b", "ä", "a" * 64])
     def test_a_schema_that_would_have_to_be_quoted(self, schema: str) -> None:
