@@ -99,6 +99,11 @@ class FaultyStorage:
         moments = (one.next_attempt for one in waiting)
         return min((one for one in moments if one is not None and one > now), default=None)
 
+    def due_before(self, moment: datetime) -> tuple[str, ...]:
+        """The conversations that have something to hand over whose next attempt was due before this moment."""
+        waiting = at_once(self.store.outbox(self.disk.rows))
+        return tuple(one.conversation_id for one in waiting if (one.next_attempt or moment) <= moment)
+
     def faults(self) -> tuple[str, ...]:
         """Nothing: there is no file that could be wrong."""
         return ()

@@ -9,7 +9,7 @@ several as one, or not at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -113,8 +113,12 @@ class Cluster:
                 self.call(conversation_id)
                 del self.running[conversation_id]
 
-    def sweep(self) -> None:
-        """Call for what waits and has no job, though it should have one."""
+    def sweep(self, forgotten: Iterable[str]) -> None:
+        """Call for what waits and has no job, though it should have one. Of those that are `forgotten` something is to
+        be sent that has been due for long: a process that stood still may have noted late what became of it."""
+        for conversation_id in forgotten:
+            if conversation_id not in self.running:
+                self.call(conversation_id)
         for conversation_id, rows in self.disk.rows.items():
             state = rows[-1].state
             is_due = (due := next_timer(state)) is not None and due <= self.clock.now()
@@ -437,7 +441,8 @@ class SimulatedJobs:
             if loop.time() - began > lease:
                 cluster.rescue(lease, loop.time())
             if loop.time() > sweep:
-                cluster.sweep()
+                long_ago = cluster.clock.now() - timedelta(seconds=2 * lease)
+                cluster.sweep(self._store.storage.due_before(long_ago))
                 sweep = loop.time() + 2 * lease
             await asyncio.sleep(lease / BEATS)
 
