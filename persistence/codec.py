@@ -330,7 +330,7 @@ def check_link(entry: StoredEntry, seq: int, chain: bytes) -> None:
     if entry.seq != seq + 1:
         raise missing(seq + 1)
     if link(chain, entry.content) != entry.chain:
-        raise Damaged(entry.seq, f"Step {entry.seq} is not what was stored: the file is damaged.")
+        raise Damaged(entry.seq, f"Step {entry.seq} is not what was stored: the log is damaged.")
 
 
 def check_end(head: HeadRow, seq: int, chain: bytes) -> None:
@@ -338,15 +338,15 @@ def check_end(head: HeadRow, seq: int, chain: bytes) -> None:
     if type(head.seq) is int and head.seq > seq:
         raise missing(seq + 1)
     if (head.seq, head.chain) != (seq, chain):
-        raise Damaged(seq, f"The head of the conversation is not its newest step, {seq}: the file is damaged.")
+        raise Damaged(seq, f"The head of the conversation is not its newest step, {seq}: the log is damaged.")
 
 
 def check_state(head: HeadRow, state: bytes) -> None:
     """Raise `Damaged` unless `state` is the digest of the state in the head row. `Pure.`"""
     if type(head.state) is not str or digest(head.state) != state:
-        raise Damaged(head.seq, f"The state behind step {head.seq} is not what was stored: the file is damaged.")
+        raise Damaged(head.seq, f"The state behind step {head.seq} is not what was stored: the log is damaged.")
 
 
 def missing(seq: int) -> Damaged:
     """Return the error for a step that should be there. `Pure.`"""
-    return Damaged(seq, f"Step {seq} is missing: the file is damaged.")
+    return Damaged(seq, f"Step {seq} is missing: the log is damaged.")

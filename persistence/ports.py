@@ -1,6 +1,6 @@
 """The ports of a store: what an engine, and the maintenance of a database, need from it.
 
-`SqliteStore` implements them. A store of another kind implements them too, and is tested by
+`SqliteStore` implements them, and `PostgresStore`, which several processes share. A store of another kind is tested by
 `turnwise.testing.store_contract`, which turns these docstrings into tests. The errors are those of
 `persistence.errors`, and `UnknownConversation`.
 """

@@ -90,7 +90,7 @@ def lines_of(record: ConversationRecord) -> Iterator[str]:
         head = _head(record)
         head.encode()
     except (TypeError, ValueError, OverflowError) as error:
-        sentence = "The owner and the start of the conversation cannot be read: the file is damaged."
+        sentence = "The owner and the start of the conversation cannot be read: the log is damaged."
         raise Damaged(0, sentence) from error
     return chain((head,), map(_step, record.steps))
 

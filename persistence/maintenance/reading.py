@@ -35,7 +35,7 @@ LONGEST_LINE = 256 * 2**20
 _NO_LINE = "is not a line of an export."
 _NO_EXPORT = "does not begin an export of turnwise."
 _LARGEST = 2**63 - 1
-"""The largest number that a column of SQLite takes."""
+"""The largest number that a column of a database takes."""
 
 
 def read_export(lines: Iterable[bytes]) -> tuple[ConversationRecord, ...]:

@@ -1,7 +1,7 @@
 """Replays a stored conversation, and reports the first step that comes out differently today.
 
 The machine is pure, so the same events must lead to the same effects and states as before. If they do not, either the
-rules have changed since or the file is damaged. A database of real conversations is therefore a test of every change of
+rules have changed since or the log is damaged. A database of real conversations is therefore a test of every change of
 the rules.
 
 Equal texts are equal values. So only the event of a row is decoded: what it leads to is written as JSON and compared

@@ -149,4 +149,4 @@ def _summary(row: SummaryRow) -> Summary:
             seq=row.seq,
         )
     except (TypeError, ValueError, OverflowError) as error:
-        raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
+        raise Damaged(0, "The list of the conversations cannot be read: the database is damaged.") from error

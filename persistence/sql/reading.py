@@ -156,7 +156,7 @@ def read_request(driver: Driver, conversation_id: str, position: LogPosition, ev
         return None
     entry = _verified(driver, position.key, seq)
     if not isinstance(entry.event, Request):
-        raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
+        raise Damaged(seq, f"Step {seq} is not what was stored: the log is damaged.")
     return entry
 
 
@@ -202,7 +202,7 @@ def _moment_of(at: int) -> datetime:
     try:
         return from_microseconds(at)
     except (TypeError, OverflowError) as error:
-        raise Damaged(0, "The scheduled wake-ups cannot be read: the file is damaged.") from error
+        raise Damaged(0, "The scheduled wake-ups cannot be read: the database is damaged.") from error
 
 
 def _undelivered(row: UndeliveredRow) -> Undelivered:
@@ -212,4 +212,4 @@ def _undelivered(row: UndeliveredRow) -> Undelivered:
             raise TypeError("a number is not an integer")
         return Undelivered(*row[:-2], None if due is None else from_microseconds(due), row.begun)
     except (TypeError, OverflowError) as error:
-        raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error
+        raise Damaged(0, "What is to be delivered cannot be read: the database is damaged.") from error

@@ -115,7 +115,7 @@ async def _readable(store: Store, wanted: ConversationFilter) -> tuple[tuple[Sum
         except UnknownConversation:  # deleted meanwhile
             continue
         except (StoreError, LookupError, TypeError, ValueError, OverflowError):
-            faults.append(f"{each} is left out: it cannot be read, because the file is damaged.")
+            faults.append(f"{each} is left out: it cannot be read, because the database is damaged.")
     return wanted.page_of(sorted(found, key=lambda summary: summary.updated_at, reverse=True)), faults
 
 

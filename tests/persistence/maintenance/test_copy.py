@@ -337,7 +337,7 @@ class TestWhatCannotBeCopied:
     @pytest.mark.parametrize(
         ("damage", "sentence"),
         [
-            ("DELETE FROM events WHERE conversation = 1 AND seq = 3", "Step 3 is missing: the file is damaged."),
+            ("DELETE FROM events WHERE conversation = 1 AND seq = 3", "Step 3 is missing: the log is damaged."),
             ("UPDATE events SET turn = 9 WHERE conversation = 1 AND seq = 3", "Step 3 is not what was stored"),
             ("UPDATE conversations SET waits = 1 WHERE key = 1", "Its row does not agree with its state"),
             ("UPDATE conversations SET owner = 'eve' WHERE key = 1", "The owner is not the one"),

@@ -276,14 +276,14 @@ class TestDamage:
         assert divergence_of(report).seq == 6
 
     async def test_is_told_from_a_change_of_the_rules(self, store: Store, database: Database) -> None:
-        """The sentence says that the file is damaged, and shows nothing of what was said (P33)."""
+        """The sentence says that the log is damaged, and shows nothing of what was said (P33)."""
         walk = Walk().turn("SECRET")
         await walk.into(store)
         change(database, "UPDATE events SET effects = NULL WHERE seq = 2")
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
-        assert divergence.reason == "Step 2 is not what was stored: the file is damaged."
+        assert divergence.reason == "Step 2 is not what was stored: the log is damaged."
         assert divergence.event == walk.steps[1][0]
         assert divergence.expected.effects == ()
         assert divergence.actual.effects == walk.steps[1][1].effects
@@ -296,7 +296,7 @@ class TestDamage:
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
-        assert (divergence.seq, divergence.reason) == (seq, f"Step {seq} is missing: the file is damaged.")
+        assert (divergence.seq, divergence.reason) == (seq, f"Step {seq} is missing: the log is damaged.")
         assert (divergence.event, divergence.expected, divergence.actual) == (None, StepOutcome(), StepOutcome())
 
     async def test_a_step_of_another_conversation_is_found(self, store: Store, database: Database) -> None:
@@ -313,9 +313,9 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("column", "value", "reason"),
         [
-            ("seq", 4, "The head of the conversation is not its newest step, 5: the file is damaged."),
-            ("seq", 6, "Step 6 is missing: the file is damaged."),
-            ("chain", bytes(16), "The head of the conversation is not its newest step, 5: the file is damaged."),
+            ("seq", 4, "The head of the conversation is not its newest step, 5: the log is damaged."),
+            ("seq", 6, "Step 6 is missing: the log is damaged."),
+            ("chain", bytes(16), "The head of the conversation is not its newest step, 5: the log is damaged."),
             (
                 "state",
                 "not JSON",
@@ -549,7 +549,7 @@ class TestDivergences:
 
         report = replay_record(record)
 
-        damage = f"Step {seq} is not what was stored: the file is damaged."
+        damage = f"Step {seq} is not what was stored: the log is damaged."
         assert (report.events, _found(report).seq, _found(report).reason) == (seq - 1, seq, damage)
         assert report.divergence == by_values(record).divergence
 
@@ -593,7 +593,7 @@ class TestPages:
 
         report = replay_record(record_of(rows, head))
 
-        assert (report.events, _found(report).reason) == (seq - 1, f"Step {seq} is missing: the file is damaged.")
+        assert (report.events, _found(report).reason) == (seq - 1, f"Step {seq} is missing: the log is damaged.")
 
 
 def _found(report: ReplayReport) -> Divergence:

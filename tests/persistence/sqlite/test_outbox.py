@@ -230,4 +230,4 @@ class TestDamage:
         with pytest.raises(Damaged) as damaged:
             await store.outbox(await store.ids())
 
-        assert damaged.value.sentence == "What is to be delivered cannot be read: the file is damaged."
+        assert damaged.value.sentence == "What is to be delivered cannot be read: the database is damaged."

@@ -611,7 +611,7 @@ class TestDamage:
         with pytest.raises(Damaged) as damaged:
             await store.list()
 
-        assert damaged.value.sentence == "The list of the conversations cannot be read: the file is damaged."
+        assert damaged.value.sentence == "The list of the conversations cannot be read: the database is damaged."
 
     @pytest.mark.parametrize(
         ("sql", "seq"),

@@ -62,7 +62,7 @@ def test_what_is_damaged_is_named(tmp_path: Path, in_process: InProcessRun) -> N
 
     assert done.returncode == 1
     assert done.stdout == "2 conversations: 1 copied and compared (5 steps), 1 left out.\n"
-    assert done.stderr == "one is left out: Step 3 is missing: the file is damaged.\n"
+    assert done.stderr == "one is left out: Step 3 is missing: the log is damaged.\n"
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ class TestDoctor:
         assert partly_repaired.returncode == 1
         assert partly_repaired.stdout.splitlines() == [
             "two step 5 The column waits does not agree with the state and the newest step.  Repaired.",
-            "one step 4 Step 4 is missing: the file is damaged.  Not repaired.",
+            "one step 4 Step 4 is missing: the log is damaged.  Not repaired.",
         ]
 
     def test_a_file_that_cannot_be_opened_is_one_sentence(self, tmp_path: Path, in_process: InProcessRun) -> None:

@@ -59,9 +59,9 @@ def test_a_damaged_conversation_is_left_out(tmp_path: Path, in_process: InProces
 
     assert (everything.returncode, everything.stderr) == (
         1,
-        "one is left out: Step 3 is missing: the file is damaged.\n",
+        "one is left out: Step 3 is missing: the log is damaged.\n",
     )
-    assert_one_sentence(alone, "Step 3 is missing: the file is damaged.")
+    assert_one_sentence(alone, "Step 3 is missing: the log is damaged.")
     assert imported.stdout == "two  5 steps imported\n"
 
 
@@ -317,7 +317,7 @@ class TestCommands:
 
         assert everything.returncode == 1
         assert everything.stderr == (
-            "one is left out: Step 3 is missing: the file is damaged.\nthree is left out: it has no answer.\n"
+            "one is left out: Step 3 is missing: the log is damaged.\nthree is left out: it has no answer.\n"
         )
         assert [len(json.loads(line)["messages"]) for line in everything.stdout.splitlines()] == [5]
         assert [line.split("  ")[1] for line in imported.stdout.splitlines()] == ["4 messages imported"]
