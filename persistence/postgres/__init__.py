@@ -5,7 +5,7 @@
     jobs         finds processes that look after conversations; `job_tables` are what it needs in the database
     notices      what one process stores and shows, as the others hear it
     search       the texts that may be found again
-    database     the threads of an open database; `connection` is one of them, `adapters` what it reads and writes
+    database     the threads of an open database; `connection` is what one of them works on
     schema       the tables; `migrations/` how older tables become these
     address      its URL
 

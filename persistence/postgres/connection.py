@@ -2,6 +2,9 @@
 
 A connection serves one transaction after the other. All that a transaction needs is set in the message that begins it,
 since a pooler in transaction mode gives every transaction another session. This costs the server 10 µs.
+
+PostgreSQL's texts hold every character but NUL. Names that an application or a person gives may have it, so in them it
+is escaped, and so is the character that escapes it. JSON escapes both by itself.
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 from psycopg import pq
+from psycopg.abc import Buffer
 from psycopg.errors import error_from_result
+from psycopg.rows import tuple_row
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..sql.statements import Statement
-from .adapters import adapt
 
 if TYPE_CHECKING:
     from ..sql.statements import Driver
@@ -193,6 +199,55 @@ def _polling(descriptor: int) -> Callable[[int], object]:
 
 def _text(sql: str) -> Any:
     return sql.postgresql if isinstance(sql, Statement) else sql
+
+
+async def is_pooled(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Whether a pooler stands between this connection and the server: it makes up the number of the server's
+    process."""
+    cursor = await connection.cursor(row_factory=tuple_row).execute("SELECT pg_backend_pid()")
+    return await cursor.fetchone() != (connection.info.backend_pid,)
+
+
+# --- values
+
+_ESCAPE, _ESCAPED, _NUL = "\1", "\1\2", "\1\3"
+
+
+def escaped(text: str) -> str:
+    """Return the text without NUL. No two texts are escaped to the same one, and a prefix to a prefix. `Pure.`"""
+    if "\0" in text or _ESCAPE in text:
+        return text.replace(_ESCAPE, _ESCAPED).replace("\0", _NUL)
+    return text
+
+
+def unescaped(text: str) -> str:
+    """Return the text that was escaped. `Pure.`"""
+    if _ESCAPE in text:
+        return text.replace(_NUL, "\0").replace(_ESCAPED, _ESCAPE)
+    return text
+
+
+class _TextDumper(StrDumperUnknown):
+    """Writes texts as parameters."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(escaped(obj))
+
+
+class _TextLoader(TextLoader):
+    """Reads columns of texts."""
+
+    def load(self, data: Buffer) -> bytes | str:
+        text = super().load(data)
+        return unescaped(text) if isinstance(text, str) else text
+
+
+def adapt(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Have a connection escape texts, and send every integer with 64 bits: the server keeps a plan for each combination
+    of sizes. To be called once, when it was opened."""
+    connection.adapters.register_dumper(str, _TextDumper)
+    connection.adapters.register_dumper(int, Int8Dumper)
+    connection.adapters.register_loader("text", _TextLoader)
 
 
 # --- errors

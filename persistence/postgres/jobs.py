@@ -41,8 +41,7 @@ from psycopg.sql import SQL, Identifier
 from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..ports import JobsHealth
-from .adapters import adapt
-from .connection import WRITES, failure, no_connection
+from .connection import WRITES, adapt, failure, is_pooled, no_connection
 from .job_tables import QUEUE, JobTables
 
 if TYPE_CHECKING:
@@ -557,8 +556,7 @@ class _Session(BaseConnector):
         self._connection = connection
         self.connections += 1
         adapt(connection)
-        (found,) = await (await connection.execute("SELECT pg_backend_pid() AS process_id")).fetchall()
-        self._is_pooled = found["process_id"] != connection.info.backend_pid
+        self._is_pooled = await is_pooled(connection)
         if self._is_pooled:
             connection.prepare_threshold = None
             await connection.set_read_only(False)

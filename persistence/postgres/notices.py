@@ -38,6 +38,7 @@ import psycopg
 from ...states.errors import StoreError
 from ...states.values.value import encodable
 from ..ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
+from .connection import is_pooled
 
 logger = logging.getLogger("turnwise.postgres")
 
@@ -69,8 +70,6 @@ LOOK = 1.0
 
 PULSE, PATIENCE = 15.0, 5.0
 """Seconds between two notices that a process sends to itself, and until one counts as not heard."""
-
-_KEEPALIVE: dict[str, Any] = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 
 
 class Notices:
@@ -162,7 +161,7 @@ class Notices:
         while True:
             try:
                 async with await self._connect() as connection:
-                    if await _is_pooled(connection):
+                    if await is_pooled(connection):
                         break
                     async for notice in self._hear(connection):
                         wait = FIRST_WAIT
@@ -183,7 +182,7 @@ class Notices:
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(
-            self._conninfo, autocommit=True, connect_timeout=10, application_name="turnwise notices", **_KEEPALIVE
+            self._conninfo, autocommit=True, application_name="turnwise notices"
         )
 
     async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> AsyncGenerator[Notice, None]:
@@ -219,12 +218,6 @@ class Notices:
         for piece in pieces:
             if (notice := _decoded(piece)) is not None:
                 yield notice
-
-
-async def _is_pooled(connection: psycopg.AsyncConnection[Any]) -> bool:
-    """Whether a pooler stands between this connection and the server: it makes up the number of the server process."""
-    found = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
-    return found is not None and found[0] != connection.info.backend_pid
 
 
 def _sentence(error: Exception) -> str:
@@ -351,8 +344,6 @@ def _joined(before: LiveShown, token: LiveShown) -> LiveShown | None:
 _FRAME = 32
 """Bytes of a payload that are none of a notice."""
 
-_STEP, _GONE, _SHOWN, _MISSED = "stored", "gone", "shown", "missed"
-
 
 def _payload(node: str, pieces: Sequence[str]) -> str:
     return f"[{','.join((json.dumps(node), *pieces))}]"
@@ -364,20 +355,20 @@ def _encoded(notice: Notice) -> str:
     fields: list[Any]
     match notice:
         case StepStored(conversation_id, seq):
-            fields = [_STEP, conversation_id, seq]
+            fields = ["stored", conversation_id, seq]
         case ConversationGone(conversation_id):
-            fields = [_GONE, conversation_id]
+            fields = ["gone", conversation_id]
         case LiveShown(conversation_id, effect_id, kind, data, place):
-            fields = [_SHOWN, conversation_id, effect_id, kind, dict(data), place]
+            fields = ["shown", conversation_id, effect_id, kind, dict(data), place]
         case NoticesMissed():
-            fields = [_MISSED]
+            fields = ["missed"]
     try:
         text = encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
     except (TypeError, ValueError):
         return "[]"  # data that is not JSON, of a performer of the application
     if len(text.encode()) <= PAYLOAD - _FRAME:
         return text
-    return "[]" if isinstance(notice, LiveShown) else f'["{_MISSED}"]'
+    return "[]" if isinstance(notice, LiveShown) else '["missed"]'
 
 
 def _decoded(piece: Any) -> Notice | None:
