@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import psycopg
@@ -33,7 +32,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql.base import PGDialect
-from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from ...states.errors import StoreError
 from ..sql import schema as shared
@@ -272,35 +270,23 @@ def _create(driver: PostgresDriver, address: PostgresAddress, found: Found) -> N
 @cache
 def _creating_statements() -> tuple[str, ...]:
     """Return what creates the tables and their indexes, and records their revision."""
-    elements: list[ExecutableDDLElement] = []
-    for table in metadata.sorted_tables:
-        elements.append(CreateTable(table))
-        elements += (CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
     revision = f"CREATE TABLE {REVISION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"
     record = f"INSERT INTO {REVISION_TABLE} VALUES ('{HEAD}')"
-    dialect = PGDialect()  # type: ignore[no-untyped-call]
-    return (*(str(each.compile(dialect=dialect)) for each in elements), *_STORAGE, revision, record)
+    tables = shared.creating_statements(metadata, PGDialect())  # type: ignore[no-untyped-call]
+    return (*tables, *_STORAGE, revision, record)
 
 
 SCRIPTS = Path(__file__).with_name("migrations")
 
-_ALEMBIC = Lock()
-"""Alembic keeps its connection in a global variable: two databases that are opened at once must not share it."""
-
 
 def run_migrations(address: PostgresAddress) -> None:
     """Run all migrations that the database has not had yet, over a connection that alembic may use as it does."""
-    from alembic import command
-    from alembic.config import Config
 
     def connect() -> psycopg.Connection[Any]:
         return psycopg.connect(address.conninfo)
 
     engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
-    with _ALEMBIC, engine.begin() as connection:
+    with engine.begin() as connection:
         for statement in filter(None, (address.search_path, _LOCK)):
             connection.exec_driver_sql(statement)
-        config = Config(attributes={"connection": connection, "version_table": REVISION_TABLE})
-        config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
-        config.set_main_option("path_separator", "os")
-        command.upgrade(config, HEAD)
+        shared.run_migrations(connection, SCRIPTS, HEAD, version_table=REVISION_TABLE)

@@ -1,4 +1,4 @@
-"""The tables that the stores in relational databases share.
+"""The tables that the stores in relational databases share, and how tables are made and migrated.
 
 A conversation is one row that holds its head, and one row for each of its steps. A step is never written again. Moments
 are whole microseconds since 1970, in UTC, so they are read back exactly. `events` keeps SQLite's own row numbers.
@@ -11,11 +11,18 @@ an order depends on a language, ids with a prefix do not stand together. Boolean
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
     ColumnElement,
+    Connection,
+    Dialect,
     ForeignKey,
     Index,
     LargeBinary,
@@ -26,6 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Integer as AnyInteger
 from sqlalchemy import Text as AnyText
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from ...states.context import CHANGES_CONTEXT
 from ...states.events import Opened
@@ -224,3 +232,34 @@ text_vectors = Table(
     Column("vector", LargeBinary, nullable=False),
 )
 """Vectors of texts, of length 1, as 32-bit floating-point numbers. `space` names what made them."""
+
+
+# --- making and migrating
+
+
+def creating_statements(tables: MetaData, dialect: Dialect) -> Iterator[str]:
+    """Yield what creates these tables and their indexes. `metadata.create_all` would look for each table, and write
+    each statement anew, which takes longer than to open a database."""
+    for table in tables.sorted_tables:
+        yield str(CreateTable(table).compile(dialect=dialect))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            yield str(CreateIndex(index).compile(dialect=dialect))
+
+
+_ALEMBIC = Lock()
+"""Alembic keeps its connection in a global variable: if two threads opened two databases at once, one database would be
+given the tables of both."""
+
+
+def run_migrations(connection: Connection, scripts: Path, revision: str, **options: Any) -> None:
+    """Run the migrations in the folder `scripts` that the database has not had yet, up to this revision, in the
+    transaction that has begun. The `options` are those of `alembic.context.configure`. Alembic is imported only here,
+    because that takes longer than anything else that opening a database needs."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, **options})
+    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    with _ALEMBIC:
+        command.upgrade(config, revision)

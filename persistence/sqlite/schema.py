@@ -7,15 +7,13 @@ compares the tables of a database that an earlier version wrote, once it is migr
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
-from ..sql.schema import metadata
+from ..sql import schema as shared
 from .file import APPLICATION_ID, HEAD
 
 SCRIPTS = Path(__file__).with_name("migrations")
@@ -25,10 +23,6 @@ _REVISION_TABLE = (
     "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 """The table in which alembic records the revision, as it makes it itself."""
-
-_ALEMBIC = threading.Lock()
-"""Alembic keeps its connection in a global variable: if two threads opened two databases at once, one database would be
-given the tables of both."""
 
 
 def migrate(connection: Connection, revision: str | None) -> None:
@@ -51,22 +45,11 @@ def create_tables(connection: Connection) -> None:
 
 @cache
 def _creating_statements() -> tuple[str, ...]:
-    """Return what creates the tables and their indexes, written once: `metadata.create_all` looks for each table and
-    writes each statement anew, which takes longer than to open the database."""
-    elements: list[ExecutableDDLElement] = []
-    for table in metadata.sorted_tables:
-        elements.append(CreateTable(table))
-        elements += (CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
-    return tuple(str(element.compile(dialect=sqlite.dialect())) for element in elements)
+    """Return what creates the tables and their indexes, written once."""
+    return tuple(shared.creating_statements(shared.metadata, sqlite.dialect()))
 
 
 def run_migrations(connection: Connection) -> None:
     """Run all migrations that the database has not had yet."""
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    with _ALEMBIC, connection.begin():
-        command.upgrade(config, HEAD)
+    with connection.begin():
+        shared.run_migrations(connection, SCRIPTS, HEAD, render_as_batch=True)

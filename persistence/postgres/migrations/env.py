@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection, and within the transaction, that `schema.run_migrations` hands over."""
+"""Runs the migrations on the connection, and within the transaction, that `sql.schema.run_migrations` hands over."""
 
 from alembic import context
 

@@ -1,6 +1,6 @@
-"""Runs the migrations on the connection that `migrate` hands over, within its transaction."""
+"""Runs the migrations on the connection, and within the transaction, that `sql.schema.run_migrations` hands over."""
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"], render_as_batch=True)
+context.configure(**context.config.attributes)
 context.run_migrations()
