@@ -4,7 +4,7 @@
     records       what every store shares: the rows of a conversation and their verification
     codec         how steps are encoded in rows
     summaries     what a list of conversations shows, as it follows from their events
-    words         the words of texts, as every store finds them
+    words         the words of texts, by which they are found; `vectors` compares texts by meaning
     errors        what may go wrong
     sql/          what the stores in relational databases share
     sqlite/       the store in a SQLite database, of one process

@@ -58,8 +58,8 @@ from .summaries import json_identity as json_identity
 from .summaries import metadata_entry as metadata_entry
 from .summaries import place_of as place_of
 from .summaries import summary_of as summary_of
+from .vectors import unit_vector as unit_vector
 from .words import MAX_RECENT as MAX_RECENT
 from .words import holds as holds
 from .words import keywords_of as keywords_of
-from .words import unit_vector as unit_vector
 from .words import words_of as words_of

@@ -1,5 +1,4 @@
-"""The words of texts and keywords, as every search in what was said compares them; and vectors of texts, which are
-compared by the angle between them.
+"""The words of texts and keywords, as every search in what was said compares them.
 
 The tokenizers that databases have do not serve every language: SQLite's `unicode61` takes a Chinese sentence for one
 word, and its `trigram` finds no word of two characters, which most Chinese words have. So texts are split here. A
@@ -13,13 +12,10 @@ is used here. A keyword also finds words that share its first two thirds.
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from ..states.errors import InvalidInput
 
 MAX_RECENT = 200
 """How many of the texts of the last minutes are returned: more than people say in that time."""
@@ -116,19 +112,3 @@ def _stands_at(start: int, words: Sequence[str], phrase: Phrase) -> bool:
         return False
     last = words[end]
     return last.startswith(phrase.beginnings) if phrase.beginnings else last == phrase.words[-1]
-
-
-def unit_vector(vector: Sequence[float]) -> tuple[float, ...]:
-    """Return the vector with length 1, so that a sum of products tells the angle between two of them; a vector of zeros
-    stays as it is. `Pure.`
-
-    Raises `InvalidInput` if it is empty, or holds anything but finite numbers.
-    """
-    try:
-        numbers = [float(number) for number in vector]
-        length = math.hypot(*numbers)
-    except (TypeError, ValueError, OverflowError):
-        numbers, length = [], 0.0
-    if not numbers or not math.isfinite(length):
-        raise InvalidInput("A vector of a text must be a list of finite numbers, with at least one.")
-    return tuple(number / length if length else 0.0 for number in numbers)

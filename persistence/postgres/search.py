@@ -27,7 +27,7 @@ from ..codec import from_microseconds, to_microseconds
 from ..records import RebuildIndex, StorageFault
 from ..sql import queries
 from ..sql.texts import MAX_FOUND, Budget, Group, LogPart, LogText, Window, group_of, number_of, scoped
-from ..sql.vectors import BATCH, Vectors, nearest_of
+from ..vectors import BATCH, Vectors, nearest_of
 from ..words import MAX_RECENT, Keyword, holds, keywords_of, words_of
 from .connection import PostgresDriver
 

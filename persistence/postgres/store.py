@@ -39,9 +39,9 @@ from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
 from ..sql.repairs import repair
 from ..sql.statements import Driver
-from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
+from ..vectors import encoded
 from . import custody, examination, search
 from .address import PostgresAddress
 from .connection import PostgresDriver

@@ -7,7 +7,7 @@
     listing       lists of conversations
     repairs       what can be wrong with the tables, and how it is put right
     pending       what a task waits for while a thread works for it
-    texts         whose texts may be found again, and which a log holds; `vectors` compares them by meaning
+    texts         whose texts may be found again, and which a log holds
 
 Each function takes a driver (`statements.Driver`) and works within the transaction of its caller.
 """

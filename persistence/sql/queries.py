@@ -401,19 +401,6 @@ def read_record(driver: Driver, conversation_id: str, key: int | None = None) ->
     )
 
 
-def add_copy(driver: Driver, source_id: str, record: ConversationRecord) -> int:
-    """Store a conversation that was made from another one, which must still be there, and return its key."""
-    found(driver, source_id)
-    return add_record(driver, record)
-
-
-def add_opened(driver: Driver, record: ConversationRecord, known: Details, parent: str | None) -> int:
-    """Store a conversation that begins, and whose parent, if it has one, must still be there. Returns its key."""
-    if parent is not None:
-        found(driver, parent)
-    return add_record(driver, record, known)
-
-
 def add_record(driver: Driver, record: ConversationRecord, known: Details | None = None) -> int:
     """Store a conversation with at least one step, and return its key. What lists show of it is computed from the
     steps, unless it is `known`. Raises `StoreConflict` if the id is taken."""

@@ -5,7 +5,7 @@
     thread       what happens in these threads; `writer` stores steps in batches
     search       the texts that may be found again; `indexing` keeps the index that follows the logs
     schema       how the tables are made; `migrations/` how older tables become these
-    survey       finds what a damaged file still holds; `repairs` what can be repaired, `erasure` deletes
+    examination  what is wrong with a file, and what a damaged one still holds; `erasure` deletes
     file         the file: address, lock, identity, transactions
 
 What it shares with other relational databases stands in `sql/`.

@@ -27,7 +27,7 @@ from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, Use
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery, with_indexes
 from ..codec import from_microseconds, to_microseconds
 from ..sql.texts import ALWAYS, MAX_FOUND, Group, Window, group_of, scoped
-from ..sql.vectors import BATCH, nearest_of
+from ..vectors import BATCH, nearest_of
 from ..words import MAX_RECENT, Phrase, keywords_of, words_of
 
 NAME = "text_index_2"

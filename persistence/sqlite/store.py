@@ -35,15 +35,13 @@ from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
 from ..sql.repairs import repair
-from ..sql.vectors import encoded
 from ..sql.writing import Append, LogPosition, OutboxKey, Postponement, begin_attempt
 from ..summaries import EVERYTHING, ConversationFilter, Details, Summary
-from . import indexing, search
-from . import repairs as storage
+from ..vectors import encoded
+from . import examination, indexing, search
 from .database import BUSY_TIMEOUT, Database
 from .file import driver_of
 from .indexing import Follower
-from .survey import survey
 from .writer import Receipt
 
 
@@ -91,7 +89,10 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> int:
-            return _followed(follower, queries.add_opened(driver_of(connection), record, details, event.parent))
+            driver = driver_of(connection)
+            if event.parent is not None:
+                queries.found(driver, event.parent)  # it must be there still
+            return _followed(follower, queries.add_record(driver, record, details))
 
         key = await self.database.write(add)
         position = LogPosition(key, row.seq, row.chain, row.chain, is_titled=details.first_message is not None)
@@ -228,18 +229,22 @@ class SqliteStore:
         follower = self.database.writing.follower
 
         def add(connection: Connection) -> None:
-            _followed(follower, queries.add_copy(driver_of(connection), source_id, record))
+            driver = driver_of(connection)
+            queries.found(driver, source_id)  # it must be there still
+            _followed(follower, queries.add_record(driver, record))
 
         await self.database.write(add)
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, rows that belong to no conversation, and whether the index of
         texts agrees with the logs."""
-        return await self.database.read(lambda connection: (*storage.faults(connection), *indexing.faults(connection)))
+        return await self.database.read(
+            lambda connection: (*examination.faults(connection), *indexing.faults(connection))
+        )
 
     async def survey(self) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
         """Return the ids of all conversations that can be found, and what hides the others."""
-        found = await self.database.look(survey)
+        found = await self.database.look(examination.survey)
         self._hidden = found.hidden
         return found.ids, found.faults
 

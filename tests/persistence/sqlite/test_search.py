@@ -19,13 +19,13 @@ import pytest
 from sqlalchemy import Connection
 
 from turnwise.persistence import SqliteStore, StorageFailed, examine, repair
-from turnwise.persistence.sql.vectors import encoded
 from turnwise.persistence.sqlite.database import Database, open_for_reading, open_for_writing
 from turnwise.persistence.sqlite.file import Address, driver_of
 from turnwise.persistence.sqlite.search import NAME
 from turnwise.persistence.sqlite.thread import ConnectionThread, Worker
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
 from turnwise.persistence.summaries import ConversationFilter
+from turnwise.persistence.vectors import encoded
 from turnwise.states import (
     AgentMail,
     AgentMessage,

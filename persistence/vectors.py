@@ -1,4 +1,4 @@
-"""Vectors of texts: how they are stored, and which are nearest to another one.
+"""Vectors of texts, which are compared by the angle between them: how they are stored, and which are nearest.
 
 There is no index of vectors: an owner has some thousands of texts. Ten thousand vectors of 1,536 numbers are compared
 in a quarter of a second with numpy, most of which it takes to read them, and in a second and a half without it. A
@@ -7,19 +7,36 @@ vector is stored with length 1, so that a sum of products tells the angle betwee
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 from operator import mul
 
-from ..words import unit_vector
+from ..states.errors import InvalidInput
 
 BATCH = 2000
 """How many vectors are compared at a time. Chosen so that they take some megabytes."""
 
 Vectors = Sequence[tuple[int, bytes]]
 """Stored vectors, with the numbers of their texts."""
+
+
+def unit_vector(vector: Sequence[float]) -> tuple[float, ...]:
+    """Return the vector with length 1, so that a sum of products tells the angle between two of them; a vector of zeros
+    stays as it is. `Pure.`
+
+    Raises `InvalidInput` if it is empty, or holds anything but finite numbers.
+    """
+    try:
+        numbers = [float(number) for number in vector]
+        length = math.hypot(*numbers)
+    except (TypeError, ValueError, OverflowError):
+        numbers, length = [], 0.0
+    if not numbers or not math.isfinite(length):
+        raise InvalidInput("A vector of a text must be a list of finite numbers, with at least one.")
+    return tuple(number / length if length else 0.0 for number in numbers)
 
 
 def encoded(vector: Sequence[float]) -> bytes:

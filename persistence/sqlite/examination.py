@@ -1,4 +1,4 @@
-"""Looks for all conversations of a file that may be damaged."""
+"""What can be wrong with a SQLite file as a whole, and which conversations a damaged one still holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,30 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from ..records import StorageFault
+from ..sql.repairs import orphans
+from ..sql.schema import events, text_positions, texts
 from .file import driver_of
+
+_FINDINGS_OF_SQLITE = 20
+"""How many faults SQLite reports at most: enough to show what kind of damage it is."""
+
+_CHECK = f"PRAGMA integrity_check({_FINDINGS_OF_SQLITE})"
+
+
+def faults(connection: Connection) -> tuple[StorageFault, ...]:
+    """Return what SQLite itself reports, and rows that belong to no conversation."""
+    driver = driver_of(connection)
+    found = [
+        StorageFault(f"SQLite finds the file damaged: {line}")
+        for (line,) in driver.execute(_CHECK).fetchall()
+        if line != "ok"
+    ]
+    (is_erasing,) = driver.execute("PRAGMA user_version").fetchone()
+    of_the_deleted = (events, texts, text_positions) if is_erasing else ()
+    return (*found, *orphans(driver, without=of_the_deleted))
+
+
+# --- conversations that damage hides
 
 _TABLE = "SELECT key, id FROM conversations NOT INDEXED"
 _INDEX = "SELECT key, id FROM conversations INDEXED BY sqlite_autoindex_conversations_1"
