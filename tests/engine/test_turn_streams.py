@@ -7,6 +7,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,10 +37,12 @@ from turnwise.engine.updates import StreamedText, Streaming
 from turnwise.persistence.opening import open_store
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, reply
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
 from ..support.documented_screen import Screen, new_screen
 from ..support.engine_scenarios import Gate, Watcher, answers_after, until
 from ..support.scenarios.repeated_requests import ANSWER, engine_at
+
+pytestmark = BOTH_STORES
 
 # --- One turn: its updates as they happen, and waiting for it, whoever began it.
 
@@ -195,10 +198,10 @@ class TestStream:
         assert shown(updates) == DONE
 
     @pytest.mark.slow
-    async def test_leaving_early_stops_nothing_and_leaves_nothing(self, database: Database) -> None:
+    async def test_leaving_early_stops_nothing_and_leaves_nothing(self, database_file: Path) -> None:
         """Neither `break` nor `aclose` cancels the turn; no task remains."""
         gate = Gate()
-        async with engine_at(database, gate=gate) as engine:
+        async with engine_at(database_file, gate=gate) as engine:
             conversation = await engine.create()
             await asyncio.sleep(0.01)
             tasks = asyncio.all_tasks()

@@ -32,8 +32,8 @@ JOURNAL, LEDGER = "journal.jsonl", "ledger.jsonl"
 """The files in the folder of the cluster: what `check_after_crashes` reads, and what the tools have done."""
 
 QUESTIONS = [{"question": "When?", "header": "Time", "options": [{"label": "6:30 PM"}, {"label": "8:15 PM"}]}]
-TASKS = ["note pay", "look talk"]
-"""What the sub-agents of `spawn` do."""
+TASKS = ["note book", "look talk"]
+"""What the sub-agents of `spawn` do: nothing that could be in doubt, since nobody looks at them."""
 
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "ask": {"questions": QUESTIONS},
