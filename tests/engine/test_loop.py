@@ -51,12 +51,14 @@ from turnwise.states import Abort, CancelSubAgent, Effect, Heard, SpawnSubAgent,
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 from turnwise.testing.doubles import NOON, ScriptedLlm, calls, failure
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
 from ..support.effect_contexts import effect_context
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
 from ..support.planted.stores import WrappedLog, WrappedStore
 from ..support.terminal import run
 from ..support.tools import result_in
+
+pytestmark = BOTH_STORES
 
 CALL = "call_1_0"
 
@@ -466,9 +468,9 @@ class TestOrder:
 class TestSeveralEngines:
     """An engine checks what it is asked, and follows what others have taken."""
 
-    async def test_each_engine_asks_its_own_tools(self, database: Database) -> None:
+    async def test_each_engine_asks_its_own_tools(self, database_file: Path) -> None:
         """The engine whose tool takes the arguments has them stored; the other one follows."""
-        store = await open_store(database)
+        store = await open_store(database_file)
         async with (
             engine_at(None, store=store) as strict,
             engine_at(None, pay_anything, store=store) as lenient,
@@ -564,9 +566,10 @@ class TestTheModel:
 
     async def test_it_is_asked_again_and_the_turn_ends(self, database: Database) -> None:
         """P27: the engine that opens the database goes on by itself; the same message sent again gets its turn."""
-        engine = await Engine.open(database, model=silent())
+        engine = await Engine.open(database, model=(model := silent()))
         conversation = await engine.create()
         await conversation.send("Hi", message_id="m1", wait=False)
+        await until(lambda: bool(model.requests))
         await engine.close()
 
         async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
@@ -607,17 +610,17 @@ class TestTheModel:
         async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
             assert (await again.send("Hi", message_id="m1")).reply == "Hello."
 
-    async def test_what_this_engine_has_begun_is_not_taken_over(self, database: Database) -> None:
+    async def test_what_this_engine_has_begun_is_not_taken_over(self, database_file: Path) -> None:
         """A sub-agent that a turn starts while the engine opens is found by its next look at what waits. It goes on
         here already: its tool does not run a second time."""
         paying = Till(crash="idempotent")
-        engine = await Engine.open(database, model=silent(), tools=["spawn_agents"], policy=presets.assistant())
+        engine = await Engine.open(database_file, model=silent(), tools=["spawn_agents"], policy=presets.assistant())
         conversation = await engine.create()
         await conversation.send("Hi", wait=False)
         await engine.close()
 
         llm = ScriptedLlm([call("spawn_agents", tasks=["Pay."]), call("pay", amount=5), reply("Paid."), reply("Done.")])
-        store = LooksAgain(await open_store(database), lambda: bool(paying.keys))
+        store = LooksAgain(await open_store(database_file), lambda: bool(paying.keys))
         async with Engine.open(store=store, model=llm, tools=["spawn_agents", paying.tool]) as engine:
             again = await engine.get(conversation.id)
             (child,) = await again.children()
@@ -836,14 +839,15 @@ class TestTooOften:
     async def test_after_two_resumes_without_progress_it_fails(self, database: Database) -> None:
         """P27: every open call has its result, the turn failed with a sentence, and a retry goes on."""
         policy = Policy(recovery=Recovery(resumes=2))
-        engine = await Engine.open(database, model=silent(), policy=policy)
+        engine = await Engine.open(database, model=(model := silent()), policy=policy)
         conversation = await engine.create()
         await conversation.send("Hi", wait=False)
+        await until(lambda: bool(model.requests))
         await engine.close()
-        for _ in range(2):
+        for newest in (3, 4):
             async with Engine.open(database, model=silent()) as engine:
                 again = await engine.get(conversation.id)
-                await until(lambda again=again: again.state.book.seq > 2)
+                await until(lambda again=again, newest=newest: again.state.book.seq >= newest)
 
         async with taken_up(database, conversation.id, ScriptedLlm([reply("At last.")])) as again:
             await until(lambda: again.state.type == "failed")
@@ -887,25 +891,25 @@ class TestPeople:
             assert again.state.questions == before.questions  # type: ignore[attr-defined]
             assert (await again.answer({QUESTION["question"]: "Rice"})).reply == "Booked."
 
-    async def test_a_deadline_is_armed_again_for_what_is_left(self, database: Database) -> None:
+    async def test_a_deadline_is_armed_again_for_what_is_left(self, database_file: Path) -> None:
         """P27: a deadline that passed meanwhile has passed at once. Waiting does not count as an attempt."""
         clock = ManualClock()
         policy = Policy(questions=Questions(deadline=100), recovery=Recovery(resumes=0))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         tools = ["ask_user_question"]
-        async with Engine.open(database, model=asking, tools=tools, policy=policy, clock=clock) as engine:
+        async with Engine.open(database_file, model=asking, tools=tools, policy=policy, clock=clock) as engine:
             conversation = await engine.create()
             await conversation.send("Book a table.")
         for _ in range(3):
             await clock.advance(20)
-            async with taken_up(database, conversation.id, ScriptedLlm([]), *tools, clock=clock) as again:
+            async with taken_up(database_file, conversation.id, ScriptedLlm([]), *tools, clock=clock) as again:
                 await clock.until_asleep()
                 assert again.state.type == "awaiting_user_response"
                 assert clock.sleepers == (again.state.deadline.due,)  # type: ignore[attr-defined]
 
         await clock.advance(50)
         model = ScriptedLlm([reply("I chose for you.")])
-        async with taken_up(database, conversation.id, model, *tools, clock=clock) as again:
+        async with taken_up(database_file, conversation.id, model, *tools, clock=clock) as again:
             await until(lambda: again.state.type == "idle")
             assert (await again.turns())[-1].reply == "I chose for you."
 
@@ -914,14 +918,16 @@ class TestPeople:
 class TestResolvingFromOutside:
     """`turnwise resolve`: whoever looks after the database says what became of a call, before any program runs."""
 
-    async def test_what_is_said_holds_when_the_program_comes_back(self, database: Database) -> None:
+    async def test_what_is_said_holds_when_the_program_comes_back(self, database_file: Path) -> None:
         """P27: the call is found although nothing has opened the database since the crash."""
         till = Till()
-        conversation_id = await dies_while(till, database)
+        conversation_id = await dies_while(till, database_file)
 
-        listed = run("resolve", conversation_id, "--db", database, cwd=database.parent)
-        twice = [run("resolve", conversation_id, "ran", "--db", database, cwd=database.parent) for _ in range(2)]
-        afterwards = run("resolve", conversation_id, "--db", database, cwd=database.parent)
+        listed = run("resolve", conversation_id, "--db", database_file, cwd=database_file.parent)
+        twice = [
+            run("resolve", conversation_id, "ran", "--db", database_file, cwd=database_file.parent) for _ in range(2)
+        ]
+        afterwards = run("resolve", conversation_id, "--db", database_file, cwd=database_file.parent)
 
         assert re.fullmatch(r'call_1_0_[0-9a-f]{12}  pay\(\{"amount": 5\}\)\n', listed.stdout)
         call_id = listed.stdout.split()[0]
@@ -930,35 +936,37 @@ class TestResolvingFromOutside:
             == "Resolved; the conversation is in llm_requesting; it continues in its program or in turnwise chat.\n"
         )
         assert (twice[1].returncode, twice[1].stdout) == (2, "")
-        shown = run("show", conversation_id, "--events", "--db", database, cwd=database.parent).stdout
+        shown = run("show", conversation_id, "--events", "--db", database_file, cwd=database_file.parent).stdout
         assert f"tool_interrupted           {call_id}" in shown
         assert f"doubt_resolved             {call_id} ran" in shown
         assert afterwards.stdout == "No call is in doubt.\n"
-        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+        async with taken_up(database_file, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             assert (await again.send("Pay.", message_id="m1")).reply == "Done."
             assert results(await again.transcript()) == [TEXTS.did_run]
 
-    async def test_what_cannot_be_settled(self, database: Database) -> None:
+    async def test_what_cannot_be_settled(self, database_file: Path) -> None:
         """Another call, an invalid verdict and an unknown conversation are each refused in one sentence."""
         till = Till()
-        conversation_id = await dies_while(till, database)
+        conversation_id = await dies_while(till, database_file)
 
         for said in ([conversation_id, "maybe"], [conversation_id, "ran", "--call", "other"], ["nobody", "ran"]):
-            done = run("resolve", *said, "--db", database, cwd=database.parent)
+            done = run("resolve", *said, "--db", database_file, cwd=database_file.parent)
             assert (done.returncode, done.stdout) == (2, "")
             assert "Traceback" not in done.stderr
 
-    async def test_a_chat_asks(self, database: Database) -> None:
+    async def test_a_chat_asks(self, database_file: Path) -> None:
         """A call in doubt is shown at the terminal like a question."""
         till = Till()
         model = ScriptedLlm([call("pay", amount=5)], name="rehearsal")
-        engine = await Engine.open(database, model=model, tools=[till.tool])
+        engine = await Engine.open(database_file, model=model, tools=[till.tool])
         conversation = await engine.create()
         await conversation.send("Pay.", wait=False)
         await until(lambda: bool(till.keys))
         await engine.close()
 
-        chat = run("chat", conversation.id, "--db", database, cwd=database.parent, lines=["perhaps", "It ran"])
+        chat = run(
+            "chat", conversation.id, "--db", database_file, cwd=database_file.parent, lines=["perhaps", "It ran"]
+        )
 
         assert "The program ended while pay ran" in chat.stdout
         assert "Say one of: It ran, It did not run, Run it again." in chat.stdout
