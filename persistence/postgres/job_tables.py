@@ -10,8 +10,8 @@ that, which would end the transaction otherwise. To ask first would cost more, a
 if the server has planned the question while there were none.
 
 No call is lost by that. A step calls when it has locked the row of its conversation. A job that waits at that moment is
-begun later, and whoever begins it takes the custody, which waits for the same lock: he sees the step. A job that was
-begun before does not wait any more, so there is another one.
+begun later, and the worker that begins it takes the custody, which waits for the same lock, and so sees the step. A job
+that was begun before does not wait any more, so there is another one.
 """
 
 from __future__ import annotations

@@ -14,16 +14,9 @@ from ...http.permissions import PERMISSIONS
 from ...http.security import LOCAL_HOSTS, check_hard_to_guess
 from ...http.server import ServerLimits, address_of, bind, end_process_in_time, is_loopback
 from ...http.server import serve as serve_app
-from ..configuration import (
-    Settings,
-    channels_named,
-    check_rules,
-    preset_of,
-    tools_named,
-    with_chosen_profile,
-    with_required_tools,
-)
+from ..configuration import Settings
 from ..output.lines import NoticeHandler
+from .worker import engine_of
 
 
 async def serve(settings: Settings, *, demo: bool) -> int:
@@ -81,17 +74,4 @@ async def _engine(settings: Settings, demo: bool) -> AsyncGenerator[Engine]:
         async with demo_engine(settings.model) as engine:
             yield engine
         return
-    settings, policy = with_chosen_profile(settings), preset_of(settings)
-    engine = Engine.open(
-        settings.db,
-        model=settings.model,
-        models=settings.models,
-        worker=settings.worker,
-        tools=tools_named(with_required_tools(settings.tools, policy)),
-        channels=channels_named(settings.channels),
-        policy=policy,
-        settings=settings,
-    )
-    check_rules(engine, policy)
-    await engine.check(servers=False)
-    yield engine
+    yield await engine_of(settings, worker=settings.worker)

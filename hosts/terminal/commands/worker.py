@@ -57,8 +57,7 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
         raise ConfigurationError(
             f"A worker needs a database that processes share, such as PostgreSQL; {address.name} is one process's own."
         )
-    engine = _engine(settings)
-    await engine.check(servers=False)
+    engine = await engine_of(settings, worker=True)
     with stop_signals() as signals:
         async with engine:
             for sentence in engine.server_faults:
@@ -75,12 +74,13 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
     return LEFT if left else 0
 
 
-def _engine(settings: Settings) -> Engine:
-    """Return the engine, which is not open yet. Raises `ConfigurationError`."""
+async def engine_of(settings: Settings, *, worker: bool) -> Engine:
+    """Return an engine with these settings, which is not open yet; whether it looks after conversations is for `worker`
+    to say. Its model can be asked, and it can do what the preset asks for. Raises `ConfigurationError`."""
     settings, policy = with_chosen_profile(settings), preset_of(settings)
     engine = Engine.open(
         settings.db,
-        worker=True,
+        worker=worker,
         model=settings.model,
         models=settings.models,
         tools=tools_named(with_required_tools(settings.tools, policy)),
@@ -89,6 +89,7 @@ def _engine(settings: Settings) -> Engine:
         settings=settings,
     )
     check_rules(engine, policy)
+    await engine.check(servers=False)
     return engine
 
 

@@ -72,12 +72,9 @@ class TestBehindAPooler(StoreContract):
 
     @asynccontextmanager
     async def in_trouble(self, store: Store, place: Path) -> AsyncIterator[None]:
-        """The server ends all sessions and takes no new ones. The pooler notices late that it does again."""
-        name = self.databases.name_of(self.url)
-        self.databases.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-        self.databases.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-        yield
-        self.databases.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        """The server is out of order. The pooler notices late that it takes sessions again."""
+        with self.databases.out_of_order(self.url):
+            yield
         await until_it_answers(self.url)
 
 

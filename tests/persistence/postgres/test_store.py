@@ -48,12 +48,9 @@ class TestPostgres(StoreContract):
 
     @asynccontextmanager
     async def in_trouble(self, store: Store, place: Path) -> AsyncIterator[None]:
-        """The server ends all sessions and takes no new ones, as while it is shut down."""
-        name = self.databases.name_of(self.url)
-        self.databases.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-        self.databases.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-        yield
-        self.databases.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        """The server takes no sessions."""
+        with self.databases.out_of_order(self.url):
+            yield
 
 
 class TestNames:

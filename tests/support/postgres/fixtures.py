@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -61,6 +61,16 @@ class Databases:
     def execute(self, statement: str) -> None:
         """Execute a statement as the user who may create databases."""
         self._server.execute(statement)
+
+    @contextmanager
+    def out_of_order(self, url: str) -> Iterator[None]:
+        """While this lasts, all sessions of a database are ended and no new ones are taken, as while its server is shut
+        down."""
+        name = self.name_of(url)
+        self.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        yield
+        self.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
 
     def url_of(self, name: str) -> str:
         """Return the URL of the database with this name."""
