@@ -799,14 +799,17 @@ class Engine(Homebound):
 
     async def _stop_opening(self) -> None:
         """Let go of what this process looks after, load nothing more, and wait until the engine has opened, or has
-        not."""
+        not: a lock half taken could not be given back."""
         if self._opening is None:
             return
-        if self._custody is not None and self._opening.done():
+        if not self._opening.done():
+            self._registry.stop_loading(EngineClosed())
+            self._parts.servers.stop_opening()
+            await asyncio.wait([self._opening])
+        if self._custody is not None:  # it may have begun at the last moment
             await self._custody.stop()
         self._registry.stop_loading(EngineClosed())
         self._parts.servers.stop_opening()
-        await asyncio.wait([self._opening])  # a lock half taken could not be given back
 
     def _note_loaded(self, conversation_id: str, context: Context) -> None:
         """Log which rules of a conversation that was read cannot be carried out here."""

@@ -390,6 +390,22 @@ class TestLettingGo:
             assert runs.times == 2
             assert second.custody_counts.taken_over == 1
 
+    @pytest.mark.parametrize("steps", [0, 1, 4, 16])
+    async def test_one_whose_opening_is_cancelled_looks_after_nothing(
+        self, steps: int, migrated_postgres_url: str
+    ) -> None:
+        """No worker goes on that belongs to no engine."""
+        before = asyncio.all_tasks()
+        opening = asyncio.ensure_future(Engine.open(migrated_postgres_url, **OPTIONS).__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+
+        assert opening.cancelled()
+        async with asyncio.timeout(PATIENCE):
+            await until(lambda: asyncio.all_tasks() <= before)
+
     async def test_what_a_process_cannot_send_does_not_keep_it_busy(self, shared: Shared) -> None:
         """A delivery waits for a process that has its channel; it was due before, and is not called for without end."""
 
