@@ -189,7 +189,7 @@ class Custody:
 
     # --- what the loops ask
 
-    def performs(self, conversation_id: str, by_others: Event | None) -> bool:
+    def note_step(self, conversation_id: str, by_others: Event | None) -> bool:
         """See `Custodian`. What others store are requests; an answer may be that of another holder, so the custody is
         to be confirmed before anything else begins."""
         held = self._held.get(conversation_id)
@@ -226,7 +226,7 @@ class Custody:
             held.loop.lose()
         held.moved.set()
 
-    def watched(self, conversation_id: str, log: Log) -> Log:
+    def proving_log(self, conversation_id: str, log: Log) -> Log:
         """Return the log, each append to which proves the custody."""
         return _ProvingLog(log, partial(self._held.get, conversation_id), self._now)
 

@@ -347,7 +347,8 @@ class Loop:
         before = self.projection.state
         self._note_link(before, state, link)
         custody = self._services.custody
-        is_mine = is_own if custody is None else custody.performs(self.conversation_id, None if is_own else entry.event)
+        by_others = None if is_own else entry.event
+        is_mine = is_own if custody is None else custody.note_step(self.conversation_id, by_others)
         if is_mine:
             for observer in self._services.observers:
                 observer.stepped(self.conversation_id, before, entry.event, step)
@@ -510,7 +511,7 @@ class Loop:
         """Stop what is carried out here for the conversation, and what is sent. What finishes all the same is stored,
         and what was said is tried once on every channel, unless `answers` is false. Callers go on waiting.
 
-        To be called when `performs` of the custody is false already, so that nothing else begins. Call `let_go` behind
+        To be called when `Custodian.drives` is false already, so that nothing else begins. Call `let_go` behind
         it."""
         with dispatcher_failures_logged():
             await self._services.dispatcher.stop(self.conversation_id, answers=answers)

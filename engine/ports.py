@@ -53,17 +53,17 @@ class Dispatcher(Protocol):
 class Custodian(Protocol):
     """Knows which conversations this process has the custody of, where several processes share a store."""
 
-    def performs(self, conversation_id: str, by_others: Event | None) -> bool:
-        """Whether the effects of the step that was stored just now are carried out here. Called once for each step,
-        with its event if another process has stored it."""
+    def note_step(self, conversation_id: str, by_others: Event | None) -> bool:
+        """Note the step that was stored just now, and return whether its effects are carried out here. Called once for
+        each step, with its event if another process has stored it."""
         ...
 
     def drives(self, conversation_id: str) -> bool:
         """Whether the effects of the conversation are carried out here now."""
         ...
 
-    def watched(self, conversation_id: str, log: Log) -> Log:
-        """Return the log by which a loop of the conversation is to store steps."""
+    def proving_log(self, conversation_id: str, log: Log) -> Log:
+        """Return the log by which a loop of the conversation is to store steps: what it takes proves the custody."""
         ...
 
     def interrupted(self, conversation_id: str) -> AbstractAsyncContextManager[None]:

@@ -210,7 +210,7 @@ class ConversationRegistry:
     ) -> Loop:
         history = ConversationHistory(projection, projection.read_entries)
         if (custody := self.services.custody) is not None:
-            log = custody.watched(conversation_id, log)
+            log = custody.proving_log(conversation_id, log)
         return Loop(conversation_id, projection, log, history, self.services, links)
 
     def _has_loaded(self, conversation_id: str, loading: asyncio.Task[Loop]) -> None:

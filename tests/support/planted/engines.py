@@ -278,12 +278,12 @@ def _in_custody(name: str, faulty: Any, where: type[Any] = Custody) -> Fault:
     return Fault(faulty.__name__, plant)
 
 
-performs = Custody.performs
+note_step = Custody.note_step
 
 
 def performs_what_it_stored(self: Custody, conversation_id: str, by_others: Event | None) -> bool:
     """It carries out the steps that it stored itself, as without custody, and none of others."""
-    performs(self, conversation_id, by_others)
+    note_step(self, conversation_id, by_others)
     return by_others is None
 
 
@@ -315,7 +315,7 @@ async def forgets_the_outbox(self: Any, loop: Any) -> None:
 
 
 CUSTODY_FAULTS = (
-    _in_custody("performs", performs_what_it_stored),
+    _in_custody("note_step", performs_what_it_stored),
     _in_custody("confirm", confirms_nothing),
     _in_log(stores.StoresWithoutCustody),
     _in_custody("rests", rests_too_soon, loop.Loop),
