@@ -1,16 +1,13 @@
-"""What all tests share: the profiles of the property tests, the report of a run, and a store in a new file."""
+"""What all tests share: how they search, are collected and reported, and a store in a new database."""
 
 from __future__ import annotations
 
 import gc
-import os
-import random
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 
 from .support.databases import BOTH_STORES, STORES, Database
 from .support.postgres.fixtures import (
@@ -22,34 +19,8 @@ from .support.postgres.fixtures import (
     postgres_servers,
     postgres_url,
 )
-
-# No profile measures time, since a slow machine is not an error; the limit for one test stands in pyproject.toml. A
-# failure is printed as a program; Hypothesis' own explanation would trace each line of a run and take minutes. Build
-# servers search as every machine does: the profile that Hypothesis loads there by itself ignores the seed.
-unhurried = settings(
-    settings.get_profile("default"),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    print_blob=True,
-    phases=[phase for phase in Phase if phase is not Phase.explain],
-)
-
-# The same examples each time: when one fails, it is the change under test that broke it. They are few, because new ones
-# are searched for by `make deep`.
-settings.register_profile("quick", unhurried, derandomize=True, max_examples=50)
-
-# New examples each time, and the failing ones kept for the next run.
-EXAMPLES = int(os.environ.get("TURNWISE_EXAMPLES", "5000"))
-settings.register_profile("deep", unhurried, max_examples=EXAMPLES, stateful_step_count=100)
-
-# For `make mutants`, where the machine is broken on purpose, thousands of times: few examples, and the first that fails
-# is enough.
-mutants = settings(unhurried, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-settings.register_profile("mutants", mutants, max_examples=10, phases=[Phase.explicit, Phase.generate])
-
-PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
-settings.load_profile(PROFILE)
-
+from .support.searches import pytest_collection_modifyitems, pytest_configure, pytest_report_header
+from .support.searches import pytest_terminal_summary as repeat_below_failures
 
 __all__ = [
     "migrated_postgres_url",
@@ -58,22 +29,18 @@ __all__ = [
     "postgres_databases",
     "postgres_servers",
     "postgres_url",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_report_header",
 ]
 
 SUMMARY_LINES = pytest.StashKey[list[str]]()
 """Lines that tests add to the end of the report, whether they pass or not."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of a deep search here, so that it can be printed and repeated. A seed that was given is kept, and
-    the workers of pytest-xdist receive the one that was chosen."""
-    config.stash[SUMMARY_LINES] = []
-    if config.option.hypothesis_seed is not None:
-        settings.register_profile("seeded", settings(), derandomize=False)
-        settings.load_profile("seeded")
-    elif PROFILE == "deep":
-        config.option.hypothesis_seed = random.randrange(2**32)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin without such lines."""
+    session.config.stash[SUMMARY_LINES] = []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,36 +63,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("database", STORES, indirect=True)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests with the marker `deep`, unless this is a deep search."""
-    deep = [] if PROFILE == "deep" else [item for item in items if item.get_closest_marker("deep")]
-    if deep:
-        items[:] = [item for item in items if item not in deep]
-        config.hook.pytest_deselected(items=deep)
-
-
-def how_to_repeat(config: pytest.Config) -> str:
-    """Return one line that says how the property tests search, and how to repeat that search."""
-    seed = config.option.hypothesis_seed
-    repeat = "the same examples each time" if seed is None else f"repeat it with --hypothesis-seed={seed}"
-    return f"property tests: {PROFILE}, {repeat}"
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    """Print at the beginning how the property tests search."""
-    return how_to_repeat(config)
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the lines that tests added, and how many were skipped for want of a server. Below failures, print again how
-    to repeat the search: `-q` omits the header."""
+    """Print the lines that tests added, how many were skipped for want of a server, and below failures how to repeat
+    the search."""
     for line in config.stash[SUMMARY_LINES]:
         terminalreporter.write_line(line)
     without_server = [test for test in terminalreporter.stats.get("skipped", ()) if NO_SERVER in str(test.longrepr)]
     if without_server:
         terminalreporter.write_line(f"{len(without_server)} tests were skipped. {NO_SERVER}")
-    if terminalreporter.stats.get("failed"):
-        terminalreporter.write_line(how_to_repeat(config))
+    repeat_below_failures(terminalreporter, config)
 
 
 # --- with pytest-xdist, which runs the tests in several processes

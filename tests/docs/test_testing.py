@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 PAGE = Page("docs/testing.md")
-OURS = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+OURS = (ROOT / "tests" / "support" / "searches.py").read_text(encoding="utf-8")
 (OUTPUT,) = re.findall(r"```text\n(.*?)```", PAGE.text, re.DOTALL)
 
 
@@ -131,7 +131,7 @@ def test_a_deep_search_goes_by_its_seed(conftest: str, option: str, machine: Mac
 
 @WHEREVER
 def test_our_own_profiles_make_a_search_repeatable(machine: Machine, tmp_path: Path) -> None:
-    """`conftest.py`, which the page shows as an example: the same seed tries the same examples, each deep search
+    """`searches.py`, which the page shows as an example: the same seed tries the same examples, each deep search
     chooses another seed, and a failure prints it."""
     (tmp_path / "conftest.py").write_text(OURS)
     (tmp_path / "test_search.py").write_text(SEARCH)

@@ -74,10 +74,10 @@ from turnwise.testing.laws import (
 from turnwise.testing.machine import ToolRuns
 from turnwise.testing.strategies import NOON, values_of
 
-from ..conftest import PROFILE
 from ..effects.tools.test_declaration import ZOO
 from ..support.cases import holds_for
 from ..support.planted.machines import Transition, plant
+from ..support.searches import PROFILE
 from ..support.tools import find_table
 
 # --- A failing test of generated conversations ends within seconds, and shows the conversation, wherever it fails.
