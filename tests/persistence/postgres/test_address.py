@@ -147,6 +147,14 @@ class TestSchemes:
         with pytest.raises(StoreError, match="is not a URL that PostgreSQL knows"):
             address_of(url)
 
+    @pytest.mark.parametrize(
+        "url", ["postgresql:/ada:secret@h/d", "postgres:ada:secret@h/d", "Postgres://a:secret@h/d"]
+    )
+    def test_a_mistyped_one_is_no_path(self, url: str) -> None:
+        """Else a file would be made that has the password for a name."""
+        with pytest.raises(StoreError, match="is not a URL that PostgreSQL knows"):
+            address_of(url)
+
 
 class TestThePassword:
     """It is in what the driver is given, and nowhere else."""
