@@ -107,13 +107,14 @@ class CustodyCounts:
 
 @dataclass(frozen=True)
 class _Moment:
-    """When a custody was proven. A clock that was set, and a monotonic one that stands still while a computer sleeps,
-    are both right about how long ago that was at least."""
+    """When a custody was proven, by two clocks: the monotonic one stands still while a computer sleeps, the other one
+    may be set."""
 
     monotonic: float
     at: datetime
 
     def age(self, now: _Moment) -> float:
+        """How many seconds ago that was at most."""
         return max(now.monotonic - self.monotonic, (now.at - self.at).total_seconds())
 
 
