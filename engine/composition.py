@@ -398,12 +398,24 @@ class Source:
     @property
     def is_shared(self) -> bool:
         """Whether other processes may have the store open, too."""
+        return self._is_shared(unknown=False)
+
+    def check_shared(self) -> None:
+        """Raise `ConfigurationError` for a store that one process has for itself, which cannot leave its work."""
+        if not self._is_shared(unknown=True):
+            raise ConfigurationError(
+                "An engine leaves its work to others only over a database that processes share, such as PostgreSQL; "
+                f"{self} is one process's own."
+            )
+
+    def _is_shared(self, *, unknown: bool) -> bool:
+        """Return the answer, `unknown` for a URL that leads nowhere: opening it says why."""
         if self.url is None:
             return implements(self.store, SharedStore)
         try:
             return address_of(self.url).is_shared
         except StoreError:
-            return False  # opening it says why
+            return unknown
 
     def __str__(self) -> str:
         try:

@@ -231,10 +231,8 @@ class Engine(Homebound):
             tracing=build_tracing(tracer_provider),
             worker=bool(worker),
         )
-        if not parts.worker and not parts.source.is_shared:
-            raise ConfigurationError(
-                "Only an engine over a database that processes share can leave the work to others."
-            )
+        if not parts.worker:
+            parts.source.check_shared()
         return cls(parts)
 
     open_blocking = _blocking_door(open)

@@ -62,7 +62,8 @@ class DatabaseAddress(Protocol):
 def address_of(url: str | Path) -> DatabaseAddress:
     """Return the address of the database at `url`. Raises `StoreError` for an invalid URL, and for a scheme that no
     store has."""
-    if isinstance(url, str) and url.partition(":")[0].partition("+")[0].lower() in POSTGRESQL:
+    scheme, colon, _ = str(url).partition(":")  # a file may be called postgres
+    if isinstance(url, str) and colon and scheme.partition("+")[0].lower() in POSTGRESQL:
         from .postgres.address import PostgresAddress
 
         return PostgresAddress.of(url)

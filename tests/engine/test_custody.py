@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Conversation, Engine, ToolContext, presets, tool
+from turnwise import ConfigurationError, Conversation, Engine, StoreError, ToolContext, presets, tool
 from turnwise.effects.clock import SystemClock
 from turnwise.engine.settings import Settings
 from turnwise.persistence.opening import open_store
@@ -492,8 +492,16 @@ class TestMistakes:
 
     def test_a_store_of_one_process_has_no_others(self) -> None:
         """Nobody would carry anything out."""
-        with pytest.raises(ConfigurationError, match="can leave the work to others"):
+        with pytest.raises(ConfigurationError, match=r"PostgreSQL; The database in memory is"):
             Engine.open("sqlite://", worker=False)
+
+    async def test_a_database_that_cannot_be_used_is_what_is_wrong(self) -> None:
+        """Whoever has mistyped the address is not told to take another kind of database."""
+        engine = Engine.open("postgresql:/nowhere", worker=False)
+
+        with pytest.raises(StoreError, match="not a URL that PostgreSQL knows"):
+            async with engine:
+                pass
 
     async def test_two_engines_do_not_use_one_open_store(self, shared: Shared) -> None:
         """It would take the steps of the one for those of the other, which holds the conversation."""

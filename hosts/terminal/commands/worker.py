@@ -39,9 +39,6 @@ _CLOSING = 15.0
 """Seconds that the engine may take to close before the process is ended: what was said is tried once more on every
 channel, and tools have a second to stop."""
 
-_SILENCE = 60.0
-"""Seconds without a sign of life after which a worker is not counted any more."""
-
 _LOOK = 1.0
 """Seconds between two looks at whether it still gets conversations."""
 
@@ -64,7 +61,7 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
                 print_notice(sentence)
             slots = counted(settings.worker_slots, "conversation")
             print(f"turnwise works for {address.name}, {slots} at once", flush=True)
-            async with _health_lines(engine, settings.health, as_json=as_json):
+            async with _health_lines(engine, settings, as_json=as_json):
                 await _until_told(engine, signals)
                 await _drain(engine, settings.drain, signals)
             left = engine.custody_counts.held
@@ -119,9 +116,9 @@ async def _drain(engine: Engine, seconds: float, signals: StopSignals) -> None:
 
 
 @asynccontextmanager
-async def _health_lines(engine: Engine, seconds: float, *, as_json: bool) -> AsyncIterator[None]:
-    """Write a line to stderr every so many seconds in which something has changed; with 0 none."""
-    lines = asyncio.ensure_future(_write_health(engine, seconds, as_json=as_json)) if seconds else None
+async def _health_lines(engine: Engine, settings: Settings, *, as_json: bool) -> AsyncIterator[None]:
+    """Write a line to stderr every `health` seconds in which something has changed; with 0 none."""
+    lines = asyncio.ensure_future(_write_health(engine, settings, as_json=as_json)) if settings.health else None
     try:
         yield
     finally:
@@ -130,23 +127,24 @@ async def _health_lines(engine: Engine, seconds: float, *, as_json: bool) -> Asy
             await asyncio.gather(lines, return_exceptions=True)
 
 
-async def _write_health(engine: Engine, seconds: float, *, as_json: bool) -> None:
+async def _write_health(engine: Engine, settings: Settings, *, as_json: bool) -> None:
     before: Health | None = None
     while True:
-        await asyncio.sleep(seconds)
-        health = Health(engine.custody_counts, await _jobs_health(engine.store))
+        await asyncio.sleep(settings.health)
+        health = Health(engine.custody_counts, await _jobs_health(engine.store, settings.lease))
         if before is None or health.counted != before.counted:
             now = datetime.now(UTC)
             print(health.as_json(now) if as_json else health.as_text(now), file=sys.stderr, flush=True)
             before = health
 
 
-async def _jobs_health(store: Store) -> JobsHealth | None:
-    """Return how the jobs fare, None while the database does not say."""
+async def _jobs_health(store: Store, lease: float) -> JobsHealth | None:
+    """Return how the jobs fare, None while the database does not say. Workers that were silent for longer than a lease
+    are not counted: others have taken over what they held."""
     if not isinstance(store, SharedStore) or not isinstance(store.jobs, ObservableJobs):
         return None
     try:
-        return await store.jobs.health(lease=_SILENCE)
+        return await store.jobs.health(lease=lease)
     except StoreError:
         return None
 

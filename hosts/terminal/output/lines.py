@@ -170,6 +170,8 @@ def _usage_sentence(error: TyperException) -> str:
     command = getattr(getattr(error, "ctx", None), "command_path", "turnwise")
     if said.endswith("?"):
         return f"{said} See {command} --help."
+    if said.startswith("No such option") and command == "turnwise":
+        said += " (the options of a command stand behind its name)"
     return f"{said}; see {command} --help." if said else ""
 
 

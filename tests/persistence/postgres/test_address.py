@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -107,10 +108,11 @@ class TestInvalidUrls:
             "postgresql://ada:se@secret@h,i/d",
         ],
     )
-    def test_a_password_is_not_repeated(self, url: str) -> None:
+    @pytest.mark.parametrize("parse", [PostgresAddress.of, address_of])
+    def test_a_password_is_not_repeated(self, parse: Callable[[str], object], url: str) -> None:
         """Neither by the error nor by what caused it."""
         with pytest.raises(StoreError) as refused:
-            PostgresAddress.of(url)
+            parse(url)
 
         assert "secret" not in str(refused.value)
         assert "ret@" not in str(refused.value)
@@ -154,6 +156,11 @@ class TestSchemes:
         """Else a file would be made that has the password for a name."""
         with pytest.raises(StoreError, match="is not a URL that PostgreSQL knows"):
             address_of(url)
+
+
+def test_a_file_may_have_the_name_of_a_scheme() -> None:
+    """Only a colon makes a URL of it."""
+    assert not address_of("postgres").is_shared
 
 
 class TestThePassword:

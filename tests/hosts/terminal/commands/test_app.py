@@ -72,7 +72,8 @@ def test_the_version_is_one_line(in_process: InProcessRun) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["list", "--nonsense"], "No such option: --nonsense"),
+        (["list", "--nonsense"], "No such option: --nonsense; see turnwise list --help."),
+        (["--db", "x.db", "list"], "No such option: --db (the options of a command stand behind its name)"),
         (["show"], "Missing argument 'ID'; see turnwise show --help."),
         (["show", "one", "two"], "two"),
         (["shwo"], "No such command 'shwo'. Did you mean 'show'? See turnwise --help."),

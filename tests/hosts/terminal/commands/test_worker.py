@@ -99,7 +99,7 @@ class TestRefusals:
         """A file has one process."""
         done = in_process("serve", "--port", "0", "--no-worker", "--db", "x.db")
 
-        assert_one_sentence(done, "Only an engine over a database that processes share can leave the work to others.")
+        assert_one_sentence(done, "such as PostgreSQL; x.db is one process's own.")
 
 
 @processes
