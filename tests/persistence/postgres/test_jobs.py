@@ -326,7 +326,7 @@ class TestServing:
         """In the words of the server: whoever reads the log must know what to change."""
         async with opened(postgres_url) as store:
             postgres_databases.execute(f"ALTER DATABASE {Databases.name_of(postgres_url)} ALLOW_CONNECTIONS false")
-            worker = Worker(jobs_of(store), Counter())
+            worker = Worker(store, Counter())
             worker.serve()
             await until(lambda: "No conversations can be taken" in caplog.text)
             await worker.stop()
