@@ -649,6 +649,11 @@ SHORTEST_REPEATED, LONGEST_REPEATED = 256, 65_536
 """Characters of a text that is passed on to other processes once more when it has doubled."""
 
 
+_NO_LENGTHS: Mapping[str, int] = {}
+_NOTHING_REPLACED = (None, frozenset[str]())
+"""What a conversation has of which nothing is streamed: one for all of them, because most are at rest."""
+
+
 class StreamedText:
     """Collects the tokens of one request. A token of another request or attempt begins anew."""
 
@@ -657,14 +662,14 @@ class StreamedText:
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
         self._pieces: dict[str, list[str]] | None = None
-        self._lengths: dict[str, int] = {}
+        self._lengths: Mapping[str, int] = _NO_LENGTHS
         self._fallback = False
-        self._replaced: tuple[tuple[int, int, int] | None, set[str]] = None, set()
+        self._replaced: tuple[tuple[int, int, int] | None, frozenset[str]] = _NOTHING_REPLACED
         """The request that is written once more, and the kinds of which nothing new was shown yet."""
 
     def begin_again(self) -> None:
         """The answer is written once more: its request was taken over. What comes now replaces what was shown."""
-        self._replaced = self._key, {kind for kind in ("thinking", "text") if self._lengths.get(kind)}
+        self._replaced = self._key, frozenset(kind for kind, length in self._lengths.items() if length)
         self.clear()
 
     def replacing(self, token: TokenUpdate) -> TokenUpdate:
@@ -672,7 +677,7 @@ class StreamedText:
         key, kinds = self._replaced
         if token.kind not in kinds or key != (token.turn, token.request, token.attempt):
             return token
-        kinds.discard(token.kind)
+        self._replaced = key, kinds - {token.kind}
         return replace(token, from_start=True)
 
     def add(self, token: TokenUpdate) -> None:
@@ -685,7 +690,7 @@ class StreamedText:
         if self._pieces is None:
             self._pieces = {}
         self._pieces.setdefault(token.kind, []).append(token.text)
-        self._lengths[token.kind] = self._lengths.get(token.kind, 0) + len(token.text)
+        self._lengths = {**self._lengths, token.kind: self._lengths.get(token.kind, 0) + len(token.text)}
 
     def to_pass_on(self, token: TokenUpdate) -> tuple[str, int]:
         """Return the text to pass on to other processes for the token that was added last, and its place in the whole
@@ -717,7 +722,7 @@ class StreamedText:
         """Forget the text."""
         self._key = None
         self._pieces = None
-        self._lengths = {}
+        self._lengths = _NO_LENGTHS
         self._fallback = False
 
     @property

@@ -275,8 +275,8 @@ class TestTheCommand:
         assert last.startswith(f"Seed {START} holds: ")
 
     def test_it_exits_1_on_a_failure_and_names_the_seed(self) -> None:
-        """With a fault in the engine that it simulates: watchers see the last update of each step, so a stream lacks
-        those before it."""
+        """With a fault in the engine that it simulates: watchers see the last update of each step, so they lack those
+        before it."""
         program = (
             "import sys; from turnwise.engine import loop; from tests.simulation.__main__ import main\n"
             "class ShowsTooLittle(loop.Feed):\n"
@@ -290,7 +290,7 @@ class TestTheCommand:
 
         assert done.returncode == 1
         assert done.stderr.startswith("Seed ")
-        assert re.match(r"Seed \d+: \w+, stream \S+: saw \[.*\], and not \[", done.stderr)
+        assert re.match(r"Seed \d+: \w+, watching from .* on, saw .* in the place of \(", done.stderr)
         assert "python -m tests.simulation --seed" in done.stderr
 
 
