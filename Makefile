@@ -36,8 +36,8 @@ demo-scale: $(ready)  ## several processes over a PostgreSQL server of its own; 
 test: check  ## check, then run the quick tests: a few minutes
 	$(in_memory) $(quick_pytest)
 
-test-all: $(ready)  ## run the tests that `make test` leaves out: browsers, terminals, processes, long searches
-	$(in_memory) $(pytest) -m slow
+test-all: $(ready)  ## run the tests that `make test` leaves out: browsers, terminals, processes; WITHOUT=faults leaves these out
+	$(in_memory) $(pytest) -m "slow$(if $(WITHOUT), and not $(WITHOUT))"
 
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
