@@ -24,14 +24,14 @@ from ..conftest import SUMMARY_LINES
 from ..support.cluster.clients import SCENES, Canceller, Follower, Talker, world_of
 from ..support.cluster.cluster import Cluster, running
 from ..support.cluster.member import JOURNAL, LEDGER
-from ..support.fault_profile import LONG
+from ..support.fault_profile import IS_WHOLE, portions
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(0 if LONG else 300)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(0 if IS_WHOLE else 300)]
 
 LEASE = 2.0
 """Seconds. Short, so that many processes can die in a test."""
 
-TALKERS = 16 if LONG else 6
+TALKERS = 16 if IS_WHOLE else 6
 """How many users talk at the same time."""
 
 
@@ -140,7 +140,7 @@ class TestProcesses:
         self, own_postgres: PostgresServer, tmp_path: Path, summary: list[str]
     ) -> None:
         """Workers and web processes, at any moment, one after the other."""
-        kills = 20 if LONG else 3
+        kills = max(portions(20), 3)
 
         async def strike(cluster: Cluster) -> None:
             for _ in range(kills):
@@ -153,7 +153,7 @@ class TestProcesses:
         self, own_postgres: PostgresServer, tmp_path: Path, summary: list[str]
     ) -> None:
         """For longer than the lease; then it goes on, and begins nothing that is not its own any more."""
-        times = 6 if LONG else 1
+        times = portions(6)
 
         async def strike(cluster: Cluster) -> None:
             for _ in range(times):
@@ -182,7 +182,7 @@ class TestServer:
     @pytest.mark.parametrize("mode", ["fast", "immediate"])
     async def test_a_restart(self, mode: str, own_postgres: PostgresServer, tmp_path: Path, summary: list[str]) -> None:
         """Under load, with all transactions broken off."""
-        times = 5 if LONG else 1
+        times = portions(5)
 
         async def strike(cluster: Cluster) -> None:
             for _ in range(times):
@@ -212,7 +212,7 @@ class TestServer:
 
         async def strike(cluster: Cluster) -> None:
             nonlocal broken
-            end = time.monotonic() + (40 if LONG else 6)
+            end = time.monotonic() + (40 if IS_WHOLE else 6)
             while time.monotonic() < end:
                 broken += await asyncio.to_thread(cluster.break_connections, 3)
                 await asyncio.sleep(cluster.moment(0.4))
@@ -226,7 +226,7 @@ class TestServer:
         """Pools of two connections, which break and get no new ones for a while."""
 
         async def strike(cluster: Cluster) -> None:
-            for _ in range(3 if LONG else 1):
+            for _ in range(portions(3)):
                 with cluster.full_server():
                     await asyncio.sleep(LEASE)
                 await asyncio.sleep(LEASE)
@@ -243,7 +243,7 @@ class TestRaces:
         """Messages of two users, cancels of a third one, and what the workers store: all in one order."""
         with running(own_postgres, tmp_path, lease=LEASE, seconds=0.1) as cluster:
             async with crowded(cluster, racing=True) as crowd:
-                await asyncio.sleep(60 if LONG else 5)
+                await asyncio.sleep(60 if IS_WHOLE else 5)
             await check(cluster, crowd, summary, "two web processes race")
 
     async def test_they_race_while_processes_die(
@@ -252,7 +252,7 @@ class TestRaces:
         """The same, with kills of both kinds."""
         with running(own_postgres, tmp_path, lease=LEASE, seconds=0.3) as cluster:
             async with crowded(cluster, racing=True) as crowd:
-                for _ in range(10 if LONG else 2):
+                for _ in range(max(portions(10), 2)):
                     await cluster.kill()
                     await asyncio.sleep(cluster.moment(2 * LEASE))
             await check(cluster, crowd, summary, "a race while processes die")
