@@ -30,6 +30,7 @@ from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NoReturn
 
 from ..effects.clock import Clock
@@ -418,6 +419,10 @@ class Loop:
             longest_wait=state.agreed_wait(context.policy),
         )
 
+    def _effect_context_at(self, seq: int) -> EffectContext:
+        """Return the same for an effect of an earlier step."""
+        return replace(self.effect_context(), seq=seq)
+
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if not self._is_shown(effect_id, kind):
             return
@@ -493,19 +498,19 @@ class Loop:
         if self.projection.seq < seq:
             await self._catch_up()
 
-    async def begin(self, after: int, begin: Callable[[], None]) -> None:
-        """Carry out what is in flight that steps behind the step `after` have asked for, and nobody has begun. `begin`
-        is called when everything is read, from where on the effects of each step are carried out. Only between two
-        events. Raises `StoreError`; nothing has begun then."""
+    async def begin(self, after: int, note_begun: Callable[[], None]) -> None:
+        """Carry out what is in flight that steps behind the step `after` have asked for, and nobody has begun.
+        `note_begun` is called when everything is read: from there on the effects of each step are carried out. Only
+        between two events. Raises `StoreError`; nothing has begun then."""
         if not after and not self._is_restricted:
             await self._prepare()
         asked = await effects_in_flight(self.state, self.projection.read_entries, after)
-        begin()
+        note_begun()
         for observer in self._services.pick_up_observers:
             observer.picked_up(self.conversation_id, self.state)
         for seq, effects in asked:
             self.follower.begin(effects)
-            self._dispatch(effects, lambda seq=seq: replace(self.effect_context(), seq=seq))  # type: ignore[misc]
+            self._dispatch(effects, partial(self._effect_context_at, seq))
 
     async def stop(self, *, answers: bool) -> None:
         """Stop what is carried out here for the conversation, and what is sent. What finishes all the same is stored,

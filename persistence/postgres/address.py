@@ -115,7 +115,7 @@ class PostgresAddress:
         return await PostgresStore.open(self, connections=connections, read_only=read_only, create=create)
 
     async def is_in_use(self) -> bool:
-        """Whether some process has looked for work in the database within a minute."""
+        """Whether some worker of the database has given a sign of life not long ago."""
         from .database import PostgresDatabase
         from .job_tables import JobTables
 

@@ -18,7 +18,7 @@ from ..sql.statements import Driver
 from .schema import metadata
 
 LATE = 60.0
-"""Seconds after which work that waits has waited too long, and without a sign of life after which a worker is dead."""
+"""Seconds after which work that waits has waited too long."""
 
 _SKEW = 2.0
 """Seconds by which two clocks may differ: less than any deadline that people notice."""

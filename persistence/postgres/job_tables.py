@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 QUEUE = "turnwise"
 """The queue of all jobs. procrastinate names a channel of the database after it, by which workers are woken."""
 
+SILENCE = 60.0
+"""Seconds without a sign of life after which a worker counts as gone for those who look at a database from outside, and
+do not know its lease."""
+
 TASK = "turnwise.conversation"
 """The task of all jobs. The lock of a job is the id of its conversation, and all that the task needs."""
 
@@ -142,11 +146,10 @@ class JobTables:
             self.call(driver, conversation_id)
 
     def are_served(self, driver: Driver) -> bool:
-        """Whether some process has looked for jobs within a minute."""
-        recent = (
-            f"SELECT 1 FROM \"{self.schema}\".procrastinate_workers WHERE last_heartbeat > now() - interval '1 min'"
-        )
-        return driver.execute(f"{recent} LIMIT 1").fetchone() is not None
+        """Whether some worker has given a sign of life within `SILENCE`."""
+        recent = "last_heartbeat > now() - %s * interval '1 second' LIMIT 1"
+        found = driver.execute(f'SELECT 1 FROM "{self.schema}".procrastinate_workers WHERE {recent}', (SILENCE,))
+        return found.fetchone() is not None
 
     # --- installing
 

@@ -47,7 +47,7 @@ from .address import PostgresAddress
 from .connection import PostgresDriver
 from .custody import Calls, Work, WorkCalls
 from .database import PostgresDatabase
-from .job_tables import JobTables
+from .job_tables import SILENCE, JobTables
 from .jobs import PostgresJobs
 from .notices import Execute, Notices, channel_of
 from .receipts import PendingReceipts
@@ -345,7 +345,7 @@ class PostgresStore:
         index of texts agrees with the logs. Each conversation is read in a transaction of its own."""
         found = await self.database.read(partial(examination.faults, schema=self._jobs.tables.schema))
         if examination.NO_JOBS not in found:
-            found += examination.faults_of_jobs(await self._jobs.health(lease=examination.LATE))
+            found += examination.faults_of_jobs(await self._jobs.health(lease=SILENCE))
         for conversation in await self.database.read(search.indexed):
             if not await self.database.read(partial(search.agrees, conversation=conversation)):
                 return (*found, search.DIFFERENT)

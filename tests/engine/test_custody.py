@@ -127,6 +127,16 @@ def works_once(request: Any) -> Any:
 OPTIONS: dict[str, Any] = {"model": FunctionLlm(works_once)}
 
 
+async def running_elsewhere(place: Place, runs: Runs) -> tuple[Engine, Engine, Conversation]:
+    """A process that only takes requests, a worker, and a conversation of the first whose tool runs in the second."""
+    web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+    worker = await place.engine(**OPTIONS, tools=[runs.tool()])
+    conversation = await web.create()
+    await conversation.send("Hi", wait=False)
+    await runs.begun.wait()
+    return web, worker, conversation
+
+
 class TestWorking:
     """A process that only takes requests, and workers."""
 
@@ -187,11 +197,7 @@ class TestWorking:
         """The worker hears of it, stops the tool, and lets go."""
         runs = Runs()
         async with shared() as place:
-            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
-            worker = await place.engine(**OPTIONS, tools=[runs.tool()])
-            conversation = await web.create()
-            await conversation.send("Hi", wait=False)
-            await runs.begun.wait()
+            web, worker, conversation = await running_elsewhere(place, runs)
             await web.refresh(conversation.id)
 
             await conversation.cancel()
@@ -436,11 +442,7 @@ class TestEndings:
         """The tool is stopped, and nothing is left of the conversation."""
         runs = Runs()
         async with shared() as place:
-            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
-            worker = await place.engine(**OPTIONS, tools=[runs.tool()])
-            conversation = await web.create()
-            await conversation.send("Hi", wait=False)
-            await runs.begun.wait()
+            web, worker, conversation = await running_elsewhere(place, runs)
 
             await web.delete(conversation.id)
 
