@@ -25,23 +25,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 from ..effects.dispatcher import Performer, Sender, with_abort_of
 from ..persistence.errors import StorageFailed
+from ..persistence.patience import FIRST_WAIT, NEVER, Moment, storage_failures_passed_over, until_stored
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect, StartTimer
 from ..states.errors import (
     ConfigurationError,
     EngineClosed,
-    Refused,
     StoreError,
     TurnwiseError,
     UnknownConversation,
@@ -76,9 +75,6 @@ SOON = timedelta(seconds=5)
 """A conversation whose timer, wake-up or delivery is due within this is not let go before. A store calls for it up to
 three seconds before: to take it and to let it go again and again until then would cost more than to wait."""
 
-FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
-"""Seconds between two attempts while the store takes nothing; doubled each time."""
-
 FIRST_REST, LONGEST_REST = 1.0, 300.0
 """Seconds until a conversation is called for again that cannot be looked after, as one whose log is damaged; doubled
 each time."""
@@ -105,22 +101,6 @@ class CustodyCounts:
     fault: str | None = None
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """When a custody was proven, by two clocks: the monotonic one stands still while a computer sleeps, the other one
-    may be set."""
-
-    monotonic: float
-    at: datetime
-
-    def age(self, now: _Moment) -> float:
-        """How many seconds ago that was at most."""
-        return max(now.monotonic - self.monotonic, (now.at - self.at).total_seconds())
-
-
-_NEVER = _Moment(-math.inf, datetime.min.replace(tzinfo=UTC))
-
-
 @dataclass(eq=False)
 class _Held:
     """The custody of one conversation. `performs`: the effects of its steps are carried out here. `is_lost` says that
@@ -128,7 +108,7 @@ class _Held:
     store knows that it is over. `moved` is set when the conversation has moved."""
 
     taken: Taken
-    proof: _Moment
+    proof: Moment
     loop: Loop | None = None
     performs: bool = False
     is_lost: bool = False
@@ -197,7 +177,7 @@ class Custody:
         if held is None:
             return False
         if by_others is not None and not isinstance(by_others, Request):
-            held.proof = _NEVER
+            held.proof = NEVER
         held.moved.set()
         return held.performs
 
@@ -247,7 +227,7 @@ class Custody:
         await _until_cancelled()
 
     def _is_proven(self, held: _Held) -> bool:
-        return held.proof.age(self._now()) <= self._lease / 2
+        return self._now().since(held.proof) <= self._lease / 2
 
     async def _prove(self, held: _Held) -> None:
         """Ask the store whether this is still the custody. Raises `StorageFailed`."""
@@ -257,8 +237,8 @@ class Custody:
         else:
             self._lose(held)
 
-    def _now(self) -> _Moment:
-        return _Moment(asyncio.get_running_loop().time(), self._clock.now())
+    def _now(self) -> Moment:
+        return Moment(asyncio.get_running_loop().time(), self._clock.now().timestamp())
 
     # --- from one process to the next
 
@@ -387,7 +367,7 @@ class Custody:
         look = self._now().monotonic + LOOK
         while held.performs and not loop.has_ended and not self._is_ending:
             held.moved.clear()
-            with _storage_failures_passed_over():
+            with storage_failures_passed_over():
                 if self._rests(held, loop):
                     await self._let_go_once_sent(held, loop)
                 else:
@@ -406,7 +386,7 @@ class Custody:
                 await held.moved.wait()
                 return look
         if not self._is_proven(held):  # what runs for long is stopped, too, once another process has it
-            with _storage_failures_passed_over():
+            with storage_failures_passed_over():
                 await self._prove(held)
         return self._now().monotonic + LOOK
 
@@ -521,7 +501,7 @@ class Custody:
         try:
             await self._clock.sleep_until(later(self._clock.now(), seconds))
         finally:
-            with _storage_failures_passed_over():
+            with storage_failures_passed_over():
                 await self._until_let_go(held, None, sends=True)
 
     @asynccontextmanager
@@ -542,18 +522,7 @@ class Custody:
     async def _until_stored(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what the attempt returns, made again for as long as the store takes nothing and the engine does not
         close."""
-        wait = FIRST_WAIT
-        while True:
-            try:
-                return await attempt()
-            except StorageFailed:
-                if self._is_ending:
-                    raise
-            except Refused as refused:
-                if refused.code != "storage" or self._is_ending:
-                    raise
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+        return await until_stored(attempt, lambda: self._is_ending)
 
 
 def once_confirmed(performers: Mapping[type[Effect], Performer], confirm: Admit) -> dict[type[Effect], Performer]:
@@ -579,18 +548,6 @@ def _waits_for_sub_agents(held: _Held) -> bool:
     return held.loop is not None and isinstance(held.loop.state, AwaitingSubAgents)
 
 
-@contextmanager
-def _storage_failures_passed_over() -> Iterator[None]:
-    """What the store does not take now is tried again later."""
-    try:
-        yield
-    except StorageFailed:
-        pass
-    except Refused as refused:
-        if refused.code != "storage":
-            raise
-
-
 async def _until_cancelled() -> NoReturn:
     await asyncio.get_running_loop().create_future()
     raise AssertionError("nobody sets this future")
@@ -610,7 +567,7 @@ class _ConfirmingSender:
 class _ProvingLog:
     """A log, each append to which proves the custody of its conversation, if this process has that."""
 
-    def __init__(self, log: Log, held: Callable[[], _Held | None], now: Callable[[], _Moment]) -> None:
+    def __init__(self, log: Log, held: Callable[[], _Held | None], now: Callable[[], Moment]) -> None:
         self._log = log
         self._held = held
         self._now = now

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ...effects.agents import ChildOutcome
 from ...effects.clock import Clock
 from ...effects.context import effect_of_key
-from ...persistence.errors import StorageFailed
+from ...persistence.patience import until_stored
 from ...persistence.summaries import ConversationFilter, checked_id
 from ...states.dialogue import usage
 from ...states.effects import NotifyParent, SpawnSubAgent
@@ -52,7 +52,7 @@ class EngineSubAgents:
     async def create(self, child_id: str, opened: Opened) -> _ChildConversation:
         """See `SubAgents`."""
         checked_id(child_id)
-        loop = await _persistently(lambda: self._create_once(child_id, opened))
+        loop = await until_stored(lambda: self._create_once(child_id, opened))
         return _ChildConversation(self._registry, loop, self._clock)
 
     async def _create_once(self, child_id: str, opened: Opened) -> Loop:
@@ -117,7 +117,7 @@ class _ChildConversation:
             await self._loop.request(event)
 
         try:
-            await _persistently(request)
+            await until_stored(request)
         except Refused as refused:
             if refused.code != "closed":
                 raise
@@ -130,7 +130,7 @@ class _ChildConversation:
                 while loop.state.book.seq <= seq and not loop.feed.closed:
                     await loop.feed.changed()
             if loop.state.book.seq <= seq:
-                self._loop = await _persistently(lambda: self._registry.get_loop(self._loop.conversation_id))
+                self._loop = await until_stored(lambda: self._registry.get_loop(self._loop.conversation_id))
 
     async def outcome(self) -> ChildOutcome:
         """See `SubAgent`."""
@@ -243,23 +243,3 @@ class Orphans:
 
 if TYPE_CHECKING:
     _FILLS: tuple[type[SubAgents], type[SubAgent], type[Observer]] = (EngineSubAgents, _ChildConversation, Orphans)
-
-T = TypeVar("T")
-
-FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
-"""Seconds between two attempts while the store takes nothing; doubled each time."""
-
-
-async def _persistently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return what the attempt returns, made again for as long as the store takes nothing."""
-    wait = FIRST_WAIT
-    while True:
-        try:
-            return await attempt()
-        except StorageFailed:
-            pass
-        except Refused as refused:
-            if refused.code != "storage":
-                raise
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, LONGEST_WAIT)

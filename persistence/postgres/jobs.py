@@ -26,7 +26,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -40,6 +39,7 @@ from psycopg.sql import SQL, Identifier
 
 from ...states.errors import StoreError
 from ..errors import StorageFailed
+from ..patience import FIRST_WAIT, LONGEST_WAIT, Moment, until_stored
 from ..ports import JobsHealth
 from .connection import WRITES, adapt, failure, is_pooled, no_connection
 from .job_tables import QUEUE, JobTables
@@ -71,9 +71,6 @@ by then, if it can: without turns all workers would look for each job."""
 
 PATIENCE = 10.0
 """Seconds for which an answer of the server is waited for. Another connection may be better."""
-
-FIRST_WAIT, LONGEST_WAIT = 0.1, 2.0
-"""Seconds between two attempts while the server takes nothing; doubled each time."""
 
 LONGEST_END = 5.0
 """Seconds for which a worker that ends tries to tell the server what it has ended."""
@@ -152,7 +149,7 @@ class _Worker:
         self._is_in_doubt = False
         """Whether there may be jobs of this worker that it knows nothing of: an answer was lost, or a commit."""
         self._connections = 0
-        self._beat_at = _Moment.now()
+        self._beat_at = _now()
         self._well_since: float | None = None
 
     async def run(self) -> None:
@@ -201,7 +198,7 @@ class _Worker:
 
     async def _beat(self) -> None:
         """Tell the others that this worker is alive."""
-        now = _Moment.now()
+        now = _now()
         try:
             await self._manager.update_heartbeat(self._id)
             alive = await self._session.rows(_ALIVE, {"lease": self._lease})
@@ -343,14 +340,9 @@ class _Worker:
     async def _until_stored(self, act: Callable[[], Awaitable[None]]) -> None:
         """Act, and try again while the server takes nothing. As the worker ends, not for long: others find what it
         leaves."""
-        wait, began = FIRST_WAIT, time.monotonic()
-        while True:
-            with suppress(StorageFailed):
-                return await act()
-            if not self._takes and time.monotonic() - began > LONGEST_END:
-                return
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+        began = time.monotonic()
+        with suppress(StorageFailed):
+            await until_stored(act, lambda: not self._takes and time.monotonic() - began > LONGEST_END)
 
     async def _repeat(self, act: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Act, again and again, sooner where the server has failed."""
@@ -366,7 +358,7 @@ class _Worker:
     async def _rescue(self) -> None:
         """Call again for what dead workers have in hand. After an outage of the server, or of this process, all hearts
         seem to stand still, so everybody gets a lease of time before anybody is missed."""
-        now = _Moment.now()
+        now = _now()
         if self._well_since is None or now.monotonic - self._well_since < self._lease:
             return
         if now.since(self._beat_at) > self._lease / 2:  # it is this process that stood still
@@ -390,20 +382,8 @@ class _Worker:
                 await self._manager.prune_stalled_workers(10 * self._lease)
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """A moment by two clocks: the monotonic one stands still while a computer sleeps, the other one may be set."""
-
-    monotonic: float
-    wall: float
-
-    @classmethod
-    def now(cls) -> _Moment:
-        return cls(time.monotonic(), time.time())
-
-    def since(self, before: _Moment) -> float:
-        """Seconds that have passed at most."""
-        return max(self.monotonic - before.monotonic, self.wall - before.wall)
+def _now() -> Moment:
+    return Moment(time.monotonic(), time.time())
 
 
 async def _until_done(task: asyncio.Task[None]) -> None:
