@@ -6,8 +6,11 @@ uses it, whether its file lacks something.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from ..states.errors import StoreError
 
 if TYPE_CHECKING:
     from .ports import Store
@@ -20,6 +23,12 @@ POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 """The schemes of URLs of databases in PostgreSQL, for which alone its modules are imported. The last one is what
 SQLAlchemy calls the same driver."""
 
+_KEYWORDS = re.compile(
+    r"\s*(?:\w+\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^'\\\s]|\\.)+)\s+)*(?:host|hostaddr|dbname|service)\s*="
+)
+"""The other form in which programs of PostgreSQL take an address: `host=db dbname=dinner`. Taken for a path, it would
+make a file that is named after the password."""
+
 
 class DatabaseAddress(Protocol):
     """Where a database is. Its methods raise `StoreError` for a database that cannot be used."""
@@ -27,6 +36,12 @@ class DatabaseAddress(Protocol):
     @property
     def name(self) -> str:
         """What messages call the database: as its user wrote it, without a password."""
+        ...
+
+    @property
+    def url_without_password(self) -> str:
+        """What opens the database again, for command lines that people copy: whoever may open it has the password in a
+        file of their own."""
         ...
 
     @property
@@ -62,6 +77,8 @@ class DatabaseAddress(Protocol):
 def address_of(url: str | Path) -> DatabaseAddress:
     """Return the address of the database at `url`. Raises `StoreError` for an invalid URL, and for a scheme that no
     store has."""
+    if isinstance(url, str) and _KEYWORDS.match(url):
+        raise StoreError("The address of a database in PostgreSQL is a URL here: postgresql://user@host:port/database")
     scheme, colon, _ = str(url).partition(":")  # a file may be called postgres
     if isinstance(url, str) and colon and scheme.partition("+")[0].lower() in POSTGRESQL:
         from .postgres.address import PostgresAddress

@@ -508,18 +508,9 @@ def options_for(settings: Settings, *names: str) -> list[str]:
     whoever copies them has in a file of their own."""
     default = directory_settings()
     changed = {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(default, name)}
-    if "db" in changed and address_of(settings.db).is_shared:
-        changed["db"] = without_password(settings.db)
+    if "db" in changed:
+        changed["db"] = address_of(settings.db).url_without_password
     return [part for name, value in changed.items() for part in _option(name, value)]
-
-
-def without_password(url: str) -> str:
-    """Return the URL of a database without the password in it, wherever that stands. `Pure.`"""
-    scheme, slashes, rest = url.partition("://")
-    whole, _, query = rest.partition("?")
-    login, at, place = whole.rpartition("@")
-    options = "&".join(each for each in query.split("&") if "password" not in each.partition("=")[0].lower())
-    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{place}{'?' if options else ''}{options}"
 
 
 def _option(name: str, value: str | bool | tuple[str, ...]) -> Iterator[str]:

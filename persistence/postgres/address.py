@@ -61,6 +61,7 @@ class PostgresAddress:
     """
 
     name: str
+    url_without_password: str
     schema: str | None
     _parameters: Mapping[str, str] = field(repr=False)
     _direct: Mapping[str, str] = field(repr=False)
@@ -86,7 +87,8 @@ class PostgresAddress:
         given = {name: str(value) for name, value in parameters.items()}
         if "," in given.get("host", ""):
             given.setdefault("target_session_attrs", "read-write")
-        return cls(_name(given), schema, {**_PARAMETERS, **given, "client_encoding": "UTF8"}, direct)
+        every = {**_PARAMETERS, **given, "client_encoding": "UTF8"}
+        return cls(_name(given), _without_password(url), schema, every, direct)
 
     @property
     def conninfo(self) -> str:
@@ -162,6 +164,15 @@ def _is_torn(parameters: Mapping[str, Any], url: str) -> bool:
     hosts = str(parameters.get("host", "")).split(",")
     database = str(parameters.get("dbname", ""))
     return any("@" in host[1:] for host in hosts) or ("@" in database and f"/{database}" in url)
+
+
+def _without_password(url: str) -> str:
+    """Return a URL without the password in it, wherever that stands."""
+    scheme, slashes, rest = url.partition("://")
+    whole, _, query = rest.partition("?")
+    login, at, place = whole.rpartition("@")
+    options = "&".join(each for each in query.split("&") if "password" not in unquote(each.partition("=")[0]))
+    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{place}{'?' if options else ''}{options}"
 
 
 def _name(parameters: Mapping[str, str]) -> str:

@@ -16,6 +16,11 @@ class SqliteAddress(file.Address):
     is_shared = False
 
     @property
+    def url_without_password(self) -> str:
+        """The path of the file, as its user wrote it."""
+        return file.MEMORY if self.path is None else self.name
+
+    @property
     def is_in_memory(self) -> bool:
         """Whether it is in the memory of this process."""
         return self.path is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Conversation, Engine
-from turnwise.hosts.terminal.configuration import command_line, options_for, read_settings, short_ids, without_password
+from turnwise.hosts.terminal.configuration import command_line, options_for, read_settings, short_ids
 
 from ...support.terminal import (
     DEMO_TOOLS,
@@ -320,23 +320,13 @@ def test_any_name_of_a_database_is_quoted(name: str, tmp_path: Path) -> None:
     assert read_by_a_shell(line, tmp_path) == ["chat", "--db", name]
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://me:se%40cret@db:5432/dinner?sslmode=require", "postgresql://me@db:5432/dinner?sslmode=require"),
-        ("postgresql://me:secret@one:1,two:2/dinner", "postgresql://me@one:1,two:2/dinner"),
-        ("postgresql:///dinner?host=/run/pg&password=secret", "postgresql:///dinner?host=/run/pg"),
-        ("postgresql://db/dinner?sslpassword=secret", "postgresql://db/dinner"),
-        ("postgresql://db/dinner", "postgresql://db/dinner"),
-        ("postgresql://:secret@db/dinner", "postgresql://@db/dinner"),
-    ],
-)
-def test_a_password_is_not_shown(url: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever copies the line has it in a file of their own, as PostgreSQL's programs do."""
     monkeypatch.chdir(tmp_path)
 
-    assert without_password(url) == shown
-    assert options_for(read_settings(db=url), "db") == ["--db", shown]
+    options = options_for(read_settings(db="postgresql://me:secret@db/dinner"), "db")
+
+    assert options == ["--db", "postgresql://me@db/dinner"]
 
 
 @pytest.mark.slow

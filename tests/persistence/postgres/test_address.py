@@ -85,6 +85,22 @@ class TestUrls:
         """It says where the database is, and not who uses it."""
         assert PostgresAddress.of(url).name == name
 
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("postgresql://me:se%40cret@db:5432/d?sslmode=require", "postgresql://me@db:5432/d?sslmode=require"),
+            ("postgresql://me:secret@one:1,two:2/d", "postgresql://me@one:1,two:2/d"),
+            ("postgresql:///d?host=/run/pg&password=secret", "postgresql:///d?host=/run/pg"),
+            ("postgresql://db/d?sslpassword=secret", "postgresql://db/d"),
+            ("postgresql://db/d?passw%6Frd=secret&schema=s", "postgresql://db/d?schema=s"),
+            ("postgresql://db/d", "postgresql://db/d"),
+            ("postgresql://:secret@db/d", "postgresql://@db/d"),
+        ],
+    )
+    def test_what_opens_it_again(self, url: str, shown: str) -> None:
+        """It has no password in it, wherever that stood."""
+        assert PostgresAddress.of(url).url_without_password == shown
+
 
 class TestInvalidUrls:
     """One sentence, which repeats nothing of the URL."""
@@ -156,6 +172,30 @@ class TestSchemes:
         """Else a file would be made that has the password for a name."""
         with pytest.raises(StoreError, match="is not a URL that PostgreSQL knows"):
             address_of(url)
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "host=db dbname=dinner user=ada password=secret",
+            "password='se cret' host = db",
+            r"user=ada password=se\ cret dbname=dinner",
+            "dbname=dinner",
+            "service=dinner",
+        ],
+    )
+    def test_the_other_form_of_an_address_is_no_path(self, address: str) -> None:
+        """libpq knows both forms. A file would be made that is named after the password."""
+        with pytest.raises(StoreError) as refused:
+            address_of(address)
+
+        assert str(refused.value) == (
+            "The address of a database in PostgreSQL is a URL here: postgresql://user@host:port/database"
+        )
+
+    @pytest.mark.parametrize("path", ["user=ada.db", "a b=c.db", "dbname.db", "turns=3/host.db"])
+    def test_a_path_may_hold_an_equals_sign(self, path: str) -> None:
+        """It names a file."""
+        assert address_of(path).name == path
 
 
 def test_a_file_may_have_the_name_of_a_scheme() -> None:
