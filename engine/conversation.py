@@ -851,9 +851,13 @@ def _filled_rules(*, models: bool, profiles: bool) -> set[str]:
 
 
 def _count(name: str, number: int) -> int:
-    if type(number) is not int or not 0 <= number < 2**62:
+    if type(number) is not int or number < 0:
         raise InvalidInput(f"{name} is a whole number, not below 0.")
-    return number
+    return min(number, _MOST_STEPS)
+
+
+_MOST_STEPS = 2**62
+"""More than any log has."""
 
 
 @dataclass(frozen=True)

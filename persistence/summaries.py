@@ -125,8 +125,8 @@ class ConversationFilter:
             object.__setattr__(self, "metadata", _checked_metadata(self.metadata))
         if self.state is not None and self.state not in _STATES:
             raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
-        if self.limit is not None and not (type(self.limit) is int and 0 <= self.limit < 2**63):
-            raise InvalidInput("The limit of a list is a whole number, not below 0.")
+        if self.limit is not None:
+            object.__setattr__(self, "limit", _checked_limit(self.limit))
         if self.before is not None:
             _check_before(self.before)
         if self.role is not None and self.role not in get_args(Role):
@@ -168,6 +168,16 @@ def checked_owner(owner: Any) -> str | None:
     if owner is not None and not (isinstance(owner, str) and encodable(owner) == owner):
         raise InvalidInput("The owner of conversations is a text.")
     return owner
+
+
+_LARGEST_PAGE = 2**63 - 1
+"""The most conversations of a page: no storage, and no memory, holds more, and databases have no larger number."""
+
+
+def _checked_limit(limit: Any) -> int:
+    if type(limit) is not int or limit < 0:
+        raise InvalidInput("The limit of a list is a whole number, not below 0.")
+    return min(limit, _LARGEST_PAGE)
 
 
 def _checked_metadata(metadata: Any) -> Metadata:

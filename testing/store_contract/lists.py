@@ -89,6 +89,7 @@ class ListContract(OpenedStore):
             one for one in everything[6:] if one in idle
         ]
         assert await store.list(ConversationFilter(limit=0)) == ()
+        assert [one.id for one in await store.list(ConversationFilter(limit=10**30))] == everything
 
     @on_a_store
     async def test_nothing_is_left_out_when_a_conversation_moves_between_pages(self, store: Store) -> None:

@@ -146,10 +146,11 @@ class TestSteps:
                 pages = [await conversation.steps(after, size) for after in range(0, len(steps), size)]
                 assert tuple(step for page in pages for step in page) == steps
             assert await conversation.steps(len(steps)) == ()
-            assert await conversation.steps(10**12, 10**12) == ()
+            assert await conversation.steps(10**30, 10**30) == ()
+            assert await conversation.steps(0, 10**30) == steps
             assert await conversation.steps(0, 0) == ()
 
-    @pytest.mark.parametrize("arguments", [(-1,), ("1",), (True,), (0, -1), (0, 1.5), (0, 2**63), (2**70,)])
+    @pytest.mark.parametrize("arguments", [(-1,), ("1",), (True,), (0, -1), (0, 1.5)])
     async def test_what_is_no_number_of_steps_is_refused(self, arguments: Any, database: Path) -> None:
         """With a sentence that names the argument."""
         async with engine_at(database) as engine:

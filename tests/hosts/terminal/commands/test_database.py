@@ -99,6 +99,7 @@ async def test_a_part_of_the_list(database: Path) -> None:
 
     assert listed("--owner", "ann") == [third.id, first.id]
     assert listed("--limit", "2") == [third.id, second.id]
+    assert listed("--limit", str(10**30)) == [third.id, second.id, first.id]
     assert listed("--owner", "ann", "--limit", "1") == [third.id]
 
 
