@@ -39,6 +39,18 @@ class SummaryRow(NamedTuple):
 
 
 _NEWEST_FIRST = (conversations.c.updated_at.desc(), conversations.c.key.desc())
+_IN_POSTGRESQL = {
+    'ORDER BY conversations.updated_at DESC, conversations."key" DESC': (
+        'ORDER BY conversations.updated_minute DESC, conversations.updated_at DESC, conversations."key" DESC'
+    )
+}
+"""There an index has the order of the minutes, and only the conversations of a minute are sorted."""
+_BEHIND_IN_POSTGRESQL = {
+    '(conversations.updated_at, conversations."key") < (%s, %s)': (
+        '(conversations.updated_minute, conversations.updated_at, conversations."key") < '
+        "(SELECT moved / 60000000, moved, place.key FROM (VALUES (%s, %s)) AS place (moved, key))"
+    )
+}
 _SUMMARIES = (
     select(
         conversations.c.id,
@@ -106,7 +118,8 @@ def _page(given: frozenset[str]) -> Statement:
     page = select(conversations.c.key).where(*_conditions(given)).order_by(*_NEWEST_FIRST)
     if "limit" in given:
         page = limited(page)
-    return Statement.of(_SUMMARIES.where(conversations.c.key.in_(page)))
+    in_postgresql = _IN_POSTGRESQL | (_BEHIND_IN_POSTGRESQL if "moved" in given else {})
+    return Statement.of(_SUMMARIES.where(conversations.c.key.in_(page)), in_postgresql)
 
 
 def _conditions(given: frozenset[str]) -> Iterator[ColumnElement[bool]]:
