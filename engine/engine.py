@@ -62,6 +62,7 @@ from .home import Home, Homebound
 from .loop import Loop, LoopServices
 from .models import BlockedTurns, Models
 from .opening import ChosenOpening, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
+from .outbox import until_tried
 from .ports import Dispatcher
 from .recovery import Recovery
 from .redactor import EventRedactor
@@ -483,12 +484,16 @@ class Engine(Homebound):
         was_in_memory = self._registry.holds(checked_id(conversation_id))
         loop = await self._registry.get_loop(conversation_id)
         if self._relay is not None and was_in_memory:
-            await self._refresh(self._relay, loop)
+            with self._closing_told():
+                await self._relay.refresh(loop)
         return Conversation(self, loop, self._home)
 
-    async def _refresh(self, relay: Relay, loop: Loop) -> None:
+    @contextmanager
+    def _closing_told(self) -> Iterator[None]:
+        """Have a caller for whom the store is asked while the engine closes learn of that, and not what the store
+        says."""
         try:
-            await relay.refresh(loop)
+            yield
         except StoreError:
             if self._closing is not None:
                 raise EngineClosed from None
@@ -612,11 +617,18 @@ class Engine(Homebound):
     async def delivered(self) -> None:
         """Return when everything that was said to users so far has been tried once on every channel, and every message
         to another agent was posted once; `send` does not wait for that. What was not taken is tried again later; the
-        updates of a conversation tell of its channels."""
+        updates of a conversation tell of its channels.
+
+        Over a database that processes share this holds for all of them: for what any of them has said so far, whichever
+        sends it. While no worker runs, it waits for one. Raises `StoreError` if such a database cannot be asked.
+        """
         _ = self.store
         await self._dispatcher.wait_until_tried()
         await self._agents.wait_until_tried()
         await self._deliveries.wait_until_tried()
+        if self._custody is not None:
+            with self._closing_told():
+                await until_tried(lambda: cast("SharedStore", self.store))
 
     def stop_updates(self) -> None:
         """End all iterators over updates, of this engine and of its conversations, behind what is stored by now. One
@@ -667,7 +679,8 @@ class Engine(Homebound):
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The ids of the conversations that wait for a model, a tool, a timer or the like."""
+        """The ids of the conversations that wait for a model, a tool, a timer or the like; over a database that
+        processes share, of those that this one looks after."""
         return self._registry.waiting
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..effects.context import EffectContext
@@ -15,6 +16,7 @@ from ..states.effects import DeliverToUser, Effect, OutgoingEffect
 from ..states.errors import StoreError
 
 if TYPE_CHECKING:
+    from ..persistence.ports import SharedStore
     from ..persistence.records import Undelivered
     from .projection import ReadEntries
 
@@ -72,6 +74,20 @@ async def _resume(
             what,
             one.target,
         )
+
+
+FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
+"""Seconds between two looks at what other processes have yet to send; doubled each time."""
+
+
+async def until_tried(store: Callable[[], SharedStore]) -> None:
+    """Return when everything that is in the outboxes so far was tried once, in whichever process. Raises
+    `StoreError`."""
+    untried, wait = await store().untried(), FIRST_LOOK
+    while untried:
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, LONGEST_LOOK)
+        untried &= await store().untried()
 
 
 async def read_effect(

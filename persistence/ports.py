@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..states.context import Context
 from ..states.events import Event, Opened
@@ -304,6 +304,14 @@ class Taken:
     has_deliveries: bool
 
 
+class Untried(NamedTuple):
+    """An effect in the outbox that was not sent to this target yet, not even once."""
+
+    conversation_id: str
+    effect_id: int
+    target: str
+
+
 @dataclass(frozen=True)
 class StepStored:
     """Another process has stored the step `seq` of a conversation."""
@@ -427,6 +435,12 @@ class SharedStore(Protocol):
         """Return the newest step of those of these conversations that are not at the step which is `known` of them; 0
         for one that is not stored any more. One look at the store, however many they are: what finds the steps of which
         no notice was heard. Raises `StorageFailed`."""
+        ...
+
+    async def untried(self) -> Set[Untried]:
+        """Return what is in the outboxes of all conversations that some process is about to try for the first time: it
+        looks after the conversation, or a job says that one must. What waits behind an effect that was tried in vain
+        counts as tried. Receipts of this store so far are stored before. Raises `StorageFailed`."""
         ...
 
     def show(self, shown: LiveShown) -> None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from ..codec import from_microseconds, to_microseconds
-from ..ports import Taken
+from ..ports import Taken, Untried
 from ..records import ConversationRecord, HeadRow
 from ..sql.statements import Driver
 
@@ -139,6 +139,23 @@ def pass_on(driver: Driver, calls: Calls, taken: Taken) -> None:
 def is_held(driver: Driver, taken: Taken) -> bool:
     """Whether this is still the custody of the conversation."""
     return driver.execute(_HOLDS, (taken.conversation_id, taken.fence, taken.holder)).fetchone() is not None
+
+
+_UNTRIED = """
+SELECT conversations.id, effect_id, target FROM outbox AS one JOIN conversations ON key = conversation
+WHERE attempts = 0 AND NOT EXISTS (
+    SELECT FROM outbox AS earlier WHERE earlier.conversation = one.conversation AND earlier.target = one.target
+        AND earlier.effect_id < one.effect_id AND earlier.attempts > 0
+) AND (holder IS NOT NULL OR EXISTS (
+    SELECT FROM "{schema}".procrastinate_jobs WHERE lock = conversations.id AND status IN ('todo', 'doing')
+))
+"""
+
+
+def untried(driver: Driver, schema: str) -> set[Untried]:
+    """Return what is to be sent for the first time, by processes that look after conversations or are called for. The
+    jobs that call for them are in this schema."""
+    return {Untried(*row) for row in driver.execute(_UNTRIED.format(schema=schema)).fetchall()}
 
 
 _MOVED = """

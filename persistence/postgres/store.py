@@ -22,7 +22,7 @@ from ...states.step import Step
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
 from ..errors import CustodyLost, StorageFailed, StoreConflict
-from ..ports import ConversationGone, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken
+from ..ports import ConversationGone, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken, Untried
 from ..records import (
     ConversationRecord,
     Outgoing,
@@ -219,6 +219,11 @@ class PostgresStore:
         """Return the newest step of those of these conversations that are not at the step which is `known` of them, 0
         for one that is not stored any more."""
         return await self.database.read_once(lambda driver: custody.moved(driver, known)) if known else {}
+
+    async def untried(self) -> set[Untried]:
+        """Return what some process is about to send for the first time; `SharedStore.untried` says the rest."""
+        await self.flush()
+        return await self.database.read_once(lambda driver: custody.untried(driver, self._jobs.tables.schema))
 
     def show(self, shown: LiveShown) -> None:
         """Tell the other processes of a live update. Returns at once."""

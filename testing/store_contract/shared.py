@@ -279,6 +279,42 @@ class CallContract(SharedContract):
             assert await called.get() == "other"
 
     @in_two_processes
+    async def test_what_is_about_to_be_sent_is_known(self, one: Any, other: Any) -> None:
+        """To every process: from the step on, until it was tried once, or nobody looks after its conversation."""
+        story = Story().say().answer()
+        log = await Story().say().into(one)
+        assert await other.untried() == set()
+        taken = await take(one, "a")
+        (said,) = deliveries_of(story.newest[1], "screen")
+        await log.append(*story.newest, (said, (said[0], "pager")))
+        untried = {("story", said[0], target) for target in ("screen", "pager")}
+        assert await other.untried() == await one.untried() == untried
+
+        log.acknowledge(*said)
+        assert await one.untried() == await other.untried() == {("story", said[0], "pager")}
+        await one.let_go(taken, at_rest=True)
+        async with serving(other) as called:
+            assert await called.get() == "story"  # for the message, which was stored before the custody
+            while await other.untried():
+                await asyncio.sleep(0.01)
+
+        await one.jobs.call("story")
+        assert await one.untried() == {("story", said[0], "pager")}
+
+    @in_two_processes
+    async def test_what_waits_behind_a_failed_attempt_was_tried(self, one: Any, other: Any) -> None:
+        """Nobody knows when its turn comes."""
+        story = Story().say().answer()
+        log = await Story().say().into(one)
+        await take(one, "a")
+        (said,) = deliveries_of(story.newest[1], "screen")
+        await log.append(*story.newest, (said, (said[0] + 1, "screen"), (said[0] + 1, "pager")))
+
+        log.postpone(*said, 1, datetime.now(UTC) + timedelta(seconds=60))
+
+        assert await one.untried() == {("story", said[0] + 1, "pager")}
+
+    @in_two_processes
     async def test_nothing_is_claimed(self, one: Any, other: Any) -> None:
         """Jobs say what waits."""
         await Story().say().into(one)

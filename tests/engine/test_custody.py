@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Conversation, Engine, StoreError, ToolContext, presets, tool
+from turnwise import ConfigurationError, Conversation, Engine, EngineClosed, StoreError, ToolContext, presets, tool
 from turnwise.effects.clock import SystemClock
 from turnwise.engine.settings import Settings
 from turnwise.persistence.opening import open_store
@@ -263,6 +263,67 @@ class TestWorking:
             inner = [span for span in spans.all if span is not turn]
             assert len(inner) == 3
             assert all(span.parent is not None and span.parent.span_id == turn.context.span_id for span in inner)
+
+
+class TestDelivered:
+    """`delivered` waits for what all processes have said, whichever of them sends it."""
+
+    async def test_the_caller_waits_for_another_process(self, shared: Shared) -> None:
+        """The attempt of the worker ends first, also if it fails."""
+        arrived, ends = asyncio.Event(), asyncio.Event()
+
+        async def fails(_: Any) -> None:
+            arrived.set()
+            await ends.wait()
+            raise OSError("The screen is off.")
+
+        channel, model = RecordingChannel(fails), FunctionLlm(lambda _: "Hello.")
+        async with shared() as place:
+            web = await place.engine(model=model, channels=[channel], worker=False)
+            await place.engine(model=model, channels=[channel])
+            conversation = await web.create()
+            await conversation.send("Hi")
+            await arrived.wait()
+            waiting = asyncio.ensure_future(web.delivered())
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+
+            ends.set()
+            await waiting
+
+            assert [delivery.text for delivery in channel.failed] == ["Hello."]
+
+    async def test_what_waits_for_a_worker_is_waited_for(self, shared: Shared) -> None:
+        """A worker that comes later sends it; one that ends the conversation stops no caller."""
+        channel, model = RecordingChannel(), FunctionLlm(lambda _: "Hello.")
+        async with shared() as place:
+            web = await place.engine(model=model, channels=[channel], worker=False)
+            await web.delivered()
+            conversation = await web.create()
+            await conversation.send("Hi", wait=False)
+            other = await place.engine(model=model, channels=[channel], worker=False)
+            await other.delivered()  # nothing is said yet
+            assert channel.texts == []
+
+            await place.engine(model=model, channels=[channel])
+            await conversation.wait()
+            await other.delivered()
+
+            assert channel.texts == ["Hello."]
+
+    async def test_closing_ends_the_wait(self, shared: Shared) -> None:
+        """The caller learns that the engine is closed."""
+        model, channel = FunctionLlm(lambda _: "Hello."), RecordingChannel(lambda _: asyncio.Event().wait())
+        async with shared() as place:
+            web = await place.engine(model=model, channels=[channel], worker=False)
+            await place.engine(model=model, channels=[channel])
+            await (await web.create()).send("Hi")
+            waiting = asyncio.ensure_future(web.delivered())
+            await asyncio.sleep(0.1)
+            await web.close()
+
+            with pytest.raises(EngineClosed):
+                await waiting
 
 
 class TestLosing:

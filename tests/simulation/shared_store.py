@@ -28,6 +28,7 @@ from turnwise.persistence.ports import (
     SharedStore,
     StepStored,
     Taken,
+    Untried,
 )
 from turnwise.states.events import Event, Opened
 from turnwise.states.step import Step
@@ -35,6 +36,7 @@ from turnwise.states.step import Step
 if TYPE_CHECKING:
     from turnwise.effects.clock import Clock
 
+from ..support.shared_store import untried_of
 from .disk import Delivered, Disk, LogKey, Process, Row, disk_time
 from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, failed
 
@@ -284,6 +286,13 @@ class SharedFaultyStore(FaultyStore):
         is_held = self.cluster.fences.get(key) == taken.fence and self.cluster.holders.get(key) == taken.holder
         await disk_time(self.disk.chance)
         return is_held
+
+    async def untried(self) -> set[Untried]:
+        """What is about to be sent for the first time."""
+        await self._until_there()
+        self.store_receipts()
+        held = {conversation_id for conversation_id, _ in self.cluster.holders}
+        return untried_of(await self.storage.store.outbox(held.union(self.cluster.waiting, self.cluster.running)))
 
     async def _until_there(self) -> None:
         await disk_time(self.disk.chance)

@@ -13,12 +13,17 @@ is about what one process does with all that is left when it opens or closes, an
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import psycopg
 import pytest
+
+from turnwise import Engine
+from turnwise.persistence.opening import open_store
+from turnwise.persistence.ports import SharedStore
 
 Database: TypeAlias = str | Path
 """What `Engine.open` takes: the path of a file, or the URL of a PostgreSQL database."""
@@ -27,6 +32,26 @@ BOTH_STORES = pytest.mark.both_stores
 
 STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
 """The values of the fixture `database` in such a module."""
+
+
+@asynccontextmanager
+async def stores(database: Database, count: int) -> AsyncIterator[list[Any]]:
+    """The stores of so many engines over one database: the same one over a file, one for each over PostgreSQL."""
+    is_file = isinstance(database, Path)
+    opened = [await open_store(database) for _ in range(1 if is_file else count)]
+    try:
+        yield opened * count if is_file else opened
+    finally:
+        for store in opened:
+            await store.close()
+
+
+async def call_for(engine: Engine, conversation_id: str) -> None:
+    """Have the engine go on with what a process has left of this conversation, and nobody was told of: what it has lost
+    on the way to its target. Over a file an engine does so when it opens; over PostgreSQL, when a worker looks for what
+    is left over, after two leases."""
+    if isinstance(engine.store, SharedStore):
+        await engine.store.jobs.call(conversation_id)
 
 
 def change(database: Database, sql: str, *values: int | str | bytes) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from turnwise import Conversation, Delivery, Engine, Speech, Update, tool
-from turnwise.states import Message
+from turnwise.states import Idle, Message
 
 QUESTION = {"question": "When?", "header": "Time", "options": [{"label": "6:30 PM"}, {"label": "8:15 PM"}]}
 
@@ -83,6 +83,11 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def has_rested(conversation: Conversation, turns: int) -> None:
+    """Wait until so many turns are over."""
+    await until(lambda: isinstance(conversation.state, Idle) and conversation.state.book.turn >= turns)
 
 
 class Watcher:

@@ -25,7 +25,9 @@ from turnwise.persistence.ports import (
     StepStored,
     Store,
     Taken,
+    Untried,
 )
+from turnwise.persistence.records import Undelivered
 from turnwise.states import Event, Opened, Step, UnknownConversation
 
 from .planted.stores import WrappedLog, WrappedStore
@@ -181,6 +183,10 @@ class SharedDouble(WrappedStore):
         except UnknownConversation:
             return 0
 
+    async def untried(self) -> set[Untried]:
+        """See `SharedStore`."""
+        return untried_of(await self.store.outbox({*self.bus.holders, *self.bus.called}))
+
     def show(self, shown: LiveShown) -> None:
         """See `SharedStore`."""
         self.bus.tell(self, shown)
@@ -193,6 +199,17 @@ class SharedDouble(WrappedStore):
 
 
 _FILLS: type[SharedStore] = SharedDouble
+
+
+def untried_of(undelivered: Iterable[Undelivered]) -> set[Untried]:
+    """What counts as never tried of this, which stands in the order of its targets."""
+    found, behind = set[Untried](), set[tuple[str, str]]()
+    for one in undelivered:
+        if one.attempts:
+            behind.add((one.conversation_id, one.target))
+        elif (one.conversation_id, one.target) not in behind:
+            found.add(Untried(one.conversation_id, one.effect_id, one.target))
+    return found
 
 
 @asynccontextmanager

@@ -42,10 +42,12 @@ from ...support.agents.teams import (
     tells_agent,
     tells_user,
 )
-from ...support.databases import Database, change
+from ...support.databases import BOTH_STORES, Database, call_for, change, stores
 from ...support.effect_contexts import NoReceipts, effect_context
-from ...support.engine_scenarios import Gate, results, until
+from ...support.engine_scenarios import Gate, has_rested, results, until
 from ...support.planted.stores import WrappedLog, WrappedStore
+
+pytestmark = BOTH_STORES
 
 # --- Messages between agents: each arrives exactly once, and what is for the user reaches the user.
 #
@@ -797,6 +799,7 @@ class TestWhatAProcessLeft:
         llms = [ScriptedLlm([reply("One."), reply("Two.")], name="fg"), ScriptedLlm([], name="bg")]
         for _ in range(2):
             async with Engine.open(database, model=llms[0], models=llms[1:], tools=list(MAIL_TOOLS)) as engine:
+                await call_for(engine, sender)
                 await engine.delivered()
                 front = await engine.get(target)
                 await until(lambda front=front: front.state.type == "idle" and front.state.book.turn == 2)
@@ -810,6 +813,7 @@ class TestWhatAProcessLeft:
         """D9: the target finds its key in the log, although it has long handled it."""
         sender, target = await self.left(database, posts=True, silent=True)
         async with Engine.open(database, model=ScriptedLlm([], name="fg"), tools=list(MAIL_TOOLS)) as engine:
+            await call_for(engine, sender)
             await engine.delivered()
             assert len(await received(await engine.get(target))) == 1
             assert await engine.store.outbox([sender]) == ()
@@ -823,6 +827,7 @@ class TestWhatAProcessLeft:
             async with Engine.open(database, model=llms[0], models=llms[1:], tools=list(MAIL_TOOLS)) as engine:
                 await (await engine.get(target)).close()
         async with Engine.open(database, model=llms[0], models=llms[1:], tools=list(MAIL_TOOLS)) as engine:
+            await call_for(engine, sender)
             await engine.delivered()
             assert await received(await engine.get(sender)) == []
 
@@ -841,6 +846,7 @@ class TestWhatAProcessLeft:
         change(database, damage)
         with caplog.at_level(logging.WARNING):
             async with Engine.open(database, model=ScriptedLlm([reply("Two.")], name="fg")) as engine:
+                await call_for(engine, sender)
                 await engine.delivered()
                 front = await engine.get(target)
                 await until(lambda: front.state.type == "idle" and front.state.book.turn == 1)
@@ -894,13 +900,13 @@ class ResumedPost(Post):
 class TestPerformersOfTheApplication:
     """An application that carries messages itself knows its targets; nobody else does."""
 
-    @pytest.mark.parametrize("performer", [Post(), ResumedPost()])
+    @pytest.mark.parametrize("kind", [Post, ResumedPost])
     async def test_what_it_left_is_its_own(
-        self, performer: Post, database: Database, caplog: pytest.LogCaptureFixture
+        self, kind: type[Post], database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """D9, D14: such a message is neither posted nor returned by the engine. One that nobody goes on with is
         reported."""
-        script = ScriptedLlm([call("post", target="elsewhere", text="a"), reply("Sent.")])
+        performer, script = kind(), ScriptedLlm([call("post", target="elsewhere", text="a"), reply("Sent.")])
         opening: dict[str, Any] = {"tools": [post], "performers": {SendToAgent: performer}}
         async with Engine.open(database, model=script, **opening) as engine:
             sender = await engine.create()
@@ -908,6 +914,7 @@ class TestPerformersOfTheApplication:
 
         performer.is_open = True
         async with Engine.open(database, model=ScriptedLlm([], name="scripted"), **opening) as engine:
+            await call_for(engine, sender.id)
             await engine.delivered()
             is_resumed = isinstance(performer, ResumedPost)
             assert [*map(unmarked, performer.taken)] == ([f"{sender.id}/3"] if is_resumed else [])
@@ -937,14 +944,17 @@ class TestCopiesAndOtherEngines:
             assert len(await received(await engine.get(front.id))) == 1
             assert await engine.store.outbox([copy_id]) == ()
 
-    async def test_two_engines_over_one_store_deliver_once(self) -> None:
-        """D1: one engine drives the target, the other one the sender."""
-        store = await open_store("sqlite://")
+    async def test_two_engines_over_one_store_deliver_once(self, database: Database) -> None:
+        """D1: one engine drives the target, the other one the sender; over PostgreSQL, either of them."""
         gate = Gate()
         fg = ScriptedLlm([held(gate, "Hello."), reply("Told.")], name="fg")
         bg = ScriptedLlm([tells_user("a"), reply("Sent.")], name="bg")
         opening = {"model": fg, "models": [bg], "tools": list(MAIL_TOOLS)}
-        async with Engine.open(store=store, **opening) as one, Engine.open(store=store, **opening) as other:
+        async with (
+            stores(database, 2) as (its_store, other_store),
+            Engine.open(store=its_store, **opening) as one,
+            Engine.open(store=other_store, **opening) as other,
+        ):
             front = await one.create(model="fg", policy=presets.foreground())
             back = await other.create(role="background", works_for=front.id, model="bg")
             sending = asyncio.ensure_future(front.send("Hi"))
@@ -953,12 +963,10 @@ class TestCopiesAndOtherEngines:
             await other.delivered()
             gate.opened.set()
             await sending
-            await until(lambda: len(fg.requests) == 2)
-            await front.wait()
+            await has_rested(front, 2)
 
             assert len(await received(front)) == 1
             assert [turn.reply for turn in await front.turns()] == ["Hello.", "Told."]
-        await store.close()
 
     async def test_engines_that_drive_one_sender_keep_the_order_of_its_mail(
         self, monkeypatch: pytest.MonkeyPatch

@@ -89,7 +89,9 @@ class Team:
                 return
 
     def _busy(self) -> list[Conversation]:
-        return [one for one in self.members.values() if one.id in self.engine.waiting]
+        """Return the agents whose turn goes on, whoever looks after it."""
+        waiting = self.engine.waiting
+        return [one for one in self.members.values() if one.id in waiting or one.state.ends_with_process]
 
 
 @asynccontextmanager
