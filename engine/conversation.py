@@ -55,7 +55,7 @@ from ..states.events import (
 )
 from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
-from ..states.policy import Policy, WhenBusy
+from ..states.policy import ModelSettings, Policy, WhenBusy
 from ..states.roles import Role
 from ..states.states import AnyState, AwaitingApproval, Cancelling, Compacting, InDoubt, InTurn, State
 from ..states.step import LogEntry, Step
@@ -146,6 +146,7 @@ class Conversation(Homebound):
         text: str,
         *,
         images: Iterable[str | bytes | Image] = (),
+        settings: ModelSettings | None = None,
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
         wait: bool = True,
@@ -154,6 +155,9 @@ class Conversation(Homebound):
 
         `images` belong to the message. Each is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP
         file: at most 20 of them, each of up to 10 million characters as a data: URL. With images the text may be empty.
+
+        `settings` are parameters of the model requests of the turn that takes the message, such as its temperature or
+        its `tool_choice`; what they leave open, the turn's profile and the policy decide.
 
         `when_busy` says what happens to the message during a turn; None leaves that to the policy. Queued messages
         begin the next turn together; a steered one enters the current turn before its next model request. With
@@ -164,7 +168,7 @@ class Conversation(Homebound):
         `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still
         waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
-        message = self._message(text, images, message_id, when_busy)
+        message = self._message(text, images, settings, message_id, when_busy)
         async with self._sending:
             step = (await self._ask(message)).step
         if not wait:
@@ -176,6 +180,7 @@ class Conversation(Homebound):
         text: str,
         *,
         images: Iterable[str | bytes | Image] = (),
+        settings: ModelSettings | None = None,
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
     ) -> AsyncGenerator[Update, None]:
@@ -189,7 +194,7 @@ class Conversation(Homebound):
         stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, and later what
         `send` raises.
         """
-        return self._stream(self._message(text, images, message_id, when_busy))
+        return self._stream(self._message(text, images, settings, message_id, when_busy))
 
     async def answer(
         self,
@@ -726,11 +731,19 @@ class Conversation(Homebound):
         self,
         text: str,
         images: Iterable[str | bytes | Image],
+        settings: ModelSettings | None,
         message_id: str | None,
         when_busy: WhenBusy | None,
     ) -> UserMessage:
-        event_id = new_id() if message_id is None else message_id
-        return make(UserMessage, event_id=event_id, at=self._loop.now(), text=text, images=images, when_busy=when_busy)
+        return make(
+            UserMessage,
+            event_id=new_id() if message_id is None else message_id,
+            at=self._loop.now(),
+            text=text,
+            images=images,
+            settings=settings,
+            when_busy=when_busy,
+        )
 
     async def _turn_of_step(self, step: Step, message_id: str) -> Turn:
         """Return the turn of a message as it is behind the step that took the message."""

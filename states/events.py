@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from pydantic_core import PydanticCustomError
 
 from .header import Setup
-from .policy import Policy, WhenBusy
+from .policy import ModelSettings, Policy, WhenBusy
 from .values.acts import Audience, Metadata, Owner, Schedule, Title, check_message
 from .values.messages import (
     Approver,
@@ -354,7 +354,7 @@ def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:
 
 class UserMessage(Request):
     """A message of a person: text, images, or both. `when_busy` says what happens to it during a turn; None leaves that
-    to the policy."""
+    to the policy. `settings` are parameters of the model requests of the turn that takes it."""
 
     TEXTS: ClassVar = ("text",)
 
@@ -362,6 +362,7 @@ class UserMessage(Request):
     images: Images = ()  # in front of the text, which may be empty if there are any
     text: RequestText
     when_busy: WhenBusy | None = None
+    settings: ModelSettings | None = None
 
     @field_validator("text")
     @classmethod

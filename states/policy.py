@@ -52,8 +52,22 @@ class Rules(Value):
         return type(self)(**{**chosen, **changes})
 
 
+def _listed(given: object) -> object:
+    return (given,) if isinstance(given, str) else given
+
+
 class ModelSettings(Rules):
-    """Parameters of model requests. None means that a parameter is not sent, so the provider's default holds."""
+    """Parameters of model requests, of a profile, of a conversation, or for one message. None leaves a parameter to the
+    setting behind it: to the profile's behind that of a message, to the policy's behind that of a profile. What none of
+    them sets is not sent, so the provider's default holds."""
+
+    ADDED: ClassVar = (
+        "tool_choice",
+        "parallel_tool_calls",
+        "stop",
+        "logprobs",
+        "top_logprobs",
+    )
 
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """How much the model varies its words: 0 is the least."""
@@ -69,6 +83,30 @@ class ModelSettings(Rules):
 
     reasoning_effort: Annotated[Text, Field(min_length=1)] | None = None
     """How long the model thinks before it answers, in the words of its provider, such as "low" or "high"."""
+
+    tool_choice: Literal["auto", "none", "required"] | Annotated[Text, Field(min_length=1)] | None = None
+    """Whether the model may call tools: "auto" as it likes, "none" not at all, "required" at least one, and the name of
+    a tool that one. What is forced holds for the first response of a turn; behind it the model chooses by itself, since
+    it could never end the turn otherwise."""
+
+    parallel_tool_calls: bool | None = None
+    """Whether one response may call several tools."""
+
+    stop: Annotated[tuple[Annotated[Text, Field(min_length=1)], ...], BeforeValidator(_listed)] | None = None
+    """Texts at which the response ends, without them; one may stand without a list."""
+
+    logprobs: bool | None = None
+    """Whether the provider tells how probable each token of the response was. They are kept on the message."""
+
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    """How many other tokens are told for each token, with their probabilities."""
+
+    def over(self, other: ModelSettings) -> ModelSettings:
+        """Return these settings, with those of `other` for what they leave open. `Pure.`"""
+        if self is DEFAULT_SETTINGS or other is DEFAULT_SETTINGS:
+            return other if self is DEFAULT_SETTINGS else self
+        given = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        return other.replace(**given) if given else other
 
 
 DEFAULT_SETTINGS = ModelSettings()
@@ -498,7 +536,7 @@ class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
 
-    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents", "sub_agents", "relay_deadline")
+    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents", "sub_agents", "relay_deadline", "settings")
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -509,6 +547,9 @@ class Policy(Rules):
     text: Literal["auto", "reply", "fallback", "thought"] = "auto"
     """Whether the text with which the model ends a turn reaches the user. reply: always. fallback: only if nothing was
     said by tool. thought: never. auto: as a fallback where the model is offered a tool that speaks, else always."""
+
+    settings: ModelSettings = DEFAULT_SETTINGS
+    """The parameters of model requests, where neither the turn's profile nor the message sets them."""
 
     speech: SpeechRules = SpeechRules()
     """What happens to speech that tools bring."""
@@ -642,10 +683,12 @@ def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
     return (first, *(model for model in policy.models if model.name != own.name))
 
 
-def settings_of(policy: Policy, profile: str) -> ModelSettings:
-    """Return the parameters of model requests in turns with this profile. `Pure.`"""
+def settings_of(policy: Policy, profile: str, said: ModelSettings = DEFAULT_SETTINGS) -> ModelSettings:
+    """Return the parameters of model requests in turns with this profile, whose message was sent with the settings
+    `said`. `Pure.`"""
     chosen = policy.find_profile(profile)
-    return DEFAULT_SETTINGS if chosen is None else chosen.settings
+    of_profile = DEFAULT_SETTINGS if chosen is None else chosen.settings
+    return said.over(of_profile.over(policy.settings))
 
 
 def named_models(policy: Policy) -> tuple[ModelSpec, ...]:

@@ -39,6 +39,7 @@ from .events import (
     UserMessage,
     WakeUp,
 )
+from .policy import DEFAULT_SETTINGS, ModelSettings
 from .step import LogEntry, Step
 from .values.acts import Speech, with_indexes
 from .values.messages import (
@@ -227,6 +228,8 @@ class Transcript:
     """How many messages were there when the summary was made."""
     _first_tries: dict[int, int] = field(default_factory=dict)
     """Of each turn that tries the turn before it again, the first turn of its tries."""
+    _settings: dict[int, ModelSettings] = field(default_factory=dict)
+    """By turn, the parameters of model requests with which its messages were sent, if any were."""
     _acceptance: Acceptance = field(default_factory=Acceptance)
 
     # --- reading
@@ -297,6 +300,11 @@ class Transcript:
         """The turn that brought the message which this turn answers. It is another turn if that one failed and was
         tried again. `Pure.`"""
         return self._first_tries.get(turn, turn)
+
+    def settings(self, turn: int) -> ModelSettings:
+        """The parameters of model requests with which the messages were sent that this turn answers; of several the
+        later one decides. `Pure.`"""
+        return self._settings.get(self.first_try(turn), DEFAULT_SETTINGS) if self._settings else DEFAULT_SETTINGS
 
     def newest_try(self, turn: int) -> int:
         """The turn that now answers, or fails to answer, the message of this turn. `Pure.`"""
@@ -411,6 +419,9 @@ class Transcript:
             self.taken[message_id] = turn
             fields["images"] = waiting.images
             fields["withheld"] = self._withheld_images(waiting.images)
+            if waiting.settings is not None:
+                first = self.first_try(turn)
+                self._settings[first] = waiting.settings.over(self._settings.get(first, DEFAULT_SETTINGS))
         else:
             self.is_verbatim = False
             self.holds_mail = True

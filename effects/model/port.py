@@ -32,16 +32,17 @@ a profile, or the words by which older conversations are searched."""
 class ModelRequest:
     """A request to a model: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
-    `tool_choice="none"` lists the tools but allows no call. Later requests share the dicts, so change copies only.
+    `tool_choice="none"` lists the tools but allows no call, "required" wants at least one, and the name of a tool wants
+    a call of it. Later requests share the dicts, so change copies only.
     `purpose` and `conversation_id` are not sent to the provider; the id is empty if the application calls a `Rewording`
-    without one. `settings` are parameters such as the temperature, from the profile of the turn; those that are None
-    are not sent.
+    without one. `settings` are parameters such as the temperature, from the message, the profile and the policy of the
+    turn, apart from the `tool_choice`; those that are None are not sent.
     """
 
     model: str
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: str = "auto"
     purpose: Purpose = "converse"
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS

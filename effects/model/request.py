@@ -25,7 +25,7 @@ from ...states.context import Context
 from ...states.dialogue import of_turn
 from ...states.effects import RequestLlm
 from ...states.events import MemoryRecalled
-from ...states.openai_writing import WireMessage
+from ...states.openai_writing import WireMessage, legal_name
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings, Recent
 from ...states.roles import Caller
 from ...states.transcript import Transcript
@@ -78,6 +78,11 @@ class OfferedTools:
         self.left_out = written.left_out
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
         self.listed = list_tools(self.definitions)
+        self._names = frozenset(each["function"]["name"] for each in self.definitions)
+
+    def has(self, choice: str) -> bool:
+        """Whether the model can be forced to this choice: any tool if one is "required", or the tool of this name."""
+        return bool(self._names) if choice == "required" else legal_name(choice) in self._names
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:
@@ -306,7 +311,8 @@ class CachedPrompt:
         """The request that `build_request` would build from the same arguments, with these settings, and its
         `request_digest`.
 
-        The `closing` messages stand behind the others, in this request only. `wording` words the messages for the
+        A `tool_choice` of the settings holds where the effect leaves the choice to the model. The `closing` messages
+        stand behind the others, in this request only. `wording` words the messages for the
         model; None leaves them as they are. `family` is that of the model, by default that of its name. `first_turn` is
         the turn that this one tries again, by default none.
         """
@@ -314,11 +320,14 @@ class CachedPrompt:
         history = messages if isinstance(messages, list) else list(messages)
         first_turn = turn if first_turn is None else first_turn
         written, called, digest = self._written.request(history, turn, first_turn, closing)
+        chosen = settings.tool_choice
+        if chosen is not None:
+            settings = settings.replace(tool_choice=None)
         request = ModelRequest(
             model=effect.model,
             messages=written,
             tools=tools.definitions or tuple(map(_removed_tool, called)),
-            tool_choice=effect.tool_choice if tools.definitions or not called else "none",
+            tool_choice=_choice(effect, chosen) if tools.definitions or not called else "none",
             conversation_id=self.conversation_id,
             settings=settings,
         )
@@ -332,6 +341,11 @@ class CachedPrompt:
         elif system != self._system:
             self._written.replace_system(system)
         self._written_for, self._system = written_for, system
+
+
+def _choice(effect: RequestLlm, chosen: str | None) -> str:
+    """How the model may call tools: as the settings say, unless it may not call any."""
+    return chosen if chosen is not None and effect.tool_choice == "auto" else effect.tool_choice
 
 
 class PromptCache:

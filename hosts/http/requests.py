@@ -13,7 +13,7 @@ from pydantic import Field
 from ...engine.conversation import Conversation, new_id
 from ...engine.requests import make
 from ...states.events import DoubtResolved, Resolution, ToolApproval
-from ...states.policy import WhenBusy
+from ...states.policy import ModelSettings, WhenBusy
 from .dependencies import CONVERSATION, CurrentCaller, TheConversation
 from .problems import problems
 from .schemas import BODY_REFUSALS, LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, StateJson, TurnJson
@@ -28,6 +28,7 @@ class NewMessage(Body):
     images: Annotated[list[str], Field(default_factory=list, description="URLs with https: or data:")]
     message_id: RequestId | None = None
     when_busy: WhenBusy | None = None
+    settings: ModelSettings | None = None
 
 
 class GivenAnswers(Repeatable):
@@ -105,11 +106,17 @@ router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=_REFUSALS)
 
 
 @router.post("/messages", status_code=202, operation_id="sendMessage")
-async def send_message(body: NewMessage, conversation: TheConversation) -> SentMessage:
+async def send_message(body: NewMessage, conversation: TheConversation, caller: CurrentCaller) -> SentMessage:
     """Send a message. It is stored, and the turn that takes it goes on by itself."""
+    caller.require("settings", unless=body.settings is None)
     message_id = new_id() if body.message_id is None else body.message_id
     turn = await conversation.send(
-        body.text, images=body.images, message_id=message_id, when_busy=body.when_busy, wait=False
+        body.text,
+        images=body.images,
+        settings=body.settings,
+        message_id=message_id,
+        when_busy=body.when_busy,
+        wait=False,
     )
     return SentMessage(message_id=message_id, turn=turn.data)
 

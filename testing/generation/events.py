@@ -461,7 +461,11 @@ def _schedule(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fi
 
 
 def _user_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
-    return {"text": vocabulary.words(chance, "Hello"), "when_busy": vocabulary.when_busy(chance)}
+    return {
+        "text": vocabulary.words(chance, "Hello"),
+        "when_busy": vocabulary.when_busy(chance),
+        "settings": vocabulary.settings(chance),
+    }
 
 
 def _agent_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:

@@ -21,6 +21,7 @@ from ...states.context import Context, NextTools
 from ...states.policy import (
     Empty,
     Limits,
+    ModelSettings,
     ModelSpec,
     Policy,
     Profile,
@@ -269,7 +270,25 @@ def models(chance: Chance, at_least: int = 1) -> tuple[ModelSpec, ...]:
 def _profiles(chance: Chance) -> tuple[Profile, ...]:
     names = ("one", "two", "three")[: chance.pick((0, 2, 1, 3))]
     own = (None, None, ModelSpec(name="model-1", window=100), ModelSpec(name="own"))
-    return tuple(Profile(name=name, prompt=name, recall=not chance.often(), model=chance.pick(own)) for name in names)
+    return tuple(
+        Profile(
+            name=name,
+            prompt=name,
+            recall=not chance.often(),
+            model=chance.pick(own),
+            settings=chance.pick(SETTINGS),
+        )
+        for name in names
+    )
+
+
+SETTINGS = (
+    ModelSettings(),
+    *_all(ModelSettings, tool_choice=("auto", "none", "required", "look", "unknown"), temperature=(None, 0.0)),
+    *_all(ModelSettings, stop=((), ("END",), ("\n", "\u2028")), top_logprobs=(None, 0, 20)),
+    *_all(ModelSettings, parallel_tool_calls=(True, False), logprobs=(True, False)),
+)
+"""Parameters of model requests, of every kind."""
 
 
 def _made(field: str, make: Callable[[Chance], Any]) -> Change:
@@ -308,6 +327,7 @@ CHANGES: tuple[Change, ...] = (
     _picked("marker", MARKER, ""),
     _picked("verify", 2, 1),
     _picked("texts", *_TEXTS),
+    _picked("settings", *SETTINGS),
 )
 """Ordinary changes, and extreme ones."""
 
@@ -449,6 +469,7 @@ EXTREME = Vocabulary(
     role=one_of(*ROLES),
     policy=any_policy,
     when_busy=one_of(None, None, *get_args(WhenBusy)),
+    settings=lambda chance: chance.pick(SETTINGS) if chance.rarely(4) else None,
     answer=any_answer_to,
     any_answers=any_answers,
     arguments=_arguments,

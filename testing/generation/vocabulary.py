@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from ...states.policy import (
     Empty,
     Limits,
+    ModelSettings,
     ModelSpec,
     Policy,
     Profile,
@@ -95,6 +96,8 @@ class Vocabulary:
     role: Choice[Role]
     policy: Choice[Policy]
     when_busy: Choice[WhenBusy | None]
+    settings: Choice[ModelSettings | None]
+    """The parameters of model requests with which a message is sent."""
     answer: Callable[[Chance, UserQuestion], str | tuple[str, ...]]
     """The answer to a question."""
     any_answers: Choice[Answers]
@@ -280,6 +283,7 @@ PLAIN = Vocabulary(
     role=one_of("foreground", "foreground", "background", "sub_agent"),
     policy=plain_policy,
     when_busy=one_of(None, "queue", "steer"),
+    settings=always(None),
     answer=lambda chance, question: question.options[0].label if question.options else "Soon",
     any_answers=always({}),
     arguments=always(None),

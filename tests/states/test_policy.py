@@ -106,6 +106,14 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             "documents": True,
             "sub_agents": SubAgentRules(depth=2),
             "relay_deadline": 60.0,
+            "settings": ModelSettings(seed=1),
+        },
+    ),
+    (
+        ModelSettings(),
+        {
+            **{"tool_choice": "required", "parallel_tool_calls": False, "stop": ("END",)},
+            **{"logprobs": True, "top_logprobs": 3},
         },
     ),
     (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),

@@ -72,6 +72,7 @@ class Dialect:
     - `stream`: answers that stream. Without them the text of an answer is shown when it is complete.
     - `stream_options`: the option by which a stream tells the usage.
     - `tool_choice_none`: tools that are listed although none may be called.
+    - `tool_choice_forced`: that at least one tool, or a certain one, must be called.
     - `null_content`: messages of the assistant with calls and no text. Otherwise their text is empty.
     - `empty_content`: messages without text. Otherwise they get one.
     - `text_parts`: text as a list of parts.
@@ -90,6 +91,7 @@ class Dialect:
     stream: bool = True
     stream_options: bool = True
     tool_choice_none: bool = True
+    tool_choice_forced: bool = True
     null_content: bool = True
     empty_content: bool = True
     text_parts: bool = True

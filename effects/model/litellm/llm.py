@@ -242,12 +242,12 @@ class LiteLlm:
             "model": self.model,
             "messages": request.messages,
             **_FIXED,
-            **request.settings.model_dump(exclude_none=True),
+            **_parameters(request),
         }
         if request.tools:
             arguments["tools"] = request.tools
-            if request.tool_choice == "none" and self._takes_tool_choice():
-                arguments["tool_choice"] = "none"
+            if request.tool_choice != "auto" and self._takes_tool_choice():
+                arguments["tool_choice"] = _tool_choice(request.tool_choice)
         return arguments
 
     def _takes_tool_choice(self) -> bool:
@@ -300,6 +300,23 @@ class _Shown:
     def __call__(self, token: Token) -> None:
         self.has_shown = self.has_shown or bool(token.text)
         self._show(token)
+
+
+_OF_TOOLS = {"tool_choice", "parallel_tool_calls"}
+"""The settings that mean nothing in a request without tools, in which some providers refuse them."""
+
+
+def _parameters(request: ModelRequest) -> dict[str, Any]:
+    """The settings of the request under litellm's names. `Pure.`"""
+    left_out = {"tool_choice"} if request.tools else _OF_TOOLS
+    given = request.settings.model_dump(exclude_none=True, exclude=left_out)
+    if "stop" in given:
+        given["stop"] = list(given["stop"])
+    return {"logprobs": True, **given} if "top_logprobs" in given else given
+
+
+def _tool_choice(choice: str) -> str | dict[str, Any]:
+    return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
 def _own_copy(arguments: Arguments) -> Arguments:

@@ -68,6 +68,14 @@ def _without_stream(arguments: Arguments) -> Arguments:
     return {**without(arguments, "stream_options"), "stream": False} if arguments.get("stream") else arguments
 
 
+def _without_choice(*, is_forced: bool) -> Callable[[Arguments], Arguments]:
+    def leave_out(arguments: Arguments) -> Arguments:
+        is_meant = "tool_choice" in arguments and (arguments["tool_choice"] != "none") is is_forced
+        return without(arguments, "tool_choice") if is_meant else arguments
+
+    return leave_out
+
+
 def _renamed(old: str, new: str) -> Callable[[Arguments], Arguments]:
     def rename(arguments: Arguments) -> Arguments:
         if old not in arguments or new in arguments:
@@ -236,7 +244,10 @@ PARAMETERS: tuple[Trait, ...] = (
     _trait(
         "stream_options", "stream_options", lambda a: without(a, "stream_options"), r"stream_options", r"include_usage"
     ),
-    _trait("tool_choice_none", 'tool_choice "none"', lambda a: without(a, "tool_choice"), r"tool[_ ]choice"),
+    _trait("tool_choice_none", 'tool_choice "none"', _without_choice(is_forced=False), r"tool[_ ]choice"),
+    _trait(
+        "tool_choice_forced", "a tool_choice that forces a call", _without_choice(is_forced=True), r"tool[_ ]choice"
+    ),
     _trait("max_tokens", "max_tokens", _renamed("max_tokens", "max_completion_tokens"), r"max_completion_tokens"),
     _trait(
         "max_completion_tokens",

@@ -15,7 +15,8 @@ from ....states.context import Context
 from ....states.dialogue import of_turn
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
-from ....states.policy import settings_of
+from ....states.openai_writing import legal_name
+from ....states.policy import ModelSettings, settings_of
 from ....states.replies import TextRule, text_rule
 from ....states.roles import Caller
 from ....states.transcript import Transcript
@@ -214,7 +215,7 @@ class RequestWriter:
             assembled.history,
             tools,
             turn,
-            settings_of(context.policy, effect.profile),
+            _settings(effect, context, turn, transcript, tools),
             closing=assembled.closing,
             wording=assembled.wording,
             family=self._family_of(effect.model),
@@ -241,6 +242,21 @@ class RequestWriter:
         if sentences:
             more = f" So are {len(sentences) - _MAX_TOLD} others." if len(sentences) > _MAX_TOLD else ""
             _LOGGER.warning("%s%s", " ".join(sentences[:_MAX_TOLD]), more)
+
+
+def _settings(
+    effect: RequestLlm, context: Context, turn: int, transcript: Transcript, tools: OfferedTools
+) -> ModelSettings:
+    """Return the parameters of this request. A choice that forces a call holds for the first response of a turn, which
+    may be tried again, and only if there is such a tool. `Pure.`"""
+    settings = settings_of(context.policy, effect.profile, transcript.settings(turn))
+    chosen = settings.tool_choice
+    if chosen is None or chosen in ("auto", "none"):
+        return settings
+    first = transcript.first_try(turn)
+    if not tools.has(chosen) or any(one.role == "assistant" for one in of_turn(transcript.messages, first)):
+        return settings.replace(tool_choice=None)
+    return settings if chosen == "required" else settings.replace(tool_choice=legal_name(chosen))
 
 
 def _offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:

@@ -54,6 +54,7 @@ GIVING: Mapping[tuple[str, str], tuple[Permission, Any]] = {
     ("changeConversation", "metadata"): ("metadata", {"tier": "gold"}),
     ("changeConversation", "tools"): ("tools", ["pay", "look"]),
     ("changeConversation", "profile"): ("profile", "expert"),
+    ("sendMessage", "settings"): ("settings", {"temperature": 0.5}),
     ("createChatCompletion", "metadata"): ("metadata", {"conversation_id": "new", "tier": "gold"}),
     ("createChatCompletion", "temperature"): ("settings", 0.5),
     ("createChatCompletion", "top_p"): ("settings", 0.5),
