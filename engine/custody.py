@@ -30,6 +30,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
@@ -101,22 +102,41 @@ class CustodyCounts:
     fault: str | None = None
 
 
+class _Phase(Enum):
+    """How far a custody is. Of `LET_GO` and `GONE` the store knows."""
+
+    TAKEN = "nothing has begun here yet"
+    PERFORMED = "the effects of its steps are carried out here"
+    STOPPING = "nothing more begins here, and what runs is being stopped"
+    RESTED = "the same, and nothing was under way"
+    LET_GO = "it was let go"
+    LOST = "another custody has begun"
+    GONE = "another custody has begun, and nothing is left to be told of this one"
+
+
 @dataclass(eq=False)
 class _Held:
-    """The custody of one conversation. `performs`: the effects of its steps are carried out here. `is_lost` says that
-    another process has it now, `has_rested` that nothing was under way when it was to be let go, and `is_over` that the
-    store knows that it is over. `moved` is set when the conversation has moved."""
+    """The custody of one conversation. `moved` is set when the conversation has moved."""
 
     taken: Taken
     proof: Moment
+    phase: _Phase = _Phase.TAKEN
     loop: Loop | None = None
-    performs: bool = False
-    is_lost: bool = False
-    has_rested: bool = False
-    is_over: bool = False
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     refused_wake: tuple[datetime, int] | None = None
     """The wake-up that the conversation did not take, and the step at which it did not."""
+
+    @property
+    def is_performed(self) -> bool:
+        return self.phase is _Phase.PERFORMED
+
+    @property
+    def is_lost(self) -> bool:
+        return self.phase is _Phase.LOST or self.phase is _Phase.GONE
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is _Phase.LET_GO or self.phase is _Phase.GONE
 
     @property
     def conversation_id(self) -> str:
@@ -179,12 +199,12 @@ class Custody:
         if by_others is not None and not isinstance(by_others, Request):
             held.proof = NEVER
         held.moved.set()
-        return held.performs
+        return held.is_performed
 
     def drives(self, conversation_id: str) -> bool:
         """Whether the effects of this conversation are carried out here now."""
         held = self._held.get(conversation_id)
-        return held is not None and held.performs
+        return held is not None and held.is_performed
 
     async def lose(self, conversation_id: str) -> None:
         """See `Custodian`."""
@@ -192,17 +212,17 @@ class Custody:
             self._lose(held)
             with suppress(StorageFailed):  # there is nothing to be stored: another custody has begun
                 await self._let_go(held, at_rest=False)
-            held.is_over = True
+            held.phase = _Phase.GONE
 
     def _lose(self, held: _Held) -> None:
         if not held.is_lost and not held.is_over:
             logger.warning("Another process looks after the conversation %s now.", held.conversation_id)
             self._lost += 1
-            self._interrupt(held)
+            self._interrupt(held, _Phase.LOST)
 
-    def _interrupt(self, held: _Held) -> None:
+    def _interrupt(self, held: _Held, phase: _Phase) -> None:
         """Have nothing more begin, and what runs be stopped, without its answers."""
-        held.is_lost, held.performs = True, False
+        held.phase = phase
         if held.loop is not None:
             held.loop.lose()
         held.moved.set()
@@ -217,7 +237,7 @@ class Custody:
         """Return if this process may touch the world for the conversation now. If not, does not return: whatever runs
         for the conversation here is cancelled."""
         held = self._held.get(conversation_id)
-        while held is not None and not held.is_lost:
+        while held is not None and not held.is_lost and not held.is_over:
             if self._is_proven(held):
                 return
             try:
@@ -333,7 +353,7 @@ class Custody:
         try:
             loop = held.loop = await self._until_stored(partial(self._registry.get_loop, held.conversation_id))
             await self._until_stored(partial(loop.between_events, partial(self._pick_up, held, loop)))
-            if held.taken.was_left and held.performs:
+            if held.taken.was_left and held.is_performed:
                 await self._until_stored(partial(self._recovery.go_on, loop))
             await self._drive(held, loop)
         except (UnknownConversation, EngineClosed):
@@ -356,7 +376,8 @@ class Custody:
             await self._recovery.resume_outbox(loop)
 
         def begin() -> None:
-            held.performs = not held.is_lost
+            if held.phase is _Phase.TAKEN:
+                held.phase = _Phase.PERFORMED
 
         await loop.begin(taken.seq if taken.was_left else 0, begin)
         self._registry.moved(held.conversation_id)
@@ -365,7 +386,7 @@ class Custody:
         """Return when the conversation is at rest and was let go, when the custody is lost, or the loop or this process
         ends."""
         look = self._now().monotonic + LOOK
-        while held.performs and not loop.has_ended and not self._is_ending:
+        while held.is_performed and not loop.has_ended and not self._is_ending:
             held.moved.clear()
             with storage_failures_passed_over():
                 if self._rests(held, loop):
@@ -374,7 +395,7 @@ class Custody:
                     await self._wake(held, loop)
             if _waits_for_sub_agents(held):
                 self._make_room()
-            if not held.performs:
+            if not held.is_performed:
                 return
             look = await self._until_moved(held, look)
 
@@ -424,19 +445,20 @@ class Custody:
 
     async def _let_go_at_rest(self, held: _Held, loop: Loop, seq: int) -> None:
         """Let go if the conversation still rests at this step. Between two events."""
-        if not held.performs or loop.projection.seq != seq or not self._rests(held, loop):
+        if not held.is_performed or loop.projection.seq != seq or not self._rests(held, loop):
             return
-        held.performs, held.has_rested = False, True
+        held.phase = _Phase.RESTED
         await self._stop(loop, answers=False)
         await self._let_go(held, at_rest=True)
 
     async def _give_up(self, held: _Held, fault: str | None) -> None:
         """Stop what still runs here, and let go."""
         loop, conversation_id = held.loop, held.conversation_id
-        held.performs = False
+        if held.phase is _Phase.TAKEN or held.is_performed:
+            held.phase = _Phase.STOPPING
         sends = self._sends(held, self._clock.now() + SOON)
         self._recovery.drop(conversation_id)
-        if loop is not None and not held.has_rested:
+        if loop is not None and held.phase is not _Phase.RESTED and held.phase is not _Phase.LET_GO:
             await self._stop(loop, answers=not (held.is_lost or fault))
         if fault is not None and not held.is_lost:
             self._leave_alone(held, fault)
@@ -466,7 +488,9 @@ class Custody:
 
         async def let_go() -> None:
             is_known = loop is not None and not loop.has_ended and not held.is_lost
-            at_rest = held.has_rested or (is_known and loop is not None and not sends and self._rests(held, loop))
+            at_rest = held.phase is _Phase.RESTED or (
+                is_known and loop is not None and not sends and self._rests(held, loop)
+            )
             await self._let_go(held, at_rest=at_rest)
 
         try:
@@ -480,7 +504,7 @@ class Custody:
     async def _let_go(self, held: _Held, *, at_rest: bool) -> None:
         if not held.is_over:
             await self._store().let_go(held.taken, at_rest=at_rest)
-            held.is_over = True
+            held.phase = _Phase.GONE if held.is_lost else _Phase.LET_GO
 
     def _leave_alone(self, held: _Held, fault: str) -> None:
         """Keep the custody of a conversation that cannot go on for a while, so that it is not called for at once
@@ -509,8 +533,7 @@ class Custody:
         """While this lasts, no process carries out anything for the conversation. Then it is called for, if it is still
         there. Raises `StoreError`."""
         if (held := self._held.get(conversation_id)) is not None:
-            held.is_over = True  # by the custody that begins now
-            self._interrupt(held)
+            self._interrupt(held, _Phase.GONE)  # the custody that begins now ends it
         async with self._locks.setdefault(conversation_id, asyncio.Lock()):
             taken = await self._store().take(conversation_id, self._new_holder())
             try:
