@@ -183,7 +183,9 @@ class _Worker:
             await asyncio.wait(waits)
         heart.cancel()
         await asyncio.gather(taking, *others, heart, return_exceptions=True)
-        with suppress(StoreError):
+        with suppress(StoreError):  # while it is registered, others miss it, and find what it has left
+            while (job := await self._unknown_job()) is not None:
+                await self._hand_on(job)
             await self._manager.unregister_worker(self._id)
 
     # --- the heart
@@ -356,19 +358,26 @@ class _Worker:
     # --- what other workers have left
 
     async def _rescue(self) -> None:
-        """Call again for what dead workers have in hand. After an outage of the server, or of this process, all hearts
-        seem to stand still, so everybody gets a lease of time before anybody is missed."""
+        """Call again for what dead workers have in hand, and at once for what is in the hands of one that everybody
+        has forgotten."""
+        may_miss = self._may_miss_others()
+        for job in await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._lease):
+            if job.worker_id is None or may_miss:
+                await self._hand_on(job)
+                logger.warning("The conversation %s was in the hands of a worker that is dead.", job.lock)
+
+    def _may_miss_others(self) -> bool:
+        """Whether who has not been heard of is dead. After an outage of the server, or of this process, that is so of
+        all, so everybody gets a lease of time before anybody is missed."""
         now = _now()
-        if self._well_since is None or now.monotonic - self._well_since < self._lease:
-            return
-        if now.since(self._beat_at) > self._lease / 2:  # it is this process that stood still
-            return
-        stalled = await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._lease)
-        for job in stalled:
-            assert job.id is not None, "the job is stored"
-            await self._call(job.lock or "")
-            await self._finish(job.id, job.lock or "")
-            logger.warning("The conversation %s was in the hands of a worker that is dead.", job.lock)
+        is_well = self._well_since is not None and now.monotonic - self._well_since >= self._lease
+        return is_well and now.since(self._beat_at) <= self._lease / 2  # else it is this process that stood still
+
+    async def _hand_on(self, job: Job) -> None:
+        """Call for somebody else who does the job, and then end it."""
+        assert job.id is not None, "the job is stored"
+        await self._call(job.lock or "")
+        await self._finish(job.id, job.lock or "")
 
     async def _call_for_due(self) -> None:
         """Call for what has become due, and now and then for what was left over, unless another worker does."""

@@ -391,6 +391,42 @@ async def change(store: PostgresStore, statement: str, **ages: float) -> None:
     await store.database.write(lambda driver: driver.execute(statement % given))
 
 
+class TestJobsOfNobody:
+    """A job that runs, as the database says, although no worker has it."""
+
+    async def test_is_called_for_again_at_once(self, postgres_url: str) -> None:
+        """Nobody is given a lease of time, because there is nobody who could use it."""
+        async with opened(postgres_url) as store:
+            await store.jobs.call("dinner")
+        with looking(postgres_url) as connection:
+            connection.execute("SET search_path = turnwise_jobs")
+            connection.execute("UPDATE procrastinate_jobs SET status = 'doing'")
+
+        async with serving(postgres_url, lease=3600.0) as (worker,):
+            await until(lambda: worker.runs["dinner"] == 1)
+            await until(lambda: statuses(postgres_url) == [])
+
+    async def test_is_not_left_by_a_worker_that_ends(self, postgres_url: str) -> None:
+        """It calls again for what it has taken without hearing of it, before it is forgotten."""
+        async with serving(postgres_url, slots=1) as (worker,):
+            worker.gate.clear()
+            await worker.jobs.call("dinner")
+            await until(lambda: "dinner" in worker.now)
+            await worker.jobs.call("lunch")
+            with looking(postgres_url) as connection:
+                connection.execute("SET search_path = turnwise_jobs")
+                connection.execute(
+                    "UPDATE procrastinate_jobs AS job SET status = 'doing', worker_id = other.worker_id "
+                    "FROM procrastinate_jobs AS other WHERE job.lock = 'lunch' AND other.lock = 'dinner'"
+                )
+            worker.serving.cancel()
+            worker.gate.set()
+            await asyncio.wait([worker.serving])
+            with looking(postgres_url) as connection:
+                left = connection.execute("SELECT lock, status::text FROM turnwise_jobs.procrastinate_jobs").fetchall()
+        assert left == [("lunch", "todo")]
+
+
 class TestWhatIsDue:
     """What is due has no job, and nobody who looks after it: a worker looks, and calls."""
 
