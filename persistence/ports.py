@@ -77,7 +77,8 @@ class Log(Protocol):
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that a delivery has failed `attempts` times and when the next attempt is due. Stored like
-        `acknowledge`, and without effect where that has none."""
+        `acknowledge`, and without effect where that has none; nor, of a store that several processes share, once
+        another custody of the conversation has begun than the newest one that this process has had."""
         ...
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
@@ -85,7 +86,7 @@ class Log(Protocol):
         attempt in a row. If the process dies in it, this is what the next one reads; `postpone` counts from 0 again.
 
         Returns when it is stored, behind all that was noted before. Without effect where `acknowledge` has none.
-        Raises `StorageFailed`."""
+        Raises `StorageFailed`, and `CustodyLost` where the custody of this process is over."""
         ...
 
 

@@ -158,6 +158,15 @@ def untried(driver: Driver, schema: str) -> set[Untried]:
     return {Untried(*row) for row in driver.execute(_UNTRIED.format(schema=schema)).fetchall()}
 
 
+_FENCES = "SELECT key, fence FROM conversations WHERE key = ANY(%s) ORDER BY key FOR NO KEY UPDATE"
+
+
+def fences(driver: Driver, keys: Iterable[int]) -> dict[int, int]:
+    """Return the fence of the newest custody of each of these conversations, by its key. No other one begins before the
+    transaction ends."""
+    return dict(driver.execute(_FENCES, (list(keys),)).fetchall())
+
+
 _MOVED = """
 SELECT known.id, coalesce(conversations.seq, 0)
 FROM unnest(%s::text[], %s::bigint[]) AS known (id, seq) LEFT JOIN conversations ON conversations.id = known.id

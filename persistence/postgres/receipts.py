@@ -2,19 +2,24 @@
 
 Nobody waits for a receipt: if one is lost, a delivery is made once more, which is all that can happen. So those of all
 conversations are collected for a moment and stored together, and are kept while the server cannot be reached.
+
+A process that stood still may note late that an attempt has failed. Meanwhile another one looks after the conversation,
+and has noted more, so that is dropped. What has arrived has arrived, whoever says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import psycopg
 
 from ..errors import StoreError
 from ..sql.statements import Driver
 from ..sql.writing import OutboxKey, Postponement, note
+from .custody import fences
 
 logger = logging.getLogger("turnwise.store")
 
@@ -27,19 +32,27 @@ RETRY_DELAY = 1.0
 Write = Callable[[Callable[[Driver], None]], Awaitable[None]]
 
 
+class Receipt(NamedTuple):
+    """What became of a delivery: it has arrived, unless it is tried again later. `fence` is that of the custody under
+    which it was tried, if any."""
+
+    postponement: Postponement | None = None
+    fence: int | None = None
+
+
 class PendingReceipts:
     """Receipts that wait, one for each delivery. Belongs to one event loop. `write` runs work in a transaction."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._waiting: dict[OutboxKey, Postponement | None] = {}
+        self._waiting: dict[OutboxKey, Receipt] = {}
         self._storing = asyncio.Lock()
         self._later: asyncio.Task[None] | None = None
 
-    def add(self, key: OutboxKey, postponement: Postponement | None) -> None:
+    def add(self, key: OutboxKey, receipt: Receipt) -> None:
         """Keep a receipt. It replaces an older one of the same delivery, unless that one says that it has arrived."""
-        has_arrived = self._waiting.get(key, postponement) is None
-        self._waiting[key] = None if has_arrived else postponement
+        before = self._waiting.get(key, receipt)
+        self._waiting[key] = before if before.postponement is None else receipt
         if self._later is None:
             self._later = asyncio.ensure_future(self._store_later())
 
@@ -53,15 +66,15 @@ class PendingReceipts:
                 await self._note(sorted(receipts.items()))
             except BaseException:
                 newer, self._waiting = self._waiting, receipts
-                for key, postponement in newer.items():
-                    self.add(key, postponement)
+                for key, receipt in newer.items():
+                    self.add(key, receipt)
                 raise
 
-    async def _note(self, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
+    async def _note(self, receipts: Sequence[tuple[OutboxKey, Receipt]]) -> None:
         try:
-            await self._write(lambda driver: note(driver, receipts))
+            await self._write(lambda driver: _note(driver, receipts))
         except psycopg.IntegrityError:  # a conversation was deleted just then, and is passed over now
-            await self._write(lambda driver: note(driver, receipts))
+            await self._write(lambda driver: _note(driver, receipts))
 
     async def close(self) -> None:
         """Store what waits, if the server takes it."""
@@ -84,3 +97,17 @@ class PendingReceipts:
                     delay = RETRY_DELAY
         finally:
             self._later = None
+
+
+def _note(driver: Driver, receipts: Sequence[tuple[OutboxKey, Receipt]]) -> None:
+    """Store these receipts, but for attempts under a custody that is over."""
+    failed = [key for key, receipt in receipts if receipt.postponement is not None and receipt.fence is not None]
+    newest = fences(driver, {key.conversation for key in failed}) if failed else {}
+    note(
+        driver,
+        [
+            (key, receipt.postponement)
+            for key, receipt in receipts
+            if receipt.postponement is None or receipt.fence in (None, newest.get(key.conversation))
+        ],
+    )

@@ -50,7 +50,7 @@ from .database import PostgresDatabase
 from .job_tables import SILENCE, JobTables
 from .jobs import PostgresJobs
 from .notices import Execute, Notices, channel_of
-from .receipts import PendingReceipts
+from .receipts import PendingReceipts, Receipt
 from .steps import Outcome, store_step
 
 T = TypeVar("T")
@@ -324,10 +324,10 @@ class PostgresStore:
         """Tell the other processes of something that is stored."""
         self._notices.tell(notice)
 
-    def note(self, key: OutboxKey, postponement: Postponement | None = None) -> None:
+    def note(self, key: OutboxKey, receipt: Receipt) -> None:
         """Store the receipt of a delivery soon. Returns at once."""
         self.database.check_writable()
-        self._receipts.add(key, postponement)
+        self._receipts.add(key, receipt)
 
     async def flush(self) -> None:
         """Store the receipts so far. Raises `StorageFailed`."""
@@ -417,6 +417,9 @@ class PostgresLog:
         self._position = position
         self._work = work
         """What the conversation has to do behind its newest step."""
+        self._newest_fence: int | None = None
+        """The fence of the newest custody that this process has had of the conversation, as far as was asked for. What
+        it has begun to deliver under a custody, it may note when that one is over."""
         self._moving = asyncio.Lock()
         """Held while the position may move: each step is linked to the one before it."""
 
@@ -445,9 +448,8 @@ class PostgresLog:
     async def _append(self, append: Append) -> None:
         async with self._moving:
             append.link()
-            taken = self._store.custody_of(self._conversation_id)
             try:
-                outcome = await self._store_step(append, None if taken is None else taken.fence)
+                outcome = await self._store_step(append, self._fence())
             except psycopg.IntegrityError as error:
                 raise StoreConflict("The request, or the answer to the effect, is already in the log.") from error
             except StorageFailed:
@@ -500,31 +502,52 @@ class PostgresLog:
         Returns at once. The receipt is stored a moment later, with those of other conversations, and is kept until the
         server takes it. After a crash before that, the delivery is made once more.
         """
-        self._store.note(self._key(effect_id, target))
+        self._store.note(self._key(effect_id, target), Receipt())
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that a delivery has failed `attempts` times and is tried again at `next_attempt`.
 
-        Stored like `acknowledge`, and without effect once the delivery is acknowledged.
+        Stored like `acknowledge`, and without effect once the delivery is acknowledged, or another custody of the
+        conversation has begun since this process had one.
         """
-        self._store.note(self._key(effect_id, target), Postponement(attempts, to_microseconds(next_attempt)))
+        self._fence()
+        postponement = Postponement(attempts, to_microseconds(next_attempt))
+        self._store.note(self._key(effect_id, target), Receipt(postponement, self._newest_fence))
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
         """Store that an attempt begins at a delivery which an earlier process has left, the `begun`-th in a row.
 
-        Returns when it is stored, behind the receipts so far. Raises `StorageFailed`.
+        Returns when it is stored, behind the receipts so far. Raises `StorageFailed`, and `CustodyLost` like `append`.
         """
-        key = self._key(effect_id, target)
+        self._fence()
+        key, fence = self._key(effect_id, target), self._newest_fence
+
+        def begin(driver: Driver) -> None:
+            if fence is not None and custody.fences(driver, (key.conversation,)).get(key.conversation, fence) != fence:
+                raise CustodyLost(_LOST)
+            begin_attempt(driver, key, begun)
+
         await self._store.flush()
-        await self._database.write(lambda driver: begin_attempt(driver, key, begun))
+        await self._database.write(begin)
+
+    def _fence(self) -> int | None:
+        """Return the fence of the custody that this process has of the conversation, None if it has none."""
+        taken = self._store.custody_of(self._conversation_id)
+        if taken is None:
+            return None
+        self._newest_fence = taken.fence
+        return taken.fence
 
     def _key(self, effect_id: int, target: str) -> OutboxKey:
         return OutboxKey(self._position.key, target, effect_id, self._position.origin)
 
 
+_LOST = "Another process looks after the conversation now."
+
+
 def _check(outcome: Outcome) -> None:
     if outcome == "custody lost":
-        raise CustodyLost("Another process looks after the conversation now.")
+        raise CustodyLost(_LOST)
     if outcome == "moved on":
         raise StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
 

@@ -203,6 +203,31 @@ class CustodyContract(SharedContract):
         assert await other.outbox(["story"]) == ()
 
     @in_two_processes
+    async def test_a_process_that_stood_still_notes_no_failed_attempt(self, one: Any, other: Any) -> None:
+        """The one that has taken over has noted more. But what the first one has delivered has arrived."""
+        story = Story().say().answer()
+        log = await Story().say().into(one)
+        first = await take(one, "a")
+        said = deliveries_of(story.newest[1], "screen", "pager")
+        await log.append(*story.newest, said)
+        second = await take(other, "b")
+        due = datetime.now(UTC) + timedelta(hours=1)
+        newer = (await other.load("story")).log
+        newer.postpone(*said[0], 5, due)
+        newer.postpone(*said[1], 5, due)
+        await other.let_go(second, at_rest=True)
+
+        log.postpone(*said[0], 1, due - timedelta(minutes=59))
+        log.acknowledge(*said[1])
+        with pytest.raises(CustodyLost):
+            await log.begin(*said[0], 1)
+        await one.let_go(first, at_rest=True)
+
+        for store in (one, other):
+            (left,) = await store.outbox(["story"])
+            assert (left.target, left.attempts, left.next_attempt, left.begun) == ("screen", 5, due, 0)
+
+    @in_two_processes
     async def test_a_deleted_conversation_is_held_by_nobody(self, one: Any, other: Any) -> None:
         """To let go of it is no error, and there is nothing to take."""
         await Story().say().into(one)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from turnwise.persistence.codec import next_timer
@@ -365,15 +366,39 @@ class SharedLog(FaultyLog):
     """The log of one conversation, open at its end in one process. Its steps are compared with the fence."""
 
     store: SharedFaultyStore
+    newest_fence: int | None = None
+    """That of the newest custody that this process has had, as far as was asked for."""
 
     def forget_custody(self) -> None:
         """Have steps compared with no fence any more."""
         self.store.custodies.pop(self.disk.key_of(self.conversation_id), None)
 
+    def _taken(self) -> Taken | None:
+        """The custody that this process has."""
+        taken = self.store.custodies.get(self.disk.key_of(self.conversation_id))
+        if taken is not None:
+            self.newest_fence = taken.fence
+        return taken
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """Store that an attempt has failed, soon, unless another custody has begun by then."""
+        self._taken()
+        key, fence, store = self.disk.key_of(self.conversation_id), self.newest_fence, self.store.cluster
+        postpone = partial(self._log.postpone, effect_id, target, attempts, next_attempt)
+        self.store.note(lambda: postpone() if fence in (None, store.fences.get(key)) else None)
+
+    async def begin(self, effect_id: int, target: str, begun: int) -> None:
+        """Store that an attempt begins, unless another custody has begun."""
+        self._taken()
+        key = self.disk.key_of(self.conversation_id)
+        if self.newest_fence not in (None, self.store.cluster.fences.get(key)):
+            raise CustodyLost("Another process looks after this conversation now.")
+        await super().begin(effect_id, target, begun)
+
     def add(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> None:
         """Store a step, unless another custody has begun."""
         key = self.disk.key_of(self.conversation_id)
-        taken = self.store.custodies.get(key)
+        taken = self._taken()
         is_stored = self.disk.rows.get(self.conversation_id) is self.rows
         if taken is not None and is_stored and self.store.cluster.fences[key] != taken.fence:
             self.disk.trace.record(
