@@ -25,6 +25,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
+import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -92,7 +95,8 @@ class CustodyCounts:
 
     `held` are looked after now. Since the engine was opened it has `taken` so many, of which so many were `taken_over`
     from a process that had not let go of them, and has `lost` so many to others. `fault` is a sentence that says why it
-    gets no more to look after, if so.
+    gets no more to look after, if so. `name` is what the names of its custodies begin with, as the database has them:
+    its host, the number of its process there, and a mark that no other one has.
     """
 
     held: int = 0
@@ -100,6 +104,7 @@ class CustodyCounts:
     taken_over: int = 0
     lost: int = 0
     fault: str | None = None
+    name: str = ""
 
 
 class _Phase(Enum):
@@ -170,7 +175,7 @@ class Custody:
         self._clock = clock
         self._slots = slots
         self._lease = lease
-        self._name = uuid.uuid4().hex[:12]
+        self._name = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._held: dict[str, _Held] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._serving: list[asyncio.Task[None]] = []
@@ -186,7 +191,7 @@ class Custody:
     @property
     def counts(self) -> CustodyCounts:
         """How this process fares."""
-        return CustodyCounts(len(self._held), self._taken, self._taken_over, self._lost, self._fault)
+        return CustodyCounts(len(self._held), self._taken, self._taken_over, self._lost, self._fault, self._name)
 
     # --- what the loops ask
 
@@ -345,7 +350,7 @@ class Custody:
         return _Held(taken, began)
 
     def _new_holder(self) -> str:
-        return f"{self._name}-{uuid.uuid4().hex[:12]}"
+        return f"{self._name}/{uuid.uuid4().hex[:12]}"
 
     async def _hold(self, held: _Held) -> None:
         """Have a conversation go on that was taken, until it is let go."""
@@ -546,6 +551,14 @@ class Custody:
         """Return what the attempt returns, made again for as long as the store takes nothing and the engine does not
         close."""
         return await until_stored(attempt, lambda: self._is_ending)
+
+
+def _host() -> str:
+    """Return the name of this machine, in a form that a line or a query can be made of."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:_LONGEST_HOST]
+
+
+_LONGEST_HOST = 40
 
 
 def once_confirmed(performers: Mapping[type[Effect], Performer], confirm: Admit) -> dict[type[Effect], Performer]:

@@ -60,7 +60,8 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
             for sentence in engine.server_faults:
                 print_notice(sentence)
             slots = counted(settings.worker_slots, "conversation")
-            print(f"turnwise works for {address.name}, {slots} at once", flush=True)
+            name = engine.custody_counts.name
+            print(f"turnwise works for {address.name} as {name}, {slots} at once", flush=True)
             async with _health_lines(engine, settings, as_json=as_json):
                 await _until_told(engine, signals)
                 await _drain(engine, settings.drain, signals)
@@ -164,7 +165,7 @@ class Health:
     def as_text(self, at: datetime) -> str:
         """A line for people. `Pure.`"""
         own = self.custody
-        line = f"{at.astimezone():%H:%M:%S}  {own.held} held; {own.taken} taken"
+        line = f"{at.astimezone():%H:%M:%S}  {own.name}: {own.held} held; {own.taken} taken"
         line += f", {own.taken_over} of them over from others" * bool(own.taken_over) + f", {own.lost} lost"
         if self.jobs is None:
             return f"{line}; the database does not say what waits"

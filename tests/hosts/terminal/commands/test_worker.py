@@ -177,6 +177,23 @@ class TestAWorker:
                 while not says(await asyncio.to_thread(process.expect, '"held": '), idle):
                     pass
 
+    async def test_is_known_by_its_name(self, folder: Path, postgres_url: str) -> None:
+        """It says by which name the database knows it, with its host and the number of its process."""
+        import psycopg
+
+        with worker(folder, postgres_url) as process:
+            name = process.lines[0].partition(" as ")[2].partition(",")[0]
+            async with requesting(postgres_url) as engine:
+                conversation = await begin(engine, folder)
+                with psycopg.connect(postgres_url) as server:
+                    (holder,) = server.execute(
+                        "SELECT holder FROM conversations WHERE id = %s", (conversation.id,)
+                    ).fetchone() or ("",)
+
+        host, number, _ = name.rsplit(":", 2)
+        assert (number, bool(host)) == (str(process.process.pid), True)
+        assert holder.partition("/")[0] == name
+
     async def test_ends_where_there_is_nothing_to_work_with(self, folder: Path, postgres_url: str) -> None:
         """A supervisor is told by exit code 2, and starts it again."""
         import psycopg
@@ -300,17 +317,18 @@ class TestAChat:
 class TestTheHealthLine:
     """How a worker fares, in one line."""
 
-    COUNTS = CustodyCounts(held=3, taken=45, taken_over=1, lost=2)
+    COUNTS = CustodyCounts(held=3, taken=45, taken_over=1, lost=2, name="shelf:4711:3f9ac2")
 
     def test_for_people(self) -> None:
         """What is at hand, what was done, what waits."""
         jobs = JobsHealth(waiting=12, running=6, stalled=0, workers=2, longest_wait=3.21)
 
         assert Health(self.COUNTS, jobs).as_text(NOON)[8:] == (
-            "  3 held; 45 taken, 1 of them over from others, 2 lost; 12 wait, the first for 3.2 s; 2 workers"
+            "  shelf:4711:3f9ac2: 3 held; 45 taken, 1 of them over from others, 2 lost; "
+            "12 wait, the first for 3.2 s; 2 workers"
         )
-        assert Health(CustodyCounts(), None).as_text(NOON)[8:] == (
-            "  0 held; 0 taken, 0 lost; the database does not say what waits"
+        assert Health(CustodyCounts(name="shelf:1:0"), None).as_text(NOON)[8:] == (
+            "  shelf:1:0: 0 held; 0 taken, 0 lost; the database does not say what waits"
         )
 
     def test_a_wait_that_grows_is_no_news(self) -> None:
