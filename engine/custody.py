@@ -45,6 +45,7 @@ from ..states.effects import AwaitedEffect, Effect, OutgoingEffect, StartTimer
 from ..states.errors import (
     ConfigurationError,
     EngineClosed,
+    InvalidInput,
     StoreError,
     TurnwiseError,
     UnknownConversation,
@@ -128,8 +129,9 @@ class _Held:
     phase: _Phase = _Phase.TAKEN
     loop: Loop | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    refused_wake: tuple[datetime, int] | None = None
-    """The wake-up that the conversation did not take, and the step at which it did not."""
+    refused_wake: tuple[datetime, int | None] | None = None
+    """The wake-up that the conversation did not take, and the step at which it did not; None if its schedule cannot be
+    read here."""
 
     @property
     def is_performed(self) -> bool:
@@ -424,18 +426,22 @@ class Custody:
         return any(queues.is_busy(held.conversation_id, until) for queues in self._queues)
 
     def _is_to_wake(self, held: _Held, loop: Loop, until: datetime) -> bool:
-        wake = loop.state.book.wake
-        return wake is not None and wake <= until and held.refused_wake != (wake, loop.state.book.seq)
+        wake, seq = loop.state.book.wake, loop.state.book.seq
+        return wake is not None and wake <= until and held.refused_wake not in ((wake, seq), (wake, None))
 
     async def _wake(self, held: _Held, loop: Loop) -> None:
-        """Have the conversation wake up if that is due. One that cannot take it now is asked again when it has
-        moved."""
+        """Have the conversation wake up if that is due. One that cannot take it now is asked again when it has moved,
+        and one whose schedule cannot be read by a later custody: it does everything else."""
         if not self._is_to_wake(held, loop, self._clock.now()):
             return
         wake = loop.state.book.wake
         assert wake is not None, "the wake-up is due"
-        if not await self._wake_ups.wake(held.conversation_id, wake):
-            held.refused_wake = wake, loop.state.book.seq
+        try:
+            if not await self._wake_ups.wake(held.conversation_id, wake):
+                held.refused_wake = wake, loop.state.book.seq
+        except (InvalidInput, ConfigurationError) as error:
+            logger.warning("The conversation %s could not be woken: %s", held.conversation_id, error)
+            held.refused_wake = wake, None
 
     # --- the end of a custody
 

@@ -126,7 +126,8 @@ class WakeUps:
     async def wake(self, conversation_id: str, due: datetime) -> bool:
         """Request the wake-up that is due at this moment. Returns whether it was taken; it is not if the conversation
         has no time for it, if its schedule has changed meanwhile, or if another engine was faster. Raises
-        `StoreError`, and `Refused` with `storage`."""
+        `StoreError`, and `Refused` with `storage`; `InvalidInput` and `ConfigurationError` if its schedule cannot be
+        read here."""
         try:
             return await self._request(conversation_id, due)
         except Refused as refused:

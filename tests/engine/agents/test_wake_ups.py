@@ -15,12 +15,15 @@ import pytest
 from turnwise import Conversation, Engine, Schedule, Store, StoreError
 from turnwise.engine.agents import wake_ups
 from turnwise.persistence.opening import open_store
-from turnwise.states import Idle, ScheduleChanged
+from turnwise.states import ScheduleChanged
 from turnwise.states.values.acts import MemoryQuery, MemoryScope
 from turnwise.testing import FunctionLlm, ManualClock
 
-from ...support.databases import Database
-from ...support.engine_scenarios import Gate, Watcher, answers_after, full_disk, until
+from ...support.clocks import ServerClock, asleep, clock_of
+from ...support.databases import BOTH_STORES, Database, stores
+from ...support.engine_scenarios import Gate, Watcher, answers_after, full_disk, has_rested, until
+
+pytestmark = BOTH_STORES
 
 NOON = ManualClock().now()
 HOUR = timedelta(hours=1)
@@ -35,6 +38,8 @@ def woken(request: Any) -> str:
 async def opened(where: Path | str, clock: ManualClock, answers: Any = woken, **options: Any) -> AsyncIterator[Engine]:
     """An engine with this clock."""
     async with Engine.open(where, model=FunctionLlm(answers), clock=clock, **options) as engine:
+        if isinstance(clock, ServerClock):
+            await clock.call_for_due()
         yield engine
 
 
@@ -43,23 +48,13 @@ async def tasks_of(conversation: Conversation) -> list[str]:
     return [message.text for message in await conversation.transcript() if message.origin == "schedule"]
 
 
-async def has_rested(conversation: Conversation, turns: int) -> None:
-    """Wait until so many turns are over."""
-    await until(lambda: isinstance(conversation.state, Idle) and conversation.state.book.turn >= turns)
-
-
-async def asleep(clock: ManualClock, at: datetime) -> None:
-    """Wait until the timer sleeps, and until this moment at the latest."""
-    await until(lambda: bool(clock.sleepers) and clock.sleepers[0] <= at)
-
-
 class TestWakingUp:
     """A moment of a schedule begins a turn."""
 
-    async def test_at_each_moment(self) -> None:
+    async def test_at_each_moment(self, database: Database) -> None:
         """The task is read, the model answers, and the next moment is an interval later."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             conversation = await engine.create(role="background", every=60, task="Look around.")
             assert conversation.next_wake == NOON + timedelta(seconds=60)
             for turn in (1, 2, 3):
@@ -71,10 +66,10 @@ class TestWakingUp:
             assert conversation.next_wake == NOON + timedelta(seconds=240)
             assert (await conversation.replay()).divergence is None
 
-    async def test_everybody_sees_who_began_the_turn(self) -> None:
+    async def test_everybody_sees_who_began_the_turn(self, database: Database) -> None:
         """Updates show an agent's message; searches of what people said do not find it, and it is no title."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             conversation = await engine.create(owner="ada", every=60, task="Look for sushi.")
             watcher = Watcher(conversation)
             await asleep(clock, NOON + timedelta(seconds=60))
@@ -91,10 +86,10 @@ class TestWakingUp:
             (summary,) = await engine.list()
             assert not summary.title
 
-    async def test_not_before_it(self) -> None:
+    async def test_not_before_it(self, database: Database) -> None:
         """A microsecond earlier nothing happens."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             conversation = await engine.create(every=30, task="Look around.")
             await asleep(clock, NOON + timedelta(seconds=30))
 
@@ -102,10 +97,10 @@ class TestWakingUp:
 
             assert conversation.state.book.turn == 0
 
-    async def test_by_a_cron_expression(self) -> None:
+    async def test_by_a_cron_expression(self, database: Database) -> None:
         """In the time of a place."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             conversation = await engine.create(cron="30 14 * * *", zone="Europe/Berlin", task="Read the news.")
             assert conversation.next_wake == NOON + timedelta(minutes=30)
             await asleep(clock, NOON + timedelta(minutes=30))
@@ -115,10 +110,10 @@ class TestWakingUp:
 
             assert conversation.next_wake == NOON + timedelta(days=1, minutes=30)
 
-    async def test_during_a_turn_it_waits(self) -> None:
+    async def test_during_a_turn_it_waits(self, database: Database) -> None:
         """The turn under way ends first; however many moments pass meanwhile, one more turn follows."""
-        clock, gate = ManualClock(), Gate()
-        async with opened("sqlite://", clock, answers_after(gate, "Hello.")) as engine:
+        clock, gate = clock_of(database), Gate()
+        async with opened(database, clock, answers_after(gate, "Hello.")) as engine:
             conversation = await engine.create(every=10, task="Look around.")
             sending = asyncio.ensure_future(conversation.send("Hello"))
             await gate.arrived.wait()
@@ -136,10 +131,10 @@ class TestWakingUp:
             assert await tasks_of(conversation) == ["Look around."]
             assert conversation.state.book.turn == 2
 
-    async def test_a_schedule_that_is_earlier_interrupts_the_sleep(self) -> None:
+    async def test_a_schedule_that_is_earlier_interrupts_the_sleep(self, database: Database) -> None:
         """The timer sleeps until the earliest moment of all conversations."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             await engine.create(every=50, task="Later.")
             await asleep(clock, NOON + timedelta(seconds=50))
             early = await engine.create(every=10, task="Soon.")
@@ -155,10 +150,10 @@ class TestWakingUp:
 
             assert await tasks_of(early) == ["Soon."]
 
-    async def test_a_schedule_that_was_taken_away_wakes_nobody(self) -> None:
+    async def test_a_schedule_that_was_taken_away_wakes_nobody(self, database: Database) -> None:
         """Nor does that of a conversation that was closed or deleted."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             changed, closed, deleted = [await engine.create(every=10, task="Look.") for _ in range(3)]
             await changed.set_schedule()
             await closed.close()
@@ -170,10 +165,10 @@ class TestWakingUp:
 
             assert (changed.state.book.turn, closed.state.book.turn) == (0, 0)
 
-    async def test_a_moment_that_comes_again_wakes_again(self) -> None:
+    async def test_a_moment_that_comes_again_wakes_again(self, database: Database) -> None:
         """The time of day was set back, and a new schedule has a moment that was once before."""
-        clock = ManualClock()
-        async with opened("sqlite://", clock) as engine:
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
             conversation = await engine.create(every=10, task="Once.")
             await asleep(clock, NOON + timedelta(seconds=10))
             await clock.advance(10)
@@ -183,6 +178,7 @@ class TestWakingUp:
             schedule = Schedule(every=10, task="Again.")
             change = ScheduleChanged(event_id="back", at=NOON, schedule=schedule, next_wake=again)
             await conversation.dispatch(change)
+            await clock.advance(0)
             await has_rested(conversation, 2)
 
             assert await tasks_of(conversation) == ["Once.", "Again."]
@@ -193,10 +189,10 @@ class TestWhileNobodyRan:
 
     async def test_missed_intervals_fire_once(self, database: Database) -> None:
         """Ten hours later there is one turn, and the next moment keeps the phase of the first."""
-        async with opened(database, ManualClock()) as engine:
+        async with opened(database, clock_of(database)) as engine:
             conversation_id = (await engine.create(every=3600, task="Look around.")).id
 
-        late = ManualClock(NOON + 10 * HOUR + timedelta(minutes=5))
+        late = clock_of(database, NOON + 10 * HOUR + timedelta(minutes=5))
         async with opened(database, late) as engine:
             conversation = await engine.get(conversation_id)
             await has_rested(conversation, 1)
@@ -214,10 +210,10 @@ class TestWhileNobodyRan:
 
     async def test_a_cron_expression_fires_once(self, database: Database) -> None:
         """However many of its moments are over."""
-        async with opened(database, ManualClock()) as engine:
+        async with opened(database, clock_of(database)) as engine:
             conversation_id = (await engine.create(cron="*/5 * * * *", task="Look around.")).id
 
-        late = ManualClock(NOON + timedelta(days=3, minutes=1))
+        late = clock_of(database, NOON + timedelta(days=3, minutes=1))
         async with opened(database, late) as engine:
             conversation = await engine.get(conversation_id)
             await has_rested(conversation, 1)
@@ -227,10 +223,10 @@ class TestWhileNobodyRan:
 
     async def test_what_is_not_due_waits(self, database: Database) -> None:
         """The engine that opens sleeps until its moment."""
-        async with opened(database, ManualClock()) as engine:
+        async with opened(database, clock_of(database)) as engine:
             conversation_id = (await engine.create(every=3600, task="Look around.")).id
 
-        soon = ManualClock(NOON + timedelta(minutes=59, seconds=30))
+        soon = clock_of(database, NOON + timedelta(minutes=59, seconds=30))
         async with opened(database, soon) as engine:
             conversation = await engine.get(conversation_id)
             await asleep(soon, NOON + HOUR)
@@ -245,32 +241,30 @@ class TestTwoEngines:
 
     async def test_a_moment_wakes_once(self, database: Database) -> None:
         """Whichever of them is faster; both know of it afterwards."""
-        clock, requests = ManualClock(), []
+        clock, requests = clock_of(database), []
 
         def answers(request: Any) -> str:
             requests.append(request)
             return "I have looked."
 
-        store = await open_store(database)
-        try:
-            async with (
-                Engine.open(store=store, model=FunctionLlm(answers), clock=clock) as one,
-                Engine.open(store=store, model=FunctionLlm(answers), clock=clock) as other,
-            ):
-                first = await one.create(every=30, task="Look around.")
-                second = await other.get(first.id)
-                await second.set_schedule(every=10, task="Look around.")
-                for turn in (1, 2, 3):
-                    due = second.next_wake
-                    assert due is not None
-                    await until(lambda due=due: sum(each <= due for each in clock.sleepers) >= 1)
-                    await clock.advance_to(due)
-                    await has_been_taken(second, first, turn)
-
-                assert await tasks_of(second) == ["Look around."] * 3
-                assert len(requests) == 3
-        finally:
-            await store.close()
+        async with (
+            stores(database, 2) as (its_store, other_store),
+            Engine.open(store=its_store, model=FunctionLlm(answers), clock=clock) as one,
+            Engine.open(store=other_store, model=FunctionLlm(answers), clock=clock) as other,
+        ):
+            first = await one.create(every=30, task="Look around.")
+            second = await other.get(first.id)
+            await second.set_schedule(every=10, task="Look around.")
+            for turn in (1, 2, 3):
+                await other.refresh(first.id)
+                due = second.next_wake
+                assert due is not None
+                await asleep(clock, due)
+                await clock.advance_to(due)
+                await has_been_taken(second, first, turn)
+            await other.refresh(first.id)
+            assert await tasks_of(second) == ["Look around."] * 3
+            assert len(requests) == 3
 
 
 async def has_been_taken(one: Conversation, other: Conversation, turns: int) -> None:
@@ -309,11 +303,31 @@ class TestFailures:
         assert len(said) == 3
         assert all(broken.id in each and "There is no time zone 'Nowhere/At'" in each for each in said)
 
-    async def test_one_that_is_deleted_meanwhile_is_no_failure(
+    async def test_a_conversation_whose_schedule_cannot_be_read_works_all_the_same(
         self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
+        """Its wake-up is due, and cannot be taken; what people write is answered at once, and why is said."""
+        clock = clock_of(database)
+        async with opened(database, clock) as engine:
+            broken = await engine.create()
+            schedule = Schedule(cron="* * * * *", zone="Nowhere/At", task="Look around.")
+            due = NOON + timedelta(seconds=5)
+            await broken.dispatch(ScheduleChanged(event_id="1", at=NOON, schedule=schedule, next_wake=due))
+            await asleep(clock, due)
+            await clock.advance(5)
+            await until(lambda: "There is no time zone 'Nowhere/At'" in caplog.text)
+
+            turns = [await broken.send(text) for text in ("Hello", "And again")]
+
+            assert [turn.status for turn in turns] == ["completed"] * 2
+            assert [entry.event.type for entry in await broken.events()].count("resumed") == 0
+            assert broken.next_wake == due
+
+    async def test_one_that_is_deleted_meanwhile_is_no_failure(
+        self, database_file: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Nothing is logged of it, and the others wake up."""
-        store, clock = await open_store(database), ManualClock()
+        store, clock = await open_store(database_file), ManualClock()
         try:
             async with Engine.open(store=ListsDeleted(store), model=FunctionLlm(woken), clock=clock) as engine:
                 healthy = await engine.create(every=1)
@@ -359,9 +373,9 @@ class TestFailures:
 
             assert await tasks_of(conversation) == ["Look around."]
 
-    async def test_a_store_that_cannot_be_asked_is_asked_again(self, database: Database) -> None:
+    async def test_a_store_that_cannot_be_asked_is_asked_again(self, database_file: Path) -> None:
         """After a wait; meanwhile the engine works."""
-        clock, store = ManualClock(), await open_store(database)
+        clock, store = ManualClock(), await open_store(database_file)
         broken = BrokenLists(store)
         try:
             async with Engine.open(store=broken, model=FunctionLlm(woken), clock=clock) as engine:
@@ -379,14 +393,14 @@ class TestFailures:
             await store.close()
 
     async def test_a_conversation_that_does_not_answer_is_left_for_later(
-        self, database: Database, monkeypatch: pytest.MonkeyPatch
+        self, database_file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its wake-up is given up after a bounded time, so that the others go on."""
-        async with opened(database, ManualClock()) as engine:
+        async with opened(database_file, ManualClock()) as engine:
             stuck = await engine.create(every=10, task="Look around.")
             healthy = await engine.create(every=2 * HOUR, task="Look around.")
 
-        late, store = ManualClock(NOON + HOUR), await open_store(database)
+        late, store = ManualClock(NOON + HOUR), await open_store(database_file)
         try:
             hanging = HangingLoads(store, stuck.id)
             with monkeypatch.context() as impatient:
