@@ -453,9 +453,9 @@ class Engine(Homebound):
         )
         self.check_may_write()
         if conversation_id is None:
-            return Conversation(self, await self._begin(chosen, new_id(), is_new=True), self._home)
+            return self._handle(await self._begin(chosen, new_id(), is_new=True))
         async with self._registry.family(checked_new_id(conversation_id)):
-            return Conversation(self, await self._begin(chosen, conversation_id, is_new=False), self._home)
+            return self._handle(await self._begin(chosen, conversation_id, is_new=False))
 
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
@@ -486,6 +486,12 @@ class Engine(Homebound):
         if self._relay is not None and was_in_memory:
             with self._closing_told():
                 await self._relay.refresh(loop)
+        return self._handle(loop)
+
+    def _handle(self, loop: Loop) -> Conversation:
+        """Return a handle on a conversation. Raises `EngineClosed` if the engine has begun to close meanwhile."""
+        if self._closing is not None:
+            raise EngineClosed
         return Conversation(self, loop, self._home)
 
     @contextmanager

@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from ..sql.pending import PendingResult
 from . import schema
 from .address import PostgresAddress
 from .connection import Access, PostgresDriver, begin_statement, failure, session_statement
+from .threads import DaemonThreads
 
 T = TypeVar("T")
 
@@ -61,7 +63,7 @@ class PostgresDatabase:
             "read": begin_statement(address, "read"),
             "write": begin_statement(address, "write"),
         }
-        self._threads = ThreadPoolExecutor(connections, "turnwise-postgres")
+        self._threads = DaemonThreads(connections, "turnwise-postgres")
         self._idle = deque[PostgresDriver]()
         self._running = set[_Call]()
         self._is_closed = False
@@ -135,9 +137,10 @@ class PostgresDatabase:
         if self._is_closed:
             return
         self._is_closed = True
-        ending = asyncio.ensure_future(asyncio.to_thread(self._threads.shutdown))
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._threads.end(partial(_call_in, loop, ended.set))
         wait = CLOSING
-        while not (await asyncio.wait([ending], timeout=wait))[0]:
+        while not await _is_set(ended, wait):
             for call in tuple(self._running):
                 if call.driver is not None:
                     call.driver.break_off()
@@ -151,7 +154,7 @@ class PostgresDatabase:
         self.check_open()
         call = _Call(work)
         future = call.make_future()
-        call.job = self._threads.submit(self._serve, call)
+        call.job = self._threads.submit(partial(self._serve, call))
         call.timer = asyncio.get_running_loop().call_later(LOOK, self._look_at, call)
         return future
 
@@ -275,6 +278,20 @@ class PostgresDatabase:
             found = schema.prepare(driver, self.address, self._begin, read_only=self.is_read_only, create=create)
             self.is_pooled = found.process_id != driver.process_id
             self._is_prepared = True
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    """Have an event loop call this, unless it is closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(act)
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Return whether the event is set within so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    return False
 
 
 class _Call(PendingResult):

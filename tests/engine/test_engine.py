@@ -7,13 +7,12 @@ import gc
 import inspect
 import logging
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import closing, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -52,9 +51,11 @@ from turnwise.states import UserCancel, UserMessage
 from turnwise.states.errors import EngineNotOpen
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
-from ..support.databases import Database
-from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, full_disk, until
+from ..support.databases import BOTH_STORES, Database, change, everything_in, out_of_order
+from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
 from ..support.servers.openai_server import OpenAiServer, says
+
+pytestmark = BOTH_STORES
 
 # --- The engine over its store: many conversations, full disks, bad configuration, blocking programs.
 
@@ -62,13 +63,13 @@ from ..support.servers.openai_server import OpenAiServer, says
 class TestTheStoreBelow:
     """One database, many conversations."""
 
-    async def test_a_second_engine_on_the_file_is_refused(self, database: Database) -> None:
+    async def test_a_second_engine_on_the_file_is_refused(self, database_file: Path) -> None:
         """P42: a second engine is refused in one sentence, and the first one goes on."""
-        async with Engine.open(database, model=ScriptedLlm([reply("Still here.")])) as engine:
+        async with Engine.open(database_file, model=ScriptedLlm([reply("Still here.")])) as engine:
             conversation = await engine.create()
 
             with pytest.raises(StoreError) as refused:
-                await Engine.open(database, model=ScriptedLlm([]))
+                await Engine.open(database_file, model=ScriptedLlm([]))
 
             assert "\n" not in refused.value.sentence
             assert (await conversation.send("Hi")).reply == "Still here."
@@ -106,7 +107,7 @@ class TestTheStoreBelow:
                 await engine.delete("nobody")
 
     async def test_delete_really_deletes(self, database: Database) -> None:
-        """After a deletion no file holds what was said."""
+        """After a deletion neither a file nor a table holds what was said."""
         async with Engine.open(database, model=ScriptedLlm([reply("Noted.")])) as engine:
             conversation = await engine.create()
             await conversation.send("my secret is xyzzy-4711")
@@ -115,8 +116,7 @@ class TestTheStoreBelow:
             assert await engine.list() == ()
             with pytest.raises(UnknownConversation):
                 await engine.get(conversation.id)
-        left = b"".join(path.read_bytes() for path in database.parent.iterdir())
-        assert b"xyzzy-4711" not in left
+        assert "xyzzy-4711" not in everything_in(database)
 
     async def test_conversations_are_listed_newest_first(self, database: Database) -> None:
         """Summaries have an id, a state and the time of the last step."""
@@ -202,7 +202,7 @@ class TestTheStoreBelow:
         assert (second.status, second.reply) == ("incomplete", "Nothing comes to mind.")
 
 
-class TestWhenTheDiskFails:
+class TestWhenTheStoreFails:
     """P28: memory equals store, the caller gets a typed error, and the conversation goes on afterwards."""
 
     async def test_a_request_that_cannot_be_stored_is_refused(self, database: Database) -> None:
@@ -210,7 +210,7 @@ class TestWhenTheDiskFails:
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
             before = conversation.state
-            async with full_disk(engine):
+            async with out_of_order(engine, database):
                 with pytest.raises(Refused) as refused:
                     await conversation.send("Hi", message_id="m1")
                 assert conversation.state == before
@@ -231,7 +231,7 @@ class TestWhenTheDiskFails:
             conversation = await engine.create()
             turn = asyncio.ensure_future(conversation.send("Hi"))
             await gate.arrived.wait()
-            async with full_disk(engine):
+            async with out_of_order(engine, database):
                 gate.opened.set()
                 await until(lambda: "An answer could not be stored" in caplog.text)
                 with pytest.raises(Refused) as refused:
@@ -329,8 +329,8 @@ class TestADamagedDatabase:
             broken, whole = await engine.create(), await engine.create()
             for conversation in (broken, whole):
                 await conversation.send("A table")
-        with closing(sqlite3.connect(database)) as connection, connection:
-            connection.execute("UPDATE events SET payload = replace(payload, 'table', 'chair') WHERE conversation = 1")
+        damage = "UPDATE events SET payload = replace(payload, 'table', 'chair') WHERE seq = 2 AND conversation = "
+        change(database, f"{damage} (SELECT key FROM conversations WHERE id = ?)", broken.id)
 
         answering = ScriptedLlm([reply("Booked.")])
         async with Engine.open(database, model=answering, tools=["ask_user_question"]) as engine:
@@ -408,11 +408,11 @@ class TestElsewhere:
             assert await conversation.events() == before
             assert (await conversation.send("And now?")).reply == "Yes."
 
-    def test_every_method_refuses_in_a_second_run(self, database: Database) -> None:
+    def test_every_method_refuses_in_a_second_run(self, database_file: Path) -> None:
         """A second `asyncio.run` is another event loop; the first one has ended."""
 
         async def opened() -> tuple[Engine, Conversation]:
-            engine = await Engine.open(database, model=Answers)
+            engine = await Engine.open(database_file, model=Answers)
             return engine, await engine.create()
 
         held = asyncio.run(opened())
@@ -550,6 +550,7 @@ class TestABlockingEngine:
 
         with _opened_again(database) as engine:
             assert len(engine.list()) == 1
+        _wait_until(lambda: not any(thread.name.startswith("turnwise") for thread in threading.enumerate()))
 
     @pytest.mark.slow
     def test_it_closes_when_the_process_ends(self, database: Database) -> None:
@@ -560,6 +561,10 @@ class TestABlockingEngine:
 
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "completed\n", "")
         assert not Path(f"{database}-wal").exists()
+        with Engine.open_blocking(database, model=Answers) as engine:
+            (summary,) = engine.list()
+            engine.get(summary.id).send("Again")
+            assert "resumed" not in [entry.event.type for entry in engine.get(summary.id).events()]
 
 
 def _opened_again(database: Database) -> Any:
@@ -571,6 +576,13 @@ def _opened_again(database: Database) -> Any:
         except StoreError:
             if time.monotonic() > end:
                 raise
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def _program(text: str) -> subprocess.CompletedProcess[str]:
@@ -597,7 +609,8 @@ def refused(call):
 
 def second(path):
     try:
-        Engine.open_blocking(path)
+        Engine.open_blocking(path).close()
+        print(path.startswith("postgresql:"), flush=True)
     except StoreError as error:
         print("already open" in str(error), flush=True)
 """
@@ -625,10 +638,10 @@ print(os.path.exists(path + "-wal"))
         expected = "completed\nTrue True\nTrue True\nTrue True\nchild 7\nTrue\ncompleted None\nFalse\n"
         assert (ended.stdout, ended.stderr, ended.returncode) == (expected, "", 0)
 
-    def test_an_engine_refuses_in_the_child_of_its_coroutine(self, database: Database) -> None:
+    def test_an_engine_refuses_in_the_child_of_its_coroutine(self, database_file: Path) -> None:
         """In the parent's event loop, which the child must not close, and in one of its own."""
         ended = _program(f"""{FORK}
-path = {str(database)!r}
+path = {str(database_file)!r}
 loop = asyncio.new_event_loop()
 async def begin():
     engine = await Engine.open(path)
@@ -645,17 +658,18 @@ loop.run_until_complete(engine.close())
         assert (ended.stdout, ended.stderr, ended.returncode) == (expected, "", 0)
 
     def test_a_child_opens_an_engine_of_its_own(self, database: Database) -> None:
-        """Over another database; what it inherited does not stand in its way."""
+        """Over another database, if this is a file; what it inherited does not stand in its way."""
         ended = _program(f"""{FORK}
 def own():
-    with Engine.open_blocking({str(database)!r} + "-child") as mine:
+    with Engine.open_blocking({str(database)!r} + {"-child" if isinstance(database, Path) else ""!r}) as mine:
         print(mine.create().send("Hi").status, flush=True)
 engine = Engine.open_blocking({str(database)!r})
 in_child(own)
 print(len(engine.list()))
 """)
 
-        assert (ended.stdout, ended.stderr, ended.returncode) == ("completed\nchild 7\n0\n", "", 0)
+        listed = 0 if isinstance(database, Path) else 1
+        assert (ended.stdout, ended.stderr, ended.returncode) == (f"completed\nchild 7\n{listed}\n", "", 0)
 
 
 # --- Conversations and engines that end, and what is left of them.
@@ -716,7 +730,8 @@ class TestClosing:
             await conversation.close()
             del conversation
             await until(lambda: gc.collect() >= 0 and engine.in_memory == 0)
-            await until(lambda: len(asyncio.all_tasks()) == 1)  # the engine may still look for schedules in its store
+            if isinstance(database, Path):  # over PostgreSQL an engine listens, and looks for work
+                await until(lambda: len(asyncio.all_tasks()) == 1)  # it may still look for schedules in its store
 
     @pytest.mark.slow
     async def test_memory_does_not_grow_with_the_database(self, database: Database) -> None:
@@ -798,6 +813,8 @@ class TestWhatFinishesAllTheSame:
         await engine.close()
 
         async with Engine.open(database, model=ScriptedLlm([]), tools=[pay]) as engine:
+            again = await engine.get(conversation.id)
+            await until(lambda: again.state.type == "in_doubt")
             assert [summary.state for summary in await engine.list()] == ["in_doubt"]
 
     async def test_of_a_deleted_conversation_nothing_is_kept(

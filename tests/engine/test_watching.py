@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from turnwise import (
+    Conversation,
     ConversationDeletedUpdate,
     ConversationOpenedUpdate,
     Engine,
@@ -46,7 +47,9 @@ from turnwise.states import (
 from turnwise.testing import FunctionLlm
 from turnwise.testing.doubles import NOON, ScriptedLlm, reply
 
-from ..support.databases import Database
+from ..support.databases import BOTH_STORES, Database
+
+pytestmark = BOTH_STORES
 
 # --- A watcher gets every update once, whatever happens while it reads the log: of one turn, which updates belong to it
 # and where it stops, and of all conversations (`Engine.updates`), for those who show a tree of agents.
@@ -62,9 +65,15 @@ def echo(request: Any) -> str:
 
 @pytest.fixture
 async def engine(database: Database) -> AsyncIterator[Engine]:
-    """Yield an engine over a file."""
+    """Yield an engine over the database."""
     async with Engine.open(database, model=FunctionLlm(echo)) as engine:
         yield engine
+
+
+async def say_hello_three_times(conversation: Conversation) -> None:
+    """Say it in one turn after the other."""
+    for number in range(3):
+        await conversation.send(f"hello {number}")
 
 
 async def take(updates: AsyncGenerator[TreeUpdate, None], count: int) -> list[TreeUpdate]:
@@ -217,7 +226,7 @@ class TestAWatcherOfATree:
         first, second = await engine.create(), await engine.create()
         async with aclosing(engine.updates()) as updates:
             await take(updates, 1)
-            await asyncio.gather(*(one.send(f"hello {number}") for number in range(3) for one in (first, second)))
+            await asyncio.gather(*map(say_hello_three_times, (first, second)))
             found = [*await take(updates, 1)]
             while sum(one.update.type == "turn_ended" for one in found) < 6:
                 found += await take(updates, 1)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -24,6 +25,8 @@ import pytest
 from turnwise import Engine
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import SharedStore
+
+from .engine_scenarios import full_disk
 
 Database: TypeAlias = str | Path
 """What `Engine.open` takes: the path of a file, or the URL of a PostgreSQL database."""
@@ -52,6 +55,36 @@ async def call_for(engine: Engine, conversation_id: str) -> None:
     is left over, after two leases."""
     if isinstance(engine.store, SharedStore):
         await engine.store.jobs.call(conversation_id)
+
+
+@asynccontextmanager
+async def out_of_order(engine: Engine, database: Database) -> AsyncIterator[None]:
+    """While this lasts, the database takes no writes, for a real reason: the disk is full, or the server is away."""
+    if isinstance(database, Path):
+        async with full_disk(engine):
+            yield
+        return
+    name = urlsplit(database).path[1:]
+    with psycopg.connect(urlsplit(database)._replace(path="/postgres").geturl(), autocommit=True) as server:
+        server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+        try:
+            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            yield
+        finally:
+            server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+
+
+def everything_in(database: Database) -> str:
+    """Return all that is stored: the bytes of the files, or the rows of all tables."""
+    if isinstance(database, Path):
+        return b"".join(path.read_bytes() for path in database.parent.iterdir()).decode(errors="replace")
+    with psycopg.connect(database) as server:
+        tables = server.execute(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname LIKE 'turnwise%'"
+            " OR schemaname = 'public'"
+        ).fetchall()
+        rows = [server.execute(f"SELECT row::text FROM {name} AS row".encode()).fetchall() for (name,) in tables]
+    return str(rows)
 
 
 def change(database: Database, sql: str, *values: int | str | bytes) -> None:
