@@ -36,6 +36,7 @@ from .effects.model.port import ModelAnswer as ModelAnswer
 from .effects.model.port import ModelCall as ModelCall
 from .effects.model.port import ModelRequest as ModelRequest
 from .effects.model.port import Purpose as Purpose
+from .effects.model.port import RequestedOutput as RequestedOutput
 from .effects.model.port import Token as Token
 from .effects.recall.ports import DocumentQuery as DocumentQuery
 from .effects.recall.ports import DocumentSource as DocumentSource
@@ -66,10 +67,12 @@ from .engine.choices import OfferedTool as OfferedTool
 from .engine.composition import DispatcherFactory as DispatcherFactory
 from .engine.conversation import Cancelled as Cancelled
 from .engine.conversation import Conversation as Conversation
+from .engine.conversation import SendOptions as SendOptions
 from .engine.custody import CustodyCounts as CustodyCounts
 from .engine.engine import Engine as Engine
 from .engine.inspection import RequestView as RequestView
 from .engine.inspection import StepView as StepView
+from .engine.outputs import Output as Output
 from .engine.ports import Dispatcher as Dispatcher
 from .engine.settings import Settings as Settings
 from .engine.turns import CancelledTurn as CancelledTurn
@@ -128,6 +131,7 @@ from .states.errors import EngineClosed as EngineClosed
 from .states.errors import EngineElsewhere as EngineElsewhere
 from .states.errors import EngineNotOpen as EngineNotOpen
 from .states.errors import InvalidInput as InvalidInput
+from .states.errors import NoOutput as NoOutput
 from .states.errors import Refused as Refused
 from .states.errors import StoreError as StoreError
 from .states.errors import TurnwiseError as TurnwiseError
@@ -136,6 +140,8 @@ from .states.policy import Empty as Empty
 from .states.policy import Limits as Limits
 from .states.policy import ModelSettings as ModelSettings
 from .states.policy import ModelSpec as ModelSpec
+from .states.policy import OutputField as OutputField
+from .states.policy import OutputRendering as OutputRendering
 from .states.policy import Policy as Policy
 from .states.policy import Profile as Profile
 from .states.policy import Questions as Questions
@@ -157,5 +163,6 @@ from .states.values.messages import Image as Image
 from .states.values.messages import Message as Message
 from .states.values.messages import Usage as Usage
 from .states.values.messages import Withheld as Withheld
+from .states.values.output import OutputSchema as OutputSchema
 from .states.values.questions import QuestionOption as QuestionOption
 from .states.values.questions import UserQuestion as UserQuestion

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Any
 
 from ..effects.clock import Clock
+from ..effects.model.outputs import OutputForms
 from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.registry import ToolRegistry
 from ..states.context import Context
@@ -57,14 +58,18 @@ class Choices:
     cannot carry out.
     """
 
-    def __init__(self, checks: RuleChecks, profiles: tuple[Profile, ...] = ()) -> None:
-        """`profiles` are those of conversations that choose none."""
+    def __init__(
+        self, checks: RuleChecks, profiles: tuple[Profile, ...] = (), forms: OutputForms | None = None
+    ) -> None:
+        """`profiles` are those of conversations that choose none, and `forms` those of typed answers."""
         self._checks = checks
         self.models = checks.models
         """The models of the engine."""
         self.tool_registry = checks.tools
         """The tools of the engine."""
         self.profiles = profiles
+        self.forms = OutputForms() if forms is None else forms
+        """The forms of typed answers that the engine knows."""
         self._logged: set[str] = set()
         """What was logged about conversations that were read, each sentence once."""
 
@@ -95,6 +100,7 @@ class Choices:
     ) -> _ChosenRules:
         """Return the rules of a new conversation with these tools and this role. `model` is asked first, in place of
         the models of the policy. Raises `InvalidInput` for what is not a policy."""
+        self._admit_outputs(policy)
         policy = checked_policy(policy)
         names_models = model is not None or "models" in policy.model_fields_set
         names_profiles = "profiles" in policy.model_fields_set
@@ -111,6 +117,7 @@ class Choices:
         """Return the rules to which a conversation changes. Without other models than it has, it keeps those that it
         chose, or follows those of the engine; the same holds for its profiles. Raises `InvalidInput` for what is not a
         policy."""
+        self._admit_outputs(policy)
         policy, present = checked_policy(policy), context.policy
         names_models = "models" in policy.model_fields_set and policy.models != present.models
         names_profiles = "profiles" in policy.model_fields_set and policy.profiles != present.profiles
@@ -128,6 +135,13 @@ class Choices:
             filled_profiles=not names_profiles,
         )
         return self._checked(rules, _tools_of_next_turn(context), context.role)
+
+    def _admit_outputs(self, policy: Policy) -> None:
+        """Learn the types of the answers that these rules want, as far as they are rules, and check their schemas."""
+        if isinstance(policy, Policy):
+            self.forms.admit_rules(policy)
+            if self._checks.offers_tools:
+                _raise_first(self.forms.faults_of(policy))
 
     def _checked(self, rules: _ChosenRules, tools: ToolNames, role: Role) -> _ChosenRules:
         _raise_first(self._checks.faults(rules.policy, tools, role))

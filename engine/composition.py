@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from inspect import isclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ..effects.channels.delivery import DeliveryDispatcher, DeliveryPerformer
 from ..effects.channels.port import Channel
@@ -23,6 +25,7 @@ from ..effects.context import EffectContext
 from ..effects.dispatcher import InProcessDispatcher, Performer
 from ..effects.location import Location, LocationSource, Locator, location_source
 from ..effects.mcp.servers import McpServers
+from ..effects.model.outputs import OutputForms
 from ..effects.model.performers.asking import ModelCaller, RunningAnswers
 from ..effects.model.performers.llm_request import LlmRequestPerformer
 from ..effects.model.performers.profile_selection import ProfileSelectionPerformer
@@ -56,10 +59,12 @@ from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer, RecentText
 from ..states.policy import ModelSpec, Policy, Profile, Recent
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
+from ..states.values.output import GivenOutput, OutputSchema
 from .agents.agents import EngineAgents
 from .choices import Choices, RuleChecks
 from .custody import once_confirmed
 from .models import BlockedTurns, Models
+from .outputs import AnyOutput, named_output
 from .ports import Dispatcher, Observer
 from .redactor import EventRedactor
 
@@ -101,6 +106,9 @@ class EngineParts:
     location: LocationSource | None = None
     documents: DocumentSource | None = None
     embed: Embed | None = None
+    forms: OutputForms = field(default_factory=OutputForms)
+    """The forms of typed answers that the application has named."""
+
     tracing: Tracing | None = None
     worker: bool = True
     """Whether the engine looks after conversations, where several processes share its store."""
@@ -145,7 +153,7 @@ def build_performers(
             caller(settings.llm_profile_select_timeout_sec), clock, memory.recent, settings.llm_profile_select_model
         ),
         RecallMemory: memory.performer(caller(settings.llm_tools_timeout_sec)),
-        RequestLlm: LlmRequestPerformer(asking, tools, clock, _build_locator(parts)),
+        RequestLlm: LlmRequestPerformer(asking, tools, clock, _build_locator(parts), parts.forms),
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
@@ -181,7 +189,7 @@ def build_choices(parts: EngineParts, memory: EngineMemory, redactor: EventRedac
     needs_store = parts.performs_itself and RecallMemory not in parts.performers
     can_recall = (lambda: memory.store.is_searchable) if needs_store else (lambda: True)
     checks = RuleChecks(parts.models, parts.tools, offers_tools, can_recall, lambda: redactor.fault)
-    return Choices(checks, parts.models.with_windows(Policy(profiles=parts.profiles)).profiles)
+    return Choices(checks, parts.models.with_windows(Policy(profiles=parts.profiles)).profiles, parts.forms)
 
 
 def build_channels(parts: EngineParts, earlier: Earlier | None, confirm: Admit | None) -> DeliveryDispatcher:
@@ -311,6 +319,33 @@ def profiles_of(settings: Settings, given: Iterable[Profile]) -> tuple[Profile, 
     names = {profile.name for profile in profiles}
     others = (profile for name, profile in settings.profiles.items() if name not in names)
     return _narrowed((*profiles, *others), settings.profile_allowed_tools)
+
+
+def forms_of(
+    outputs: Iterable[AnyOutput],
+    renderings: Mapping[str, Callable[[Any], str]] | None,
+    policy: Policy,
+    profiles: Iterable[Profile],
+) -> OutputForms:
+    """Return the forms of typed answers that an application names: by themselves, in its policy and in its profiles.
+    Raises `ConfigurationError`."""
+    if isinstance(outputs, str | dict) or not isinstance(outputs, Iterable):
+        raise ConfigurationError("The outputs of an engine are given as a list.")
+    functions = dict(renderings or {})
+    for name, function in functions.items():
+        checked_function(f"rendering {name}", function)
+    forms = OutputForms(functions)
+    for given in outputs:
+        try:
+            forms.admit(_OUTPUTS.validate_python(named_output(given)))
+        except ValidationError as error:
+            raise ConfigurationError(f"An output of the engine is not valid: {error.errors()[0]['msg']}.") from None
+    forms.admit_rules(policy)
+    forms.admit_rules(Policy(profiles=tuple(profiles)))
+    return forms
+
+
+_OUTPUTS: TypeAdapter[OutputSchema] = TypeAdapter(GivenOutput)
 
 
 def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ...]]) -> tuple[Profile, ...]:

@@ -21,10 +21,10 @@ from collections.abc import (
 )
 from contextlib import aclosing, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from ..effects.context import mark_of
 from ..effects.model.performers.llm_request import RequestWriter
@@ -66,6 +66,7 @@ from .choices import GivenTools
 from .home import Home, Homebound
 from .inspection import RequestView, StepView, request_view
 from .loop import Loop, dispatcher_failures_logged
+from .outputs import AnyOutput, Output, OutputReading, admitted, named_output
 from .projection import ConversationProjection, is_queued
 from .registry import children_of
 from .requests import (
@@ -107,6 +108,21 @@ _ASKS_MODEL = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, R
 """The requests behind which a model is asked."""
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+class SendOptions(TypedDict, total=False):
+    """What `Conversation.send` takes besides the text and the form of the answer."""
+
+    images: Iterable[str | bytes | Image]
+    settings: ModelSettings | None
+    message_id: str | None
+    when_busy: WhenBusy | None
+    wait: bool
+
+
 class Conversation(Homebound):
     """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
 
@@ -141,10 +157,30 @@ class Conversation(Homebound):
 
     # --- a turn
 
+    @overload
+    async def send(self, text: str, *, output: None = None, **options: Unpack[SendOptions]) -> Turn: ...
+
+    @overload
+    async def send(self, text: str, *, output: type[A] | Output[A], **options: Unpack[SendOptions]) -> Turn[A]: ...
+
+    @overload
+    async def send(
+        self, text: str, *, output: tuple[type[A], type[B]], **options: Unpack[SendOptions]
+    ) -> Turn[A | B]: ...
+
+    @overload
+    async def send(
+        self, text: str, *, output: tuple[type[A], type[B], type[C]], **options: Unpack[SendOptions]
+    ) -> Turn[A | B | C]: ...
+
+    @overload
+    async def send(self, text: str, *, output: AnyOutput, **options: Unpack[SendOptions]) -> Turn: ...
+
     async def send(
         self,
         text: str,
         *,
+        output: AnyOutput | None = None,
         images: Iterable[str | bytes | Image] = (),
         settings: ModelSettings | None = None,
         message_id: str | None = None,
@@ -164,16 +200,24 @@ class Conversation(Homebound):
         `wait=False` the method returns as soon as the message is stored, and the turn has the status of that moment. A
         message that is sent again under the same `message_id` is not taken twice: the turn that took it is returned.
 
+        `output` is the form that the answer must have: a type, such as a pydantic model, a dataclass or a TypedDict,
+        several types in a tuple for any of them, an `Output`, or a JSON schema. `turn.output` is the answer then, and
+        docs/typed-answers.md says more. Of several messages in one turn the newest that says so decides.
+
         Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
         `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still
         waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
-        message = self._message(text, images, settings, message_id, when_busy)
+        message = self._message(text, images, settings, message_id, when_busy, output)
         async with self._sending:
             step = (await self._ask(message)).step
-        if not wait:
-            return await self._turn_of_step(step, message.event_id)
-        return await self._stopped_turn(self._loop.turns.of_message(message.event_id))
+        if wait:
+            turn = await self._stopped_turn(self._loop.turns.of_message(message.event_id))
+        else:
+            turn = await self._turn_of_step(step, message.event_id)
+        if message.output is None:
+            return turn
+        return replace(turn, reading=OutputReading(self._choices.forms, message.output))
 
     def stream(
         self,
@@ -183,6 +227,7 @@ class Conversation(Homebound):
         settings: ModelSettings | None = None,
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
+        output: AnyOutput | None = None,
     ) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the updates of the turn that takes it: from the message on, without a snapshot,
         until the turn has ended (`turn_ended`) or waits for a person (a `state_change`).
@@ -194,7 +239,7 @@ class Conversation(Homebound):
         stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, and later what
         `send` raises.
         """
-        return self._stream(self._message(text, images, settings, message_id, when_busy))
+        return self._stream(self._message(text, images, settings, message_id, when_busy, output))
 
     async def answer(
         self,
@@ -571,7 +616,7 @@ class Conversation(Homebound):
         """Return the turns that have ended, oldest first."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read_contents()
-        return tuple(projection.turns.values())
+        return tuple(replace(turn, reading=self._reading) for turn in projection.turns.values())
 
     async def usage(self) -> Usage:
         """Return what the conversation has cost so far: all its turns, also those that failed or are under way, and its
@@ -698,7 +743,10 @@ class Conversation(Homebound):
         Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
         `Damaged` if the log cannot be read.
         """
-        writer = RequestWriter(self._choices.tool_registry, self._choices.models.family_of)
+        choices = self._choices
+        writer = RequestWriter(
+            choices.tool_registry, choices.models.family_of, choices.forms, choices.models.output_way
+        )
         return await request_view(self.id, self._loop.projection, self._read_entries, _count("seq", seq), writer)
 
     async def origin(self) -> Origin | None:
@@ -734,8 +782,9 @@ class Conversation(Homebound):
         settings: ModelSettings | None,
         message_id: str | None,
         when_busy: WhenBusy | None,
+        output: AnyOutput | None,
     ) -> UserMessage:
-        return make(
+        message = make(
             UserMessage,
             event_id=new_id() if message_id is None else message_id,
             at=self._loop.now(),
@@ -743,7 +792,10 @@ class Conversation(Homebound):
             images=images,
             settings=settings,
             when_busy=when_busy,
+            output=named_output(output),
         )
+        admitted(self._choices.forms, message.output)
+        return message
 
     async def _turn_of_step(self, step: Step, message_id: str) -> Turn:
         """Return the turn of a message as it is behind the step that took the message."""
@@ -798,8 +850,14 @@ class Conversation(Homebound):
         if isinstance(state, Cancelling) and state.turn.number == handled.turn:
             await self._turn(handled)
 
+    @property
+    def _reading(self) -> OutputReading:
+        """How the typed answers of turns are read."""
+        return OutputReading(self._choices.forms)
+
     def _note_seen(self, turn: Turn) -> Turn:
-        return self._seen.note_turn(turn, self._loop.state.book.seq)
+        seen = self._seen.note_turn(turn, self._loop.state.book.seq)
+        return seen if seen.output_json is None else replace(seen, reading=self._reading)
 
     async def _request(
         self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object

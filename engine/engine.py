@@ -50,6 +50,7 @@ from .composition import (
     checked_dispatcher,
     checked_function,
     checked_performers,
+    forms_of,
     located,
     models_named,
     profiles_of,
@@ -63,6 +64,7 @@ from .loop import Loop, LoopServices
 from .models import BlockedTurns, Models
 from .opening import ChosenOpening, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
 from .outbox import until_tried
+from .outputs import AnyOutput
 from .ports import Dispatcher
 from .recovery import Recovery
 from .redactor import EventRedactor
@@ -151,6 +153,8 @@ class Engine(Homebound):
         performers: Mapping[type[Effect], Performer] | None = None,
         dispatcher: Dispatcher | DispatcherFactory | None = None,
         tracer_provider: TracerProvider | None = None,
+        outputs: Iterable[AnyOutput] = (),
+        renderings: Mapping[str, Callable[[Any], str]] | None = None,
     ) -> Engine:
         """Return an engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory), or at
         the setting `db` if neither a URL nor a store is given.
@@ -180,7 +184,9 @@ class Engine(Homebound):
         that returns the parts of documents that belong to a user's message, for conversations that want them
         (`Policy.documents`). With `embed`, a coroutine function that returns a vector for each text, searches of older
         conversations also find what means the same in other words. `redaction` says what counts as a secret
-        (`Policy.redact`).
+        (`Policy.redact`). `outputs` are types of answers that conversations may want: a process that names them checks
+        typed answers by them and reads stored ones as them, also where another process has sent the message.
+        `renderings` are functions by name that make of a typed answer what the user receives (`Policy.output_reply`).
 
         With `read_only` it is there to look at conversations: it takes no lock, and takes nothing over, so it works
         beside an engine that runs, and on a file that may only be read. Lists, logs, transcripts, replays and the
@@ -212,6 +218,7 @@ class Engine(Homebound):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         known_profiles = profiles_of(settings, profiles)
+        forms = forms_of(outputs, renderings, policy, known_profiles)
         servers = McpServers({**settings.mcps, **(mcps or {})})
         parts = EngineParts(
             source=Source.of(url, store, settings, read_only=bool(read_only)),
@@ -229,6 +236,7 @@ class Engine(Homebound):
             location=located(location),
             documents=checked_function("documents", documents),
             embed=checked_function("embed", embed),
+            forms=forms,
             tracing=build_tracing(tracer_provider),
             worker=bool(worker),
         )
@@ -398,6 +406,7 @@ class Engine(Homebound):
         zone: str = "UTC",
         task: str | None = None,
         conversation_id: str | None = None,
+        output: AnyOutput | None = None,
     ) -> Conversation:
         """Create a conversation. `system` is its system prompt, `policy` its rules.
 
@@ -408,11 +417,12 @@ class Engine(Homebound):
         `model` is the name of a model that the engine was opened with: it is asked first, then the engine's fallback
         models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
         conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
-        conversation may use: names, or functions that the engine was opened with; None stands for all of them. `owner`,
-        `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by them. `marks`
-        are those of a host program, which finds by them what it has made for itself: `marks={"completion": "kept"}`
-        stands in the metadata as `turnwise.completion`, a name that no metadata can have otherwise. It stays as long as
-        the conversation, which can be neither forked nor imported.
+        conversation may use: names, or functions that the engine was opened with; None stands for all of them. `output`
+        is the form of all its answers, as `Conversation.send` takes it; a profile and a message may ask for another
+        one. `owner`, `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by
+        them. `marks` are those of a host program, which finds by them what it has made for itself:
+        `marks={"completion": "kept"}` stands in the metadata as `turnwise.completion`, a name that no metadata can have
+        otherwise. It stays as long as the conversation, which can be neither forked nor imported.
 
         With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone` it wakes up by itself,
         reads `task` and begins a turn, as `Conversation.set_schedule` says.
@@ -450,6 +460,7 @@ class Engine(Homebound):
             cron=cron,
             zone=zone,
             task=task,
+            output=output,
         )
         self.check_may_write()
         if conversation_id is None:

@@ -13,6 +13,7 @@ from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer
 from ..effects.model.families import family_of
 from ..effects.model.litellm.llm import LiteLlm
+from ..effects.model.outputs import way_of
 from ..effects.model.port import Llm, name_of, ready_of
 from ..effects.model.rehearsal import REHEARSAL, RehearsalLlm
 from ..effects.text import is_encodable
@@ -21,6 +22,7 @@ from ..states.errors import ConfigurationError
 from ..states.events import Answer
 from ..states.policy import ModelSpec, Policy
 from ..states.states import State
+from ..states.values.output import OutputSchema, OutputWay
 from ..states.values.value import MAX_QUOTED, later, shortened
 
 logger = logging.getLogger("turnwise.engine")
@@ -77,6 +79,10 @@ class Models:
     def family_of(self, name: str) -> str:
         """The family of the model of this name."""
         return family_of(self.find(name))
+
+    def output_way(self, name: str, schema: OutputSchema, has_tools: bool) -> OutputWay:
+        """How the model of this name is asked for an answer with this schema, beside other tools or without."""
+        return way_of(self.find(name), schema, has_tools=has_tools)
 
     def know(self, specs: Iterable[ModelSpec]) -> bool:
         """Whether the engine has all of these models."""

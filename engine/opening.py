@@ -25,6 +25,7 @@ from ..states.roles import Role, background_policy
 from ..states.states import Closed, State
 from ..states.values.acts import MARK
 from .choices import Choices, GivenTools
+from .outputs import AnyOutput, admitted, named_output
 from .requests import MODELS, PROFILES, RULES, Filled, checked_metadata, make
 from .schedules import GivenInterval, first_moment, schedule_of
 
@@ -63,6 +64,7 @@ class ChosenOpening:
     cron: str | None = None
     zone: str = "UTC"
     task: str | None = None
+    output: AnyOutput | None = None
 
     @property
     def filled(self) -> Filled:
@@ -96,7 +98,7 @@ async def opening_of(
         policy = background_policy(default) if role == "background" else default
     rules = choices.rules(policy, names, chosen.model, role)
     schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
-    return make(
+    opened = make(
         Opened,
         event_id=f"opened-{conversation_id}",
         at=at,
@@ -114,7 +116,10 @@ async def opening_of(
         repairs=history.repairs,
         schedule=schedule,
         next_wake=None if schedule is None else first_moment(schedule, at),
+        output=named_output(chosen.output),
     )
+    admitted(choices.forms, opened.output)
+    return opened
 
 
 def _metadata(chosen: ChosenOpening) -> Any:

@@ -7,11 +7,13 @@ out of what the log says of them, and written as JSON, as messages and calls are
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeGuard, get_args
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeGuard, cast, get_args
 
-from pydantic import ConfigDict, Field, computed_field
+from pydantic import ConfigDict, Field, JsonValue, computed_field
+from typing_extensions import TypeVar
 
 from ..states.policy import Policy
 from ..states.replies import spoken_and_delivered, text_of_delivery, text_of_reply
@@ -19,7 +21,11 @@ from ..states.states import STATES, AwaitingApproval, AwaitingPerson, AwaitingSu
 from ..states.transcript import Transcript
 from ..states.values.messages import Said, Usage
 from ..states.values.turn import Delivered, LimitKind, TurnEnded
-from .json_forms import ShownCall, ShownQuestion, ShownUsage, as_json
+from .json_forms import DescribedBy, ShownCall, ShownQuestion, ShownUsage, as_json
+from .outputs import OutputReading
+
+T = TypeVar("T", default=Any)
+"""The type of the answer of a turn. It is any type where a program has not asked for one."""
 
 TurnStatus = Literal[
     "completed",
@@ -33,6 +39,19 @@ TurnStatus = Literal[
     "queued",
 ]
 """The status of a turn. `running` and `queued` occur only if the caller does not wait (`send(wait=False)`)."""
+
+
+ShownOutput = Annotated[
+    str,
+    DescribedBy(lambda: JsonValue, json.loads),
+]
+"""A typed answer as JSON text, which is written as the JSON that it is."""
+
+_OUTPUT = Field(serialization_alias="output", exclude_if=lambda value: value is None)
+_HIDDEN = Field(exclude=True)
+
+ShownReading = Annotated[OutputReading | None, DescribedBy(lambda: type(None)), _HIDDEN]
+"""How a typed answer is read. It is no part of a turn as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +71,8 @@ class TurnResult:
     limit: LimitKind | None = None
     usage: ShownUsage = field(default_factory=Usage)
     profile: str = ""
+    output_json: Annotated[ShownOutput | None, _OUTPUT] = None
+    output_form: Annotated[str, _HIDDEN] = ""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -67,7 +88,7 @@ _IF_SET = Field(exclude_if=lambda value: not value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseTurn(TurnResult):
+class BaseTurn(TurnResult, Generic[T]):
     """What every turn has.
 
     `number` counts the turns of the conversation from 1. `reply` is the answer: what was said to the user by a tool,
@@ -81,6 +102,8 @@ class BaseTurn(TurnResult):
     `call` while it waits for somebody to approve that call, or to say whether it ran. `failure` is one sentence if the
     turn failed or its work was not verified. `limit` names the limit of the policy that ended the turn, if one did.
     `truncated`: the provider cut the text off. `profile` is the name of the turn's profile, or "" if it has none.
+
+    `output_json` is the typed answer, as JSON text, if the turn gave one; `output` is the answer itself.
     """
 
     __pydantic_config__ = TurnResult.__pydantic_config__
@@ -89,6 +112,23 @@ class BaseTurn(TurnResult):
     questions: Annotated[tuple[ShownQuestion, ...], _IF_SET] = ()
     call_id: Annotated[str | None, _IF_SET] = None
     call: Annotated[ShownCall | None, _IF_SET] = None
+    reading: ShownReading = field(default=None, repr=False, compare=False)
+
+    @property
+    def output(self) -> T:
+        """The typed answer: an object of the type that was asked for, where this process knows it, and otherwise as
+        JSON data. None if none was asked for.
+
+        Raises `NoOutput` on the turn that `send(…, output=…)` returns if the turn has no such answer, and
+        `InvalidInput` if the type does not take the stored answer any more.
+        """
+        if self.output_json is not None:
+            read = json.loads(self.output_json) if self.reading is None else None
+            return cast(T, read if self.reading is None else self.reading.read(self.output_json, self.output_form))
+        missing = None if self.reading is None else self.reading.missing(self.status, self.failure)
+        if missing is not None:
+            raise missing
+        return cast(T, None)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -98,14 +138,14 @@ class BaseTurn(TurnResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompletedTurn(BaseTurn):
+class CompletedTurn(BaseTurn[T]):
     """The turn ended with an answer."""
 
     status: Literal["completed"] = "completed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class IncompleteTurn(BaseTurn):
+class IncompleteTurn(BaseTurn[T]):
     """The turn ended at a limit, which `limit` names, or without what the policy requires. `failure` says why if its
     work was not accepted."""
 
@@ -113,7 +153,7 @@ class IncompleteTurn(BaseTurn):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailedTurn(BaseTurn):
+class FailedTurn(BaseTurn[T]):
     """The turn could not go on. `failure` is one sentence for people."""
 
     status: Literal["failed"] = "failed"
@@ -121,14 +161,14 @@ class FailedTurn(BaseTurn):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CancelledTurn(BaseTurn):
+class CancelledTurn(BaseTurn[T]):
     """A person stopped the turn."""
 
     status: Literal["cancelled"] = "cancelled"
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitsForAnswer(BaseTurn):
+class WaitsForAnswer(BaseTurn[T]):
     """The model asks `questions`, by the call `call_id`. Go on with `Conversation.answer` or `decline`."""
 
     status: Literal["awaiting_user"] = "awaiting_user"
@@ -137,7 +177,7 @@ class WaitsForAnswer(BaseTurn):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitsForApproval(BaseTurn):
+class WaitsForApproval(BaseTurn[T]):
     """`call` runs only if a person allows it. Go on with `Conversation.approve`."""
 
     status: Literal["awaiting_approval"] = "awaiting_approval"
@@ -146,7 +186,7 @@ class WaitsForApproval(BaseTurn):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitsForResolution(BaseTurn):
+class WaitsForResolution(BaseTurn[T]):
     """A crash interrupted `call`, and it is unknown whether it ran. Go on with `Conversation.resolve`."""
 
     status: Literal["in_doubt"] = "in_doubt"
@@ -155,38 +195,39 @@ class WaitsForResolution(BaseTurn):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunningTurn(BaseTurn):
+class RunningTurn(BaseTurn[T]):
     """The turn is under way; the caller did not wait for it."""
 
     status: Literal["running"] = "running"
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueuedTurn(BaseTurn):
+class QueuedTurn(BaseTurn[T]):
     """No turn has taken the message yet; the caller did not wait for one. So the number is 0."""
 
     status: Literal["queued"] = "queued"
     number: Number = 0
 
 
-EndedTurn: TypeAlias = CompletedTurn | IncompleteTurn | FailedTurn | CancelledTurn
+EndedTurn: TypeAlias = CompletedTurn[T] | IncompleteTurn[T] | FailedTurn[T] | CancelledTurn[T]
 """A turn that has ended."""
 
-WaitingTurn: TypeAlias = WaitsForAnswer | WaitsForApproval | WaitsForResolution
+WaitingTurn: TypeAlias = WaitsForAnswer[T] | WaitsForApproval[T] | WaitsForResolution[T]
 """A turn that waits for a person."""
 
 Turn: TypeAlias = (
-    CompletedTurn
-    | IncompleteTurn
-    | FailedTurn
-    | CancelledTurn
-    | WaitsForAnswer
-    | WaitsForApproval
-    | WaitsForResolution
-    | RunningTurn
-    | QueuedTurn
+    CompletedTurn[T]
+    | IncompleteTurn[T]
+    | FailedTurn[T]
+    | CancelledTurn[T]
+    | WaitsForAnswer[T]
+    | WaitsForApproval[T]
+    | WaitsForResolution[T]
+    | RunningTurn[T]
+    | QueuedTurn[T]
 )
-"""A turn of a conversation. Narrow it by its class or by its `status`."""
+"""A turn of a conversation. Narrow it by its class or by its `status`. `Turn[Ticket]` is one whose `output` is a
+`Ticket`."""
 
 
 def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> EndedTurn:
@@ -203,6 +244,8 @@ def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> Ende
         "usage": ended.usage,
         "profile": ended.profile,
     }
+    if (output := ended.output) is not None:
+        described |= {"output_json": transcript.words(output), "output_form": transcript.form(output)}
     match ended.status:
         case "completed":
             return CompletedTurn(**described)

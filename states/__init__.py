@@ -103,6 +103,8 @@ from .policy import (
     Limits,
     ModelSettings,
     ModelSpec,
+    OutputField,
+    OutputRendering,
     Policy,
     Profile,
     Questions,
@@ -185,6 +187,7 @@ from .values.messages import (
     Usage,
     Withheld,
 )
+from .values.output import ModelOutput, OutputSchema, OutputWay, WantedOutput
 from .values.questions import (
     Annotation,
     Answers,
@@ -231,9 +234,10 @@ __all__ += ["Idle", "Image", "InDoubt", "InFlight", "InvalidInput"]
 __all__ += ["Joined"]
 __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]
 __all__ += ["Made", "Matter", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message"]
-__all__ += ["MessageRole", "MessageWithdrawn", "ModelSettings", "ModelSpec"]
+__all__ += ["MessageRole", "MessageWithdrawn", "ModelOutput", "ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
-__all__ += ["OpenQuestion", "Opened", "Outcomes", "Owed"]
+__all__ += ["OpenQuestion", "Opened", "Outcomes", "OutputField", "OutputRendering", "OutputSchema", "OutputWay"]
+__all__ += ["Owed"]
 __all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
 __all__ += ["ProfileSelecting", "ProfileTransferred", "ProviderFields"]
 __all__ += ["QuestionOption", "QuestionSet", "Questions"]
@@ -260,7 +264,7 @@ __all__ += ["ToolInterrupted", "ToolReconciled", "ToolResult", "ToolsChanged", "
 __all__ += ["TurnRecord", "TurnSummarized", "TurnwiseError"]
 __all__ += ["UnknownConversation", "Usage", "UserCancel", "UserMessage", "UserQuestion", "UserQuestionResponse"]
 __all__ += ["VectorQuery", "VerifyWork", "Verifying"]
-__all__ += ["Waiting", "WakeUp", "WhenBusy", "Withheld", "WithholdContent", "WorkComplete"]
+__all__ += ["Waiting", "WakeUp", "WantedOutput", "WhenBusy", "Withheld", "WithholdContent", "WorkComplete"]
 __all__ += ["WorkVerified"]
 __all__ += ["begin"]
 __all__ += ["models_of"]

@@ -12,9 +12,9 @@ from . import junctions
 from .grammar import branch, junction
 from .guards import (
     budget_is_spent, goes_on_after_failure, has_one_task, is_closing, is_still_failed, keeps_waiting,
-    may_be_prompted_again, must_be_checked, must_speak_first, needs_approval, needs_memory, profile_is_open,
-    replies_on_failure, round_claims_work, round_goes_on, something_is_at_work, something_is_in_doubt, something_waits,
-    wants_summary, window_is_full,
+    may_be_prompted_again, must_be_checked, must_speak_first, needs_approval, needs_memory, output_must_be_checked,
+    profile_is_open, replies_on_failure, round_claims_work, round_gives_output, round_goes_on,
+    something_is_at_work, something_is_in_doubt, something_waits, wants_summary, window_is_full,
 )
 from .handlers import model, turns
 from .states import (
@@ -87,11 +87,17 @@ CHECK_WORK = junction(
     branch(when=must_be_checked, to=Verifying, then=model.verify),
     branch(to=END_TURN, then=junctions.end_complete),
 )
+AFTER_OUTPUT = junction(
+    "AFTER_OUTPUT",
+    branch(when=output_must_be_checked, to=Verifying, then=model.verify_output),
+    branch(to=END_TURN, then=junctions.end_with_output),
+)
 NEXT_IN_ROUND = junction(
     "NEXT_IN_ROUND",
     branch(when=something_is_in_doubt, to=InDoubt, then=junctions.wait_for_verdict),
     branch(when=round_goes_on, to=ToolExecuting, then=junctions.start_tools),
     branch(when=needs_approval, to=AwaitingApproval, then=junctions.ask_approval),
+    branch(when=round_gives_output, to=AFTER_OUTPUT, then=junctions.leave_round_with_output),
     branch(when=round_claims_work, to=CHECK_WORK, then=junctions.leave_round),
     branch(to=ASK_MODEL, then=junctions.leave_round),
 )

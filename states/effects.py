@@ -42,6 +42,7 @@ from .events import (
 from .policy import Limits
 from .values.acts import Audience
 from .values.messages import Heard, Reminder, Said, Suspect
+from .values.output import WantedOutput
 from .values.round import RoundCall
 from .values.turn import EndedStatus
 from .values.value import FailureKind, Instant, Record, Seconds, Tagged, Text, members
@@ -148,8 +149,9 @@ class RequestLlm(AwaitedEffect):
     `memory` refers to the answer that holds what was recalled. `nudge` is put into this request only and is not part of
     the dialogue: a reminder of the rules, the reason why the newest claim was rejected, or both. A `plain` request
     holds the system prompt and the user's message, nothing else. With `tool_choice="none"` the tools stay listed, since
-    some providers refuse a history with calls otherwise, but none may be called. `at` is the time that fresh context
-    states.
+    some providers refuse a history with calls otherwise, but none may be called. `output` names the form
+    that the answer must have; None stands for a text. A request for a typed answer may offer one tool more, by which
+    the answer is given, and which may be called in any case. `at` is the time that fresh context states.
     """
 
     ANSWERS: ClassVar = (LlmResponse, LlmFailed, EffectFailed)
@@ -161,6 +163,7 @@ class RequestLlm(AwaitedEffect):
     nudge: Reminder | None = None
     plain: bool = False
     tool_choice: Literal["auto", "none"] = "auto"
+    output: WantedOutput | None = None
     at: Instant
 
 

@@ -6,6 +6,7 @@ TurnwiseError
 │   └── CannotForkThere  a copy up to this step would lose something; it names the nearest steps that are possible
 ├── UnknownConversation  there is no conversation with this id
 ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
+├── NoOutput             a typed answer was asked for, and the turn has none
 ├── CompactionFailed     the history could not be compacted and is unchanged
 ├── StoreError           the database cannot be used, or not now
 ├── EngineClosed         the engine was closed before this could be done
@@ -128,6 +129,10 @@ class UnknownConversation(TurnwiseError):
 
 class ConfigurationError(TurnwiseError):
     """A model, a tool or a setting cannot work as it was given."""
+
+
+class NoOutput(TurnwiseError):
+    """A turn was asked for a typed answer and has none: it failed, was stopped, or has not ended."""
 
 
 class CompactionFailed(TurnwiseError):

@@ -32,6 +32,7 @@ from .values.messages import (
     ToolResult,
     Usage,
 )
+from .values.output import GivenOutput, ModelOutput
 from .values.questions import Annotation, Answers, QuestionSet, answers_as_json
 from .values.value import (
     Block,
@@ -116,7 +117,8 @@ class LlmResponse(Answer):
 
     `opaque` holds the provider's sealed thinking blocks, and `provider` what else only its family of models reads; both
     are sent back unchanged, and no state has them. `digest` identifies the request that was sent. `speaks` says whether
-    it offered a tool that speaks to the user. The performer makes the ids of the calls unique.
+    it offered a tool that speaks to the user. The performer makes the ids of the calls unique. `output` says, where a
+    typed answer is wanted, what came of the attempt to give one; None if the response was none.
     """
 
     type: Literal["llm_response"] = "llm_response"
@@ -130,6 +132,7 @@ class LlmResponse(Answer):
     digest: Text = ""
     speaks: bool = False
     provider: ProviderFields | None = None
+    output: ModelOutput | None = None
 
     @field_validator("tool_calls")
     @classmethod
@@ -138,11 +141,38 @@ class LlmResponse(Answer):
             raise PydanticCustomError("call_ids_repeat", "the ids of the calls in one response must differ")
         return calls
 
+    @field_validator("output")
+    @classmethod
+    def _names_its_calls(cls, output: ModelOutput | None, info: ValidationInfo) -> ModelOutput | None:
+        made = len(info.data.get("tool_calls", ()))
+        if output is not None and not all(0 <= place < made for place in output.calls):
+            raise PydanticCustomError("output_calls", "a typed answer was given by calls of its response")
+        return output
+
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of the response, then the fault of each call. `Pure.`"""
-        calls = self.tool_calls
-        return (self.content, *(call.fault or "" for call in calls)) if calls else (self.content,)
+        """The text of the response, then the fault of each call; then what is wrong with its typed answer, or the
+        typed answer as JSON and what the user receives of it. `Pure.`"""
+        calls, output = self.tool_calls, self.output
+        texts = (self.content, *(call.fault or "" for call in calls)) if calls else (self.content,)
+        if output is None:
+            return texts
+        return (
+            (*texts, self.output_json, output.reply or self.output_json) if output.is_valid else (*texts, output.errors)
+        )
+
+    @property
+    def output_index(self) -> int:
+        """The place in `texts` of what the response says as a typed answer. `Pure.`"""
+        return 1 + len(self.tool_calls)
+
+    @property
+    def output_json(self) -> str:
+        """The typed answer as JSON, if the response holds a valid one. `Pure.`"""
+        output = self.output
+        if output is None or output.value:
+            return "" if output is None else output.value
+        return self.tool_calls[output.calls[0]].raw_arguments if output.calls else self.content
 
 
 class LlmFailed(Answer):
@@ -354,7 +384,9 @@ def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:
 
 class UserMessage(Request):
     """A message of a person: text, images, or both. `when_busy` says what happens to it during a turn; None leaves that
-    to the policy. `settings` are parameters of the model requests of the turn that takes it."""
+    to the policy. `settings` are parameters of the model requests of the turn that takes it. `output` is the form that
+    the answer must have; None leaves that to the profile of the turn, or else to the conversation. Of several messages
+    in one turn the newest that says so decides."""
 
     TEXTS: ClassVar = ("text",)
 
@@ -363,6 +395,7 @@ class UserMessage(Request):
     text: RequestText
     when_busy: WhenBusy | None = None
     settings: ModelSettings | None = None
+    output: GivenOutput | None = None
 
     @field_validator("text")
     @classmethod

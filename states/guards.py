@@ -40,6 +40,7 @@ from .events import (
     WakeUp,
     WorkVerified,
 )
+from .outputs import has_other_calls, is_valid_output, misses_output, wants_output
 from .policy import Limits, Policy, Recent, models_of
 from .replies import after_empty, due_nudge, owes_answer, text_of_reply, text_rule, wants_text
 from .states import (
@@ -74,9 +75,40 @@ def work_is_claimed(step: StepBuilder[LlmRequesting], event: LlmResponse, contex
 
 
 def round_claims_work(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The work is claimed to be complete, and every call of the round succeeded."""
+    """The work is claimed to be complete, every call of the round succeeded, and the turn wants no typed answer."""
     round_ = step.round
-    return (round_.claim or step.turn.claim) is not None and not round_.failed and not round_.queued
+    is_claimed = (round_.claim or step.turn.claim) is not None and not round_.failed and not round_.queued
+    return is_claimed and not wants_output(step.turn, context)
+
+
+def round_gives_output(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """A typed answer was given beside the calls of the round, and every call succeeded."""
+    round_ = step.round
+    return step.turn.output is not None and not round_.failed and not round_.queued
+
+
+def output_must_be_checked(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The policy wants claims to be verified, and the typed answer is one, or comes after one."""
+    policy = context.policy
+    is_claim = policy.ends_on == "work_complete" or step.turn.claim is not None
+    return policy.verify > 0 and is_claim and step.turn.final is not None
+
+
+def gives_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """A typed answer is wanted, and the response is one that is valid, and nothing else."""
+    if not wants_output(step.turn, context):
+        return False
+    return is_valid_output(event) and not has_other_calls(event)
+
+
+def gives_up_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """A typed answer is wanted, the response tries to be one and is not valid, and none may be sent back any more."""
+    return misses_output(step.turn, event, context) and step.turn.output_failures >= context.policy.output_retries
+
+
+def must_give_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """A typed answer is wanted, and the response ends the model's work without a valid one."""
+    return misses_output(step.turn, event, context) and not has_other_calls(event)
 
 
 def must_speak_first(step: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -14,6 +14,7 @@ from pydantic import Field
 from .policy import Policy
 from .roles import Role
 from .values.acts import Metadata, Owner, Schedule, Title
+from .values.output import GivenOutput
 from .values.value import CURRENT_REVISION, RequestText, Revision, Text, Value
 
 
@@ -60,7 +61,7 @@ class Setup(Header):
     models of its engine. `chose_profiles` says the same of the profiles. `tools` are the names of the tools that the
     conversation may use, or None for all that its engine has. `depth` is how many agents are above this one: 0 where no
     turn of another agent started it. `revision` is the revision of the machine under which the log began. `schedule`
-    says when the conversation wakes up; a sub-agent has none.
+    says when the conversation wakes up; a sub-agent has none. `output` is the form of its answers, or None for texts.
     """
 
     system: RequestText = ""
@@ -71,3 +72,4 @@ class Setup(Header):
     depth: int = Field(default=0, ge=0)
     revision: Revision = CURRENT_REVISION
     schedule: Schedule | None = None
+    output: GivenOutput | None = None

@@ -40,6 +40,7 @@ from .effects import (
 )
 from .events import Answer, CloseRequested, Event
 from .guards import call_to_start, is_imported, lacks_answer, limit_reached, may_search
+from .outputs import wanted_output
 from .policy import Recent, models_of
 from .replies import after_empty, left_owed, outstanding, spoken_and_delivered
 from .states import (
@@ -57,7 +58,7 @@ from .states import (
     ToolExecuting,
 )
 from .step_builder import StepBuilder
-from .values.messages import Heard, Joined, Made, Outcomes, Reminder
+from .values.messages import Heard, Joined, Made, Outcomes, Reminder, Said
 from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
 from .values.value import later
 
@@ -92,7 +93,9 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     be steered into the turn that is over."""
     profiles = context.policy.profiles
     step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
-    mail = [one for one in step.take_batch() if one.audience is not None and not one.silent]
+    batch = step.take_batch()
+    _take_over_output(step, batch)
+    mail = [one for one in batch if one.audience is not None and not one.silent]
     if step.inbox:
         step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
     if step.owed:
@@ -104,6 +107,12 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
         _owe(step, relay, at, context)
     if context.policy.relay == "prompt_only" or any(one.audience == "agent" for one in mail):
         step.change_turn(internal=True)
+
+
+def _take_over_output(step: StepBuilder[State], entering: Iterable[Waiting]) -> None:
+    """Let the answer have the form that the newest of these messages names, if one does."""
+    if seqs := [one.seq for one in entering if one.output]:
+        step.change_turn(output_from=seqs[-1], output_failures=0, output_errors=None)
 
 
 def _take_over_what_is_owed(step: StepBuilder[State], at: datetime, context: Context) -> None:
@@ -183,6 +192,7 @@ def _enter_waiting(step: StepBuilder[State], event: Event, context: Context) -> 
     """Let the steered and silent messages that wait enter the transcript. Steering is human input."""
     entering = tuple(message for message in step.inbox if message.steer or message.silent)
     step.enter_transcript(entering)
+    _take_over_output(step, entering)
     if any(message.steer for message in entering):
         take_human_input(step, event.at, context)
         step.change_turn(internal=False)
@@ -209,6 +219,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
         nudge=None if is_plain else _nudge_of(turn, context),
         plain=is_plain,
         tool_choice="none" if is_last or is_plain else "auto",
+        output=wanted_output(turn, context),
         at=at,
     )
 
@@ -226,14 +237,16 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
 
 def _nudge_of(turn: TurnRecord, context: Context) -> Reminder | None:
     """What the model is reminded of in the next request: the messages for the user that earlier turns left, until
-    something was said, why its newest claim was rejected, and the nudge."""
-    rejection, nudge = turn.rejection, turn.nudge
-    overdue: tuple[Heard | Made, ...] = ()
+    something was said, why its newest claim was rejected, what is wrong with its newest typed answer, and the nudge."""
+    rejection, nudge, errors = turn.rejection, turn.nudge, turn.output_errors
+    others: tuple[Heard | Made, ...] = ()
     if turn.overdue and not (turn.said or turn.deliveries):
-        overdue = (Made(text=context.policy.texts.overdue), *turn.overdue)
-    elif rejection is None or nudge is None:
+        others = (Made(text=context.policy.texts.overdue), *turn.overdue)
+    if errors is not None:
+        others = (*others, Made(text=context.policy.texts.output_invalid), errors)
+    if not others and (rejection is None or nudge is None):
         return rejection or nudge
-    return Joined(parts=(*overdue, *(one for one in (rejection, nudge) if one is not None)))
+    return Joined(parts=(*others, *(one for one in (rejection, nudge) if one is not None)))
 
 
 def compact(step: StepBuilder[State], event: Event, context: Context) -> Compacting:
@@ -330,7 +343,16 @@ def leave_round(step: StepBuilder[State], event: Event, context: Context) -> Non
     round_, turn = step.round, step.turn
     claim = turn.claim if round_.failed else round_.claim or turn.claim
     step.change_turn(worked=True, claim=claim)
+    if turn.output is not None:
+        step.change_turn(output=None)
     step.end_round()
+
+
+def leave_round_with_output(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Every call of the round has succeeded, and the typed answer that was given beside them is that of the turn."""
+    output = step.turn.output
+    leave_round(step, event, context)
+    step.change_turn(output=output)
 
 
 def settle_children(step: StepBuilder[State], context: Context, unfinished: str) -> None:
@@ -387,6 +409,16 @@ def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
     conclude_with(step, "" if receives else sentence)
 
 
+def end_with_output(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn has its typed answer. What is displayed, and delivered where the policy delivers text, is what the user
+    is to receive of it."""
+    final: Said | None = step.turn.final
+    if final is None:  # every line of it is a part of the model's tool protocol
+        final = Made(text=context.policy.texts.ending)
+        step.persist(final)
+    step.conclude("completed", final, output=step.turn.output)
+
+
 def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The work is done. What is displayed is the model's text, or else the summary in its claim."""
     if lacks_answer(step.turn, context):
@@ -419,6 +451,7 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
         sentence=failure.sentence,
         turn=step.turn.number,
         tried_again=step.turn.tries_again,
+        output_from=step.turn.output_from,
         inbox=step.inbox,
         book=step.book,
     )

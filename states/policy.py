@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_seriali
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from .values.output import GivenOutput, OutputSchema
 from .values.value import Seconds, Text, Value
 
 
@@ -116,14 +117,15 @@ DEFAULT_SETTINGS = ModelSettings()
 class Texts(Rules):
     """The words of the machine, by their readers.
 
-    The model reads *results* in place of the result of a call, and *nudges* once: they are never stored as dialogue,
-    and in them `respond_to_user` and `mark_work_complete` stand for whatever tools a request offers that speak to the
-    user or claim that the work is complete. Where it offers none, `claim_missing`, `fallback` or `fallback_result` is
-    read in place of a nudge that names one. `claim_missing` and `fallback_result` are also those for turns in which no
-    user waits for an answer. *Guidance* is part of the system message of each request that offers the tool it is about,
-    or whose agent has the role it is about; `{tool}` stands for the tool's name, `{plain_text}` for what the rules make
-    of plain text (`plain_text_reply`, `plain_text_fallback` or `plain_text_thought`), and `{profiles}` for the list of
-    the profiles. People read *endings* and *reasons*. An empty ending or an empty guidance is left out.
+    The model reads *results* in place of the result of a call, and *nudges* once: they are never stored as
+    dialogue, and in them `respond_to_user` and `mark_work_complete` stand for whatever tools a request offers that
+    speak to the user or claim that the work is complete. Where it offers none, `claim_missing`, `fallback` or
+    `fallback_result` is read in place of a nudge that names one. `claim_missing` and `fallback_result` are also
+    those for turns in which no user waits for an answer. *Guidance* is part of the system message of each request
+    that offers the tool it is about, or whose agent has the role it is about; `{tool}` stands for the tool's name,
+    `{plain_text}` for what the rules make of plain text (`plain_text_reply`, `plain_text_fallback` or
+    `plain_text_thought`), `{profiles}` for the list of the profiles, and `{schema}` for the schema of the answer.
+    People read *endings* and *reasons*. An empty ending or an empty guidance is left out.
     """
 
     ADDED: ClassVar = (
@@ -153,6 +155,13 @@ class Texts(Rules):
         "plain_text_thought",
         "words_withheld",
         "instructions_refused",
+        "output_noted",
+        "output_taken",
+        "output_invalid",
+        "output_missing",
+        "output_failed",
+        "output_tool",
+        "output_guidance",
     )
 
     # Results
@@ -192,6 +201,8 @@ class Texts(Rules):
     recorded: Text = "Recorded: the user receives it when the turn ends."
     recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."
     claimed: Text = "Noted. It counts unless another call of this response fails or a check finds something missing."
+    output_taken: Text = "Taken as the answer."
+    output_noted: Text = "Noted. It is the answer unless another call of this response fails; then give it again."
 
     # Nudges
     nudge: Text = (
@@ -211,6 +222,8 @@ class Texts(Rules):
     )
     fallback: Text = "Answer the user now, from the results above, in plain words and without calling tools."
     claim_missing: Text = "If you are done, call mark_work_complete with a concise summary. Otherwise go on working."
+    output_invalid: Text = "Your answer does not have the form that is asked for. Give it again. What is wrong:"
+    output_missing: Text = "Your answer does not have the form that is asked for. Give it again, in that form."
     fallback_result: Text = (
         "State your result now, from the results of the tools above, in plain words and without calling tools."
     )
@@ -292,6 +305,13 @@ class Texts(Rules):
         "with its name: from then on you work by it, with the same user and the same conversation.\n"
         "{profiles}"
     )
+    output_tool: Text = "Give your answer with this tool, once you have what you need. The call ends your turn."
+    output_guidance: Text = (
+        "# The form of your answer\n"
+        "When you have what you need, answer with one JSON object that fits this JSON schema, and with nothing else: "
+        "no explanation, and no fence around it.\n"
+        "{schema}"
+    )
     spawn_guidance: Text = (
         "# Sub-agents\n"
         "A task that you hand over with {tool} may name one of these profiles, by which its sub-agent then works:\n"
@@ -321,6 +341,7 @@ class Texts(Rules):
     error: Text = "I could not answer:"
 
     # Reasons that people read
+    output_failed: Text = "The model gave no answer of the form that was asked for:"
     full: Text = "The conversation does not fit into the model's window, even when it is condensed."
     imported: Text = "This turn was under way elsewhere when the conversation was imported."
     died_too_often: Text = "The program stopped too often in the middle of this turn."
@@ -472,7 +493,7 @@ class Recent(Rules):
 class Profile(Rules):
     """A way for the model to behave, chosen for each turn."""
 
-    ADDED: ClassVar = ("model", "description", "settings")
+    ADDED: ClassVar = ("model", "description", "settings", "output")
 
     name: Text = Field(min_length=1)
     """The name by which it is chosen."""
@@ -500,7 +521,11 @@ class Profile(Rules):
     settings: ModelSettings = DEFAULT_SETTINGS
     """The parameters of model requests in turns with this profile."""
 
-    if TYPE_CHECKING:  # a type checker would not take a name for the model
+    output: GivenOutput | None = None
+    """The form of the answers of turns with this profile: a type, such as a pydantic model, or a JSON schema. None
+    leaves the form that the conversation wants."""
+
+    if TYPE_CHECKING:  # a type checker would not take a name for the model, nor a type for a schema
 
         def __init__(
             self,
@@ -513,7 +538,23 @@ class Profile(Rules):
             model: ModelSpec | str | None = None,
             description: str = "",
             settings: ModelSettings = DEFAULT_SETTINGS,
+            output: Any = None,
         ) -> None: ...
+
+
+class OutputField(Rules):
+    """The user receives the text of one field of a typed answer; of one without that field, the JSON."""
+
+    field: Text = Field(min_length=1)
+    """The name of the field."""
+
+
+class OutputRendering(Rules):
+    """The user receives what a function of the application makes of a typed answer. An engine that does not have it
+    delivers the JSON."""
+
+    rendering: Text = Field(min_length=1)
+    """The name of the function in `Engine.open(renderings={…})`. A log holds no functions."""
 
 
 class SubAgentRules(Rules):
@@ -536,7 +577,16 @@ class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
 
-    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents", "sub_agents", "relay_deadline", "settings")
+    ADDED: ClassVar = (
+        "describe_tools",
+        "describe_agents",
+        "documents",
+        "sub_agents",
+        "relay_deadline",
+        "settings",
+        "output_retries",
+        "output_reply",
+    )
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -566,6 +616,14 @@ class Policy(Rules):
     verify: int = Field(default=0, ge=0)
     """How often in a turn the check of a claim may fail before the turn ends as incomplete; 0 turns verification
     off."""
+
+    output_retries: int = Field(default=2, ge=0)
+    """How often in a turn that wants a typed answer an invalid one is sent back with what is wrong, before the turn
+    fails."""
+
+    output_reply: Literal["json"] | OutputField | OutputRendering = "json"
+    """What the user receives of a typed answer: the JSON, the text of one field, or what a function of the application
+    makes of it."""
 
     summarize: bool = False
     """Whether a summary of a completed turn is written for display. It never changes what was said."""
@@ -689,6 +747,12 @@ def settings_of(policy: Policy, profile: str, said: ModelSettings = DEFAULT_SETT
     chosen = policy.find_profile(profile)
     of_profile = DEFAULT_SETTINGS if chosen is None else chosen.settings
     return said.over(of_profile.over(policy.settings))
+
+
+def output_of(policy: Policy, profile: str) -> OutputSchema | None:
+    """Return the form of the answers of turns with this profile; None if it leaves that open. `Pure.`"""
+    chosen = policy.find_profile(profile) if profile else None
+    return None if chosen is None else chosen.output
 
 
 def named_models(policy: Policy) -> tuple[ModelSpec, ...]:

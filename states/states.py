@@ -460,13 +460,15 @@ class Summarizing(InEffect):
 
 class Failed(State):
     """The turn failed. A message or a retry continues. `tried_again` is the first of the turns that this turn itself
-    had tried again. In an imported conversation `inbox` may hold messages that start a turn."""
+    had tried again, and `output_from` the step of the message that said which form its answer must have. In an imported
+    conversation `inbox` may hold messages that start a turn."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind
     sentence: str
     turn: int
     tried_again: int | None = None
+    output_from: int | None = None
     inbox: tuple[Waiting, ...] = ()
 
 

@@ -143,6 +143,7 @@ class StepBuilder(Generic[S_co]):
         final_content: Said | None = None,
         *,
         failure: Failure | None = None,
+        output: Heard | None = None,
     ) -> None:
         """Note how the turn ends. What is delivered at its end is decided later."""
         turn = self.turn
@@ -153,6 +154,7 @@ class StepBuilder(Generic[S_co]):
             truncated=turn.cut_off and status in ("completed", "incomplete"),
             failure=failure,
             limit=turn.limit,
+            output=output,
         )
 
     def show_summary(self, said: Said) -> None:

@@ -18,8 +18,8 @@ from __future__ import annotations
 # fmt: off
 from . import junctions
 from .choices import (
-    AFTER_PROFILE, BEGIN_TURN, REST, END_TURN, FAIL, GIVE_UP, ASK_MODEL, AFTER_EMPTY, CHECK_WORK, NEXT_IN_ROUND, STOP,
-    ACKNOWLEDGED,
+    AFTER_PROFILE, BEGIN_TURN, REST, END_TURN, FAIL, GIVE_UP, ASK_MODEL, AFTER_EMPTY, AFTER_OUTPUT, CHECK_WORK,
+    NEXT_IN_ROUND, STOP, ACKNOWLEDGED,
 )
 from .errors import RefusalCode
 from .events import (
@@ -31,13 +31,14 @@ from .events import (
 )
 from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
 from .guards import (
-    asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child, did_not_run,
-    fails_for_lack_of_room, fills_window, fills_window_again, has_next_model, has_room, has_room_for_wake_up,
-    is_asking_about, is_complete, is_imported, is_in_turn, is_silent, is_stale, is_unknown, knows_profile, may_ask,
-    may_ask_for_child, may_ask_without_suspect, may_compact_again, may_have_schedule, may_not_run_twice, may_resume,
-    may_retry, may_try_again, may_wait, must_be_nudged, names_a_doubt, names_the_call, only_thinks, others_work,
-    refuses_words, says_nothing, spawns_children, starts_next_turn, still_waits, wants_tools, wants_tools_too_late,
-    was_verified, work_is_claimed,
+    asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child,
+    did_not_run, fails_for_lack_of_room, fills_window, fills_window_again, gives_output, gives_up_output,
+    has_next_model, has_room, has_room_for_wake_up, is_asking_about, is_complete, is_imported, is_in_turn,
+    is_silent, is_stale, is_unknown, knows_profile, may_ask, may_ask_for_child, may_ask_without_suspect,
+    may_compact_again, may_have_schedule, may_not_run_twice, may_resume, may_retry, may_try_again, may_wait,
+    must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks, others_work, refuses_words,
+    says_nothing, spawns_children, starts_next_turn, still_waits, wants_tools, wants_tools_too_late, was_verified,
+    work_is_claimed,
 )
 from .handlers import agents, model, people, tools, turns
 from .states import (
@@ -133,6 +134,9 @@ TABLE: Table = {
         AT_WORK,
     ),
     LlmRequesting: lines(
+        on(LlmResponse, when=gives_output, to=AFTER_OUTPUT, then=model.take_output),
+        on(LlmResponse, when=gives_up_output, to=GIVE_UP, then=model.give_up_output),
+        on(LlmResponse, when=must_give_output, to=ASK_MODEL, then=model.send_output_back),
         on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=model.refuse_cut_off_calls),
         on(LlmResponse, when=wants_tools_too_late, to=END_TURN, then=model.refuse_late_calls),
         on(LlmResponse, when=fills_window_again, to=GIVE_UP, then=model.give_up_for_lack_of_room),

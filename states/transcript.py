@@ -58,6 +58,7 @@ from .values.messages import (
     Withheld,
     imitates_mail,
 )
+from .values.output import OutputSchema
 from .values.round import RoundCall
 from .values.turn import TurnEnded
 from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
@@ -86,6 +87,10 @@ class HeardTexts:
     """The agent that wrote each message which is not a person's, by step."""
     _found: dict[int, MemoryRecalled] = field(default_factory=dict)
     """What each search in older conversations has found, by step."""
+    _outputs: dict[int, OutputSchema] = field(default_factory=dict)
+    """The form that each message of a person wants of its answer, if it wants one, by step."""
+    _forms: dict[int, str] = field(default_factory=dict)
+    """What tells the form of each typed answer, by step."""
 
     def note(self, seq: int, event: Event) -> None:
         """Note what the event of this step brought."""
@@ -99,10 +104,24 @@ class HeardTexts:
             self._origins[seq] = event.origin
         elif type(event) is MemoryRecalled:
             self._found[seq] = event
+        elif type(event) is UserMessage and event.output is not None:
+            self._outputs[seq] = event.output
+        elif type(event) is LlmResponse and event.output is not None:
+            self._forms[seq] = event.output.form
 
     def copy(self) -> HeardTexts:
         """Return the same texts, which grow on their own. `Pure.`"""
-        return HeardTexts(self._texts.copy(), self._images.copy(), self._origins.copy(), self._found.copy())
+        texts, images, origins, found = self._texts, self._images, self._origins, self._found
+        outputs, forms = self._outputs, self._forms
+        return HeardTexts(texts.copy(), images.copy(), origins.copy(), found.copy(), outputs.copy(), forms.copy())
+
+    def output(self, seq: int) -> OutputSchema | None:
+        """The form that the message of this step wants of its answer. `Pure.`"""
+        return self._outputs.get(seq)
+
+    def form(self, said: Heard) -> str:
+        """What tells the form of this typed answer. `Pure.`"""
+        return self._forms.get(said.seq, "")
 
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
@@ -273,6 +292,14 @@ class Transcript:
         """What the search to which `memory` refers has found. `Pure.`"""
         return self._heard.found(memory)
 
+    def output(self, seq: int) -> OutputSchema | None:
+        """The form that the message of this step wants of its answer; None if it wants none. `Pure.`"""
+        return self._heard.output(seq)
+
+    def form(self, said: Heard) -> str:
+        """What tells the form of this typed answer from others. `Pure.`"""
+        return self._heard.form(said)
+
     def held(self, model: str, turn: int, shown: Sequence[Message]) -> tuple[Suspect, ...]:
         """What a request of this turn to this model, which shows these messages, holds of what it may be refused for,
         in the order of `Suspect`. `Pure.`"""
@@ -399,6 +426,9 @@ class Transcript:
         else:
             message = self._assistant(entry, said)
         self._places[said] = len(self.messages)
+        if type(entry.event) is LlmResponse and entry.event.output is not None and isinstance(said, Heard):
+            for index in (entry.event.output_index, entry.event.output_index + 1):
+                self._places[Heard(seq=entry.seq, index=index)] = len(self.messages)
         self.messages.append(message)
         if calls := message.tool_calls:
             self._calls = {call.call_id: call for call in calls}
@@ -441,6 +471,8 @@ class Transcript:
             fields["provider"] = event.provider
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
+            if event.output is not None and event.output.is_valid:
+                fields["shown"] = event.output.reply
             self._acceptance.accept(event.model, entry.seq)
         return Message(**fields)
 

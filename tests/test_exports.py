@@ -23,6 +23,7 @@ from .support.type_checking import BY_EACH_CHECKER, lines_with_errors, marked_li
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
+    "AnyOutput",
     *("Block", "FilledText", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Text"),
     *(
         "ChoiceQuestionSet",
@@ -32,6 +33,7 @@ PLAIN = {
         "GivenConversation",
         "GivenInterval",
         "GivenMessages",
+        "GivenOutput",
         "GivenTools",
         "NamedProfiles",
         "Position",
@@ -44,11 +46,12 @@ PLAIN = {
 """Aliases of plain types, most of them with constraints that are checked when a value is made: a program writes `str`,
 `float`, a tuple or a list."""
 
-SHOWN = {"Moment", "Number", "ShownCall", "ShownMessage", "ShownQuestion", "ShownSummary", "ShownUsage"}
+SHOWN = {"Moment", "Number", "ShownCall", "ShownMessage", "ShownOutput", "ShownQuestion"}
+SHOWN |= {"ShownReading", "ShownSummary", "ShownUsage"}
 """Aliases of exported types, or plain ones, that say how JSON has them: a program writes `UserQuestion` or `int`."""
 
-FOR_HANDLES = {"choices"}
-"""What an engine has for its handles alone."""
+FOR_HANDLES = {"choices", "model_post_init"}
+"""What an engine has for its handles alone, and pydantic for models with private attributes."""
 
 PUBLIC = [(package, name) for package in (turnwise, turnwise.states) for name in package.__all__]
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
 from ...states.values.messages import NOTHING_SPENT, Usage
+from ...states.values.output import OutputWay
 from ...states.values.value import MAX_QUOTED, NO_FAULT_OF_A_MODEL, FailureKind, shortened
 from ..logs import performer_logger
 
@@ -29,11 +30,30 @@ a profile, or the words by which older conversations are searched."""
 
 
 @dataclass(frozen=True)
+class RequestedOutput:
+    """The form that an answer must have: a JSON `schema` of an object, under a `name`.
+
+    The `way` says how the model is asked. native: `schema` is for the provider's own means; a `strict` one can be held
+    to. tool: the last of the request's tools, which is called `tool`, has the schema, and its call is the answer.
+    prompted: the messages say it. If the model `must_answer`, it may call no other tool.
+    """
+
+    way: OutputWay
+    name: str
+    schema: Mapping[str, Any]
+    strict: bool = False
+    description: str = ""
+    tool: str = ""
+    must_answer: bool = False
+
+
+@dataclass(frozen=True)
 class ModelRequest:
     """A request to a model: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
     `tool_choice="none"` lists the tools but allows no call, "required" wants at least one, and the name of a tool wants
-    a call of it. Later requests share the dicts, so change copies only.
+    a call of it. `output` says which form the answer must have; None stands for a text. Later requests share the dicts,
+    so change copies only.
     `purpose` and `conversation_id` are not sent to the provider; the id is empty if the application calls a `Rewording`
     without one. `settings` are parameters such as the temperature, from the message, the profile and the policy of the
     turn, apart from the `tool_choice`; those that are None are not sent.
@@ -46,6 +66,7 @@ class ModelRequest:
     purpose: Purpose = "converse"
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS
+    output: RequestedOutput | None = None
 
     @cached_property
     def size(self) -> int:
@@ -208,6 +229,9 @@ class Llm(Protocol):
 
     It may have a `family`, the name of the models that can read what this one writes for itself, such as sealed
     thinking. The default follows from its name.
+
+    It may have `output_way(has_tools)`, which says how it is asked for a typed answer, in a request with other tools or
+    without: `"native"`, `"tool"` or `"prompted"`. Without it a tool is offered, and a call of it is the answer.
 
     It may have `estimate(request, written)`, which returns about what it has cost when so many characters of the answer
     have come. It is asked for the usage of an answer that is cut off. Without it the tokens are estimated without a

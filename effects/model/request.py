@@ -16,6 +16,7 @@ stored: nothing here looks at a message that is not part of the request.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, get_args
@@ -35,7 +36,7 @@ from ...states.values.value import UNEXPLAINED, FailureKind
 from ..context import EffectContext, History
 from ..schemas.wire import wire_tools
 from ..text import DAYS, MONTHS
-from .port import ModelRequest
+from .port import ModelRequest, RequestedOutput
 from .system_message import (
     CLAIM_PLACEHOLDER,
     NO_EXPLAINED_TOOLS,
@@ -83,6 +84,14 @@ class OfferedTools:
     def has(self, choice: str) -> bool:
         """Whether the model can be forced to this choice: any tool if one is "required", or the tool of this name."""
         return bool(self._names) if choice == "required" else legal_name(choice) in self._names
+
+    def with_one_more(self, definition: WireMessage) -> OfferedTools:
+        """These tools and, behind them, one whose definition every provider accepts as it is. It is not in the list for
+        the system message. `Pure.`"""
+        extended = copy(self)
+        extended.definitions = (*self.definitions, _escaped(definition))
+        extended.canonical = canonical_json(extended.definitions)
+        return extended
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:
@@ -153,9 +162,11 @@ def assemble_context(
     turn: int,
     tools: ExplainedTools = NO_EXPLAINED_TOOLS,
     listed_tools: str = "",
+    form: str = "",
 ) -> AssembledContext:
     """The content of the request that `effect` asks for, in the turn under way. A plain request holds the system prompt
-    and the user's messages of this turn, and nothing else; the caller sends it without tools. `Pure.`"""
+    and the user's messages of this turn, and nothing else; the caller sends it without tools. `form` are instructions
+    about the form of the answer, which stand behind everything that was said. `Pure.`"""
     found = transcript.found(effect.memory)
     source = SystemSource(
         context, effect.profile, effect.plain, found, tools, listed_tools, holds_mail=transcript.holds_mail
@@ -163,7 +174,7 @@ def assemble_context(
     return AssembledContext(
         system=write_system_message(source),
         history=_history(effect, context, transcript, turn, found),
-        closing=tuple(_nudge(effect, context, transcript, tools)),
+        closing=tuple(_closing(effect, context, transcript, tools, form)),
         # Where no message needs other words, none is looked at.
         wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered, effect.model),
     )
@@ -203,6 +214,14 @@ def _history(
         summary = escape_tags(text_shown(transcript.condensed.message, effect.model))
         return [Message(role="user", text=f"{SUMMARY_TITLE}\n{summary}"), *transcript.current]
     return transcript.messages
+
+
+def _closing(
+    effect: RequestLlm, context: Context, transcript: Transcript, tools: ExplainedTools, form: str
+) -> Iterator[Message]:
+    if form:
+        yield Message(role="user", text=escape_tags(form))
+    yield from _nudge(effect, context, transcript, tools)
 
 
 def _nudge(effect: RequestLlm, context: Context, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
@@ -307,6 +326,7 @@ class CachedPrompt:
         wording: Wording | None = None,
         family: str = "",
         first_turn: int | None = None,
+        output: RequestedOutput | None = None,
     ) -> tuple[ModelRequest, str]:
         """The request that `build_request` would build from the same arguments, with these settings, and its
         `request_digest`.
@@ -314,7 +334,7 @@ class CachedPrompt:
         A `tool_choice` of the settings holds where the effect leaves the choice to the model. The `closing` messages
         stand behind the others, in this request only. `wording` words the messages for the
         model; None leaves them as they are. `family` is that of the model, by default that of its name. `first_turn` is
-        the turn that this one tries again, by default none.
+        the turn that this one tries again, by default none. `output` is the form of the answer.
         """
         self._prepare((effect.model, family, wording), write_system(system))
         history = messages if isinstance(messages, list) else list(messages)
@@ -327,9 +347,10 @@ class CachedPrompt:
             model=effect.model,
             messages=written,
             tools=tools.definitions or tuple(map(_removed_tool, called)),
-            tool_choice=_choice(effect, chosen) if tools.definitions or not called else "none",
+            tool_choice=_choice(effect, chosen, output) if tools.definitions or not called else "none",
             conversation_id=self.conversation_id,
             settings=settings,
+            output=output,
         )
         return request, digest.finish(request, tools.canonical)
 
@@ -343,8 +364,13 @@ class CachedPrompt:
         self._written_for, self._system = written_for, system
 
 
-def _choice(effect: RequestLlm, chosen: str | None) -> str:
-    """How the model may call tools: as the settings say, unless it may not call any."""
+def _choice(effect: RequestLlm, chosen: str | None, output: RequestedOutput | None) -> str:
+    """How the model may call tools: as the settings say, unless it may not call any. Where it gives its answer by a
+    tool, it has to call one."""
+    if output is not None and output.tool:
+        if output.must_answer or chosen == "none":
+            return output.tool
+        return "required" if chosen in (None, "auto") else chosen
     return chosen if chosen is not None and effect.tool_choice == "auto" else effect.tool_choice
 
 

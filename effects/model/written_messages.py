@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -402,4 +403,6 @@ class RequestDigest:
         complete.update(f'],{tools or canonical_json(request.tools)},"{request.tool_choice}"]'.encode())
         if request.settings != DEFAULT_SETTINGS:  # a request without settings has the digest that it always had
             complete.update(canonical_json(request.settings.model_dump(exclude_none=True)).encode())
+        if request.output is not None:
+            complete.update(canonical_json(asdict(request.output)).encode())
         return complete.hexdigest()

@@ -45,6 +45,7 @@ from ...states.events import (
 from ...states.header import ChosenHeader, Header, Setup
 from ...states.values.acts import AgentMail, Schedule, SubAgentTask, Transfer
 from ...states.values.messages import HistoryMessage, Image, ProviderFields, ToolCall, ToolResult
+from ...states.values.output import ModelOutput, OutputSchema
 from ...states.values.value import Value
 from .redaction import Redaction
 
@@ -78,6 +79,9 @@ OWN: Mapping[type[Value], frozenset[str]] = {
     SubAgentAsked: frozenset({"call_id"}),
     LlmResponse: frozenset({"digest"}),
     ProviderFields: frozenset({"family"}),
+    # The form of an answer, as an application or its client writes it.
+    OutputSchema: frozenset({"name", "json_schema", "description"}),
+    ModelOutput: frozenset({"form"}),
 }
 """The texts that are left alone, by the class that declares them."""
 

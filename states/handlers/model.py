@@ -33,13 +33,14 @@ from ..junctions import (
     name_limit,
     send,
 )
+from ..outputs import is_valid_output, misses_output, output_errors, wants_output
 from ..replies import deliverable, due_nudge, text_of_reply
 from ..states import Compacting, LlmRequesting, RetryWaiting, State, Verifying
 from ..step_builder import StepBuilder
 from ..values.messages import Made, Suspect
 from ..values.round import RoundCall, fingerprint, is_repeated, remember
 from ..values.turn import Failure, TurnRecord
-from ..values.value import later
+from ..values.value import later, shortened
 
 
 def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -62,6 +63,8 @@ def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
         changes["withheld"] = ()
     if window := policy.repeats.window:
         changes["earlier_calls"] = remember(step.turn.earlier_calls, (), window)
+    if misses_output(step.turn, event, context):
+        changes["output_failures"] = step.turn.output_failures + 1
     step.change_turn(**changes)
     step.persist(said)
     if calls:
@@ -78,15 +81,29 @@ def take_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Co
     seen = [one for earlier in step.turn.earlier_calls for one in earlier] if window else []
     take_response(step, event, context)
     made: list[str] = []
+    output = _given_output(step, event, context)
     for index, call in enumerate(event.tool_calls, start=1):
         if call.fault is not None:
             step.settle(call.call_id, step.heard(index), error=True)
+        elif output is not None and index - 1 in output:
+            step.settle(call.call_id, Made(text=context.policy.texts.output_noted))
         elif window and is_repeated(call, (*seen, *made)):
             step.settle(call.call_id, Made(text=context.policy.texts.repeated))
         elif window:
             made.append(fingerprint(call))
     if window:
         step.change_turn(earlier_calls=remember(step.turn.earlier_calls[:-1], made, window))
+
+
+def _given_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> tuple[int, ...] | None:
+    """Note a valid typed answer that was given beside other calls, and return the places of the calls that gave it;
+    None if there is no such answer."""
+    if event.output is None or not event.output.calls:
+        return None
+    if not (wants_output(step.turn, context) and is_valid_output(event)):
+        return None
+    _note_output(step, event, context)
+    return event.output.calls
 
 
 def refuse_cut_off_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -126,6 +143,76 @@ def refuse_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: 
     take_response(step, event, context)
     step.settle_queued(text)
     step.end_round()
+
+
+# --- typed answers
+
+
+def take_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The typed answer is that of the turn."""
+    take_response(step, event, context)
+    _note_output(step, event, context)
+    _settle_output_calls(step, event, context)
+
+
+def _note_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """Note the typed answer, and what is displayed of it: what the user is to receive, or the JSON if that says
+    nothing. There is nothing to display if a marker takes all of it away."""
+    place = event.output_index
+    shown = (step.heard(index) for index in (place + 1, place) if _says_something(event, index, context))
+    step.change_turn(output=step.heard(place), output_errors=None, final=next(shown, None), empties=0)
+
+
+def _says_something(event: LlmResponse, index: int, context: Context) -> bool:
+    return bool(text_of_reply(event.texts[index], context.policy).strip())
+
+
+def _settle_output_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """Give each call by which a typed answer was given its result: that it was taken, or what is wrong with it."""
+    if not event.tool_calls:
+        return
+    texts = context.policy.texts
+    for index, call in enumerate(event.tool_calls, start=1):
+        if call.fault is not None:
+            step.settle(call.call_id, step.heard(index), error=True)
+        elif is_valid_output(event):
+            step.settle(call.call_id, Made(text=texts.output_taken))
+        else:
+            step.settle(call.call_id, Made(text=texts.output_missing), error=True)
+    step.end_round()
+
+
+def send_output_back(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The model is asked once more, and told what is wrong: by the result of its call, or by a reminder."""
+    take_response(step, event, context)
+    _settle_output_calls(step, event, context)
+    if event.tool_calls:
+        return
+    errors = output_errors(event, step.seq)
+    step.change_turn(output_errors=errors)
+    if errors is None:
+        step.set_nudge(Made(text=context.policy.texts.output_missing))
+
+
+def give_up_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """No answer of the form that is wanted has come, and none is waited for any more. No other call of the response
+    runs."""
+    take_response(step, event, context)
+    if event.tool_calls:
+        given = () if event.output is None else event.output.calls
+        for index, call in enumerate(event.tool_calls, start=1):
+            if index - 1 in given and call.fault is not None:
+                step.settle(call.call_id, step.heard(index), error=True)
+        step.settle_queued(context.policy.texts.not_run)
+        step.end_round()
+    errors = "" if event.output is None else event.output.errors
+    step.fail("output", shortened(f"{context.policy.texts.output_failed} {errors}".strip()))
+
+
+def verify_output(step: StepBuilder[State], event: Event, context: Context) -> Verifying:
+    """The typed answer is the claim that the work is complete, and is checked against what the user receives."""
+    step.change_turn(claim=step.turn.final)
+    return verify(step, event, context)
 
 
 # --- text, or none
@@ -264,15 +351,18 @@ def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Conte
 def end_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
     """The claim holds, and the turn ends with what was checked."""
     step.spend(event.usage)
-    if lacks_answer(step.turn, context):
+    turn = step.turn
+    if turn.output is None and lacks_answer(turn, context):
         name_limit(step, event, context)
-    step.conclude("completed", step.turn.final or step.turn.claim)
+    step.conclude("completed", turn.final or turn.claim, output=turn.output)
 
 
 def send_back(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
     """The claim does not hold. The model is told why and what is missing, in each request until it claims again."""
     reject(step, event)
     step.change_turn(claim=None, rejection=step.heard())
+    if step.turn.output is not None:
+        step.change_turn(output=None)
 
 
 def end_unverified(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:

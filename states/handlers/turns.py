@@ -76,6 +76,8 @@ def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Contex
     waiting, step.inbox = step.inbox, ()
     begin_turn(step, event.at, context)
     step.change_turn(tries_again=step.state.tried_again or step.state.turn, overdue=())
+    if step.state.output_from is not None:
+        step.change_turn(output_from=step.state.output_from)
     step.inbox = waiting
 
 
@@ -118,7 +120,7 @@ def _waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | W
     """The entry of this message in the inbox. `Pure.`"""
     if isinstance(event, UserMessage):
         steer = (event.when_busy or context.policy.when_busy) == "steer"
-        return Waiting(event_id=event.event_id, seq=step.seq, steer=steer)
+        return Waiting(event_id=event.event_id, seq=step.seq, steer=steer, output=event.output is not None)
     if isinstance(event, WakeUp):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
     return Waiting(

@@ -420,7 +420,8 @@ class Message(Record):
     `parts` are the texts of a given message and, as numbers, the places of its images in `images`, in their order. They
     are empty where the images simply follow the text.
 
-    `withheld` says what of it models are not shown, because a provider refused it.
+    `withheld` says what of it models are not shown, because a provider refused it. `shown` is what people see in place
+    of a typed answer, where that is not the JSON that the model wrote.
     """
 
     role: MessageRole
@@ -441,6 +442,7 @@ class Message(Record):
     deliveries: tuple[Text, ...] = ()
     undelivered: bool = False
     withheld: tuple[Withheld, ...] = ()
+    shown: str = ""
     turn: int = 0
     seq: int = 0
     model: str = ""

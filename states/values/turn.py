@@ -131,6 +131,16 @@ class TurnRecord(Record):
     limit: LimitKind | None = None
     """The limit that ends the turn."""
 
+    output_from: int | None = None
+    """The step of the newest message of the turn that says which form the answer must have."""
+
+    output: Heard | None = None
+    """The typed answer, as JSON, that the newest response gave beside other calls, until these have run."""
+
+    output_failures: int = 0
+    output_errors: Heard | None = None
+    """How many typed answers were not valid, and what is wrong with the newest one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Failure(Record):
@@ -147,7 +157,7 @@ class TurnEnded(Record):
     `final_content` is the text to display, `user_response` what was said by tool and delivered to the user, and
     `deliveries` everything that was delivered, in order. A turn is `silent` if nothing was delivered. `limit` is the
     limit of the policy that ended the turn, if one did. `profile` is the profile of the turn, or an empty text if the
-    policy has none.
+    policy has none. `output` is the typed answer, as JSON, if the turn gave one.
     """
 
     turn: int
@@ -161,6 +171,7 @@ class TurnEnded(Record):
     failure: Failure | None = None
     limit: LimitKind | None = None
     profile: Text = ""
+    output: Heard | None = None
 
 
 MAX_INBOX = 100
@@ -172,7 +183,7 @@ class Waiting(Record):
     """A message in the inbox: the id of its request, and the step where its text is.
 
     `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`. `origin` is the agent
-    that wrote it, to be told if nobody reads it.
+    that wrote it, to be told if nobody reads it. `output` says that the message names the form of its answer.
 
     A queued message begins the next turn. A steered message enters this turn before its next model request, or begins
     the next turn if this one ends first. A message of another agent begins a turn of its own, or, if it is silent,
@@ -187,6 +198,7 @@ class Waiting(Record):
     silent: bool = False
     scheduled: bool = False
     origin: str = ""
+    output: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -243,8 +243,9 @@ def later(at: datetime, seconds: float) -> datetime:
 
 # Why something failed, in a few kinds that decide what can be done about it. Providers and their libraries know dozens
 # of errors; a conversation only asks whether another attempt is worthwhile, and whether another model could succeed. A
-# performer maps each error to one kind. The last four do not come from a provider: nothing here can carry the effect
-# out, the work was checked and found incomplete, the program died too often, or something broke inside the program.
+# performer maps each error to one kind. The last five do not come from a provider: nothing here can carry the effect
+# out, the work was checked and found incomplete, no answer had the form that was asked for, the program died too often,
+# or something broke inside the program.
 # docs/host.md says what follows from each kind in which a model request can fail.
 FailureKind = Literal[
     "rate_limit",
@@ -262,11 +263,12 @@ FailureKind = Literal[
     "unreadable_content",
     "unavailable",
     "unverified",
+    "output",
     "interrupted",
     "internal",
 ]
 
-NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "interrupted"})
+NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "output", "interrupted"})
 """Kinds in which no model request ends."""
 
 REFUSED_CONTENT: frozenset[FailureKind] = frozenset({"content_filter", "unsupported_content", "unreadable_content"})

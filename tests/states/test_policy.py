@@ -23,6 +23,8 @@ from turnwise.states import (
     ModelSpec,
     NotifyParent,
     Opened,
+    OutputField,
+    OutputSchema,
     Policy,
     PolicyChanged,
     Profile,
@@ -97,6 +99,8 @@ def test_a_name_is_enough() -> None:
     )
 
 
+OUTPUT = OutputSchema(json_schema={"type": "object"})
+
 ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
     (
         Policy(),
@@ -107,6 +111,8 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             "sub_agents": SubAgentRules(depth=2),
             "relay_deadline": 60.0,
             "settings": ModelSettings(seed=1),
+            "output_retries": 0,
+            "output_reply": OutputField(field="summary"),
         },
     ),
     (
@@ -116,7 +122,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             **{"logprobs": True, "top_logprobs": 3},
         },
     ),
-    (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),
+    (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1), "output": OUTPUT}),
     (
         Texts(),
         {
@@ -130,6 +136,8 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
                 ("user_message_guidance", "agent_message_guidance", "transfer_guidance", "spawn_guidance"), ""
             ),
             **dict.fromkeys(("plain_text_reply", "plain_text_fallback", "plain_text_thought"), ""),
+            **dict.fromkeys(("output_noted", "output_taken", "output_invalid", "output_missing"), "Noted."),
+            **dict.fromkeys(("output_failed", "output_tool", "output_guidance"), "Answer."),
         },
     ),
     (Empty(), {"until_limit": True}),

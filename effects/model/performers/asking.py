@@ -21,9 +21,11 @@ from ....states.events import EffectFailed
 from ....states.policy import ModelSpec, Policy, Retry, named_models
 from ....states.transcript import Transcript
 from ....states.values.messages import NOTHING_SPENT, Usage
+from ....states.values.output import OutputSchema, OutputWay
 from ....states.values.value import TRANSIENT, encodable, later, shortened
 from ...clock import Clock
 from ..families import family_of
+from ..outputs import way_of
 from ..port import (
     Llm,
     LlmFailure,
@@ -76,6 +78,10 @@ class ModelCaller:
     def family_of(self, name: str) -> str:
         """The family of the model of this name."""
         return family_of(self._find(name))
+
+    def output_way(self, name: str, schema: OutputSchema, has_tools: bool) -> OutputWay:
+        """How the model of this name is asked for an answer with this schema, beside other tools or without."""
+        return way_of(self._find(name), schema, has_tools=has_tools)
 
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
         """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at a deadline."""

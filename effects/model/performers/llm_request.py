@@ -16,11 +16,13 @@ from ....states.dialogue import of_turn
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.openai_writing import legal_name
-from ....states.policy import ModelSettings, settings_of
+from ....states.outputs import schema_of_rules
+from ....states.policy import ModelSettings, Policy, settings_of
 from ....states.replies import TextRule, text_rule
 from ....states.roles import Caller
 from ....states.transcript import Transcript
 from ....states.values.messages import Suspect
+from ....states.values.output import OutputSchema, OutputWay
 from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable
 from ...clock import Clock
 from ...context import EffectContext, Progress, mark_of
@@ -30,7 +32,15 @@ from ...printable import is_blank
 from ...tools.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry
 from ..families import family_named, provider_fields_of, storable_blocks
-from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
+from ..outputs import (
+    OutputForms,
+    OutputReader,
+    ReadOutput,
+    as_prompted,
+    requested_output,
+    tool_of,
+)
+from ..port import LlmFailure, ModelAnswer, ModelRequest, RequestedOutput, Token
 from ..request import (
     CachedPrompt,
     OfferedTools,
@@ -48,20 +58,31 @@ logger = performer_logger("turnwise.planning")
 
 
 class LlmRequestPerformer:
-    """Carries out `RequestLlm`. `locator` tells where the user is, in conversations whose requests state that."""
+    """Carries out `RequestLlm`. `locator` tells where the user is, in conversations whose requests state that, and
+    `forms` are those of typed answers that the engine knows."""
 
-    def __init__(self, caller: ModelCaller, tools: ToolRegistry, clock: Clock, locator: Locator | None = None) -> None:
+    def __init__(
+        self,
+        caller: ModelCaller,
+        tools: ToolRegistry,
+        clock: Clock,
+        locator: Locator | None = None,
+        forms: OutputForms | None = None,
+    ) -> None:
         self._locator = Locator(None, clock) if locator is None else locator
         self._caller = caller
         self._tools = tools
-        self._writer = RequestWriter(tools, caller.family_of)
+        self._forms = OutputForms() if forms is None else forms
+        self._writer = RequestWriter(tools, caller.family_of, self._forms, caller.output_way)
         self._clock = clock
         self._prompts = PromptCache()
 
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with the response or with the failure."""
         offer = self._writer.offer_for(effect, context.context, context.turn)
-        request, digest = self._write(effect, context, await context.transcript(), offer)
+        request, digest = self._write(effect, context, transcript := await context.transcript(), offer)
+        schema = schema_wanted(effect, context.context, transcript)
+        del transcript
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
@@ -78,7 +99,7 @@ class LlmRequestPerformer:
                 held=await _held(failure, request, effect, context),
                 usage=failure.usage,
             )
-        return self._response(effect, request.model, digest, answer, context, offer)
+        return self._response(effect, request, digest, answer, context, offer, schema)
 
     def _write(
         self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer
@@ -91,12 +112,24 @@ class LlmRequestPerformer:
         return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
-        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: EffectContext, offer: ToolOffer
+        self,
+        effect: RequestLlm,
+        request: ModelRequest,
+        digest: str,
+        answer: ModelAnswer,
+        context: EffectContext,
+        offer: ToolOffer,
+        schema: OutputSchema | None,
     ) -> LlmResponse:
+        model = request.model
         mark = mark_of(context.links.of(effect.effect_id))
         calls = self._tools.resolve_calls(
             effect.effect_id, answer.tool_calls, context.policy, offer.allowed, offer.caller, mark
         )
+        read = ReadOutput(None, calls)
+        if request.output is not None and schema is not None:
+            reader = OutputReader(self._forms, self._forms.form_of(schema), request.output, context.policy)
+            read = reader.read(answer, calls)
         # A model may be anybody's: what no response can hold fails this performer, under any dispatcher.
         return LlmResponse(
             effect_id=effect.effect_id,
@@ -104,14 +137,24 @@ class LlmRequestPerformer:
             content="" if is_blank(answer.content) else encodable(answer.content),
             thinking=encodable(answer.thinking),
             opaque=storable_blocks(answer.opaque, model),
-            tool_calls=calls,
+            tool_calls=read.calls,
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,
             digest=digest,
             speaks=offer.speaks,
             provider=provider_fields_of(answer, calls, self._caller.family_of(model), model),
+            output=read.output,
         )
+
+
+def schema_wanted(effect: RequestLlm, context: Context, transcript: Transcript) -> OutputSchema | None:
+    """The form that the answer to this request must have; None for a text. `Pure.`"""
+    wanted = effect.output
+    if wanted is None:
+        return None
+    brought = None if wanted.seq is None else transcript.output(wanted.seq)
+    return brought or schema_of_rules(context, effect.profile)
 
 
 async def _held(
@@ -171,16 +214,25 @@ Names = tuple[str, ...] | None
 
 
 class RequestWriter:
-    """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name.
+    """Writes the requests of an engine that has these tools. `family_of` returns the family of the model of a name, and
+    `way_of` how it is asked for an answer with a schema, beside other tools or without.
 
     A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the
     same in all conversations. So what is offered is written once for each choice of tools and each kind of agent and
     kept, until a source of tools changes.
     """
 
-    def __init__(self, tools: ToolRegistry, family_of: Callable[[str], str] = family_named) -> None:
+    def __init__(
+        self,
+        tools: ToolRegistry,
+        family_of: Callable[[str], str] = family_named,
+        forms: OutputForms | None = None,
+        way_of: Callable[[str, OutputSchema, bool], OutputWay] = lambda *_: "tool",
+    ) -> None:
         self._tools = tools
         self._family_of = family_of
+        self._forms = OutputForms() if forms is None else forms
+        self._way_of = way_of
         self._offer = lru_cache(KEPT)(self._make_offer)
         self._told = set[str]()
 
@@ -207,8 +259,12 @@ class RequestWriter:
         this conversation."""
         if effect.plain:  # it has nothing in common with the requests before and behind it
             prompt = CachedPrompt(prompt.conversation_id)
-        tools = _offered_to(effect, offer)
-        assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed)
+        tools, output, form = _offered_to(effect, offer), None, ""
+        if (schema := schema_wanted(effect, context, transcript)) is not None:
+            output = self._output(effect, schema, tools)
+            tools = _with_output(tools, output, context.policy)
+            form = as_prompted(output, context.policy.texts.output_guidance) if output.way == "prompted" else ""
+        assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed, form)
         return prompt.request(
             effect,
             assembled.system,
@@ -220,7 +276,15 @@ class RequestWriter:
             wording=assembled.wording,
             family=self._family_of(effect.model),
             first_turn=transcript.first_try(turn),
+            output=output,
         )
+
+    def _output(self, effect: RequestLlm, schema: OutputSchema, tools: OfferedTools) -> RequestedOutput:
+        """What the request says of the form of its answer."""
+        names = [tool["function"]["name"] for tool in tools.definitions]
+        must_answer = not names or effect.tool_choice == "none"
+        way = self._way_of(effect.model, schema, bool(names))
+        return requested_output(self._forms.form_of(schema), way, names, must_answer=must_answer)
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
@@ -257,6 +321,13 @@ def _settings(
     if not tools.has(chosen) or any(one.role == "assistant" for one in of_turn(transcript.messages, first)):
         return settings.replace(tool_choice=None)
     return settings if chosen == "required" else settings.replace(tool_choice=legal_name(chosen))
+
+
+def _with_output(tools: OfferedTools, output: RequestedOutput, policy: Policy) -> OfferedTools:
+    """The tools, and behind them the one by which the answer is given, if it is given by one. `Pure.`"""
+    if not output.tool:
+        return tools
+    return tools.with_one_more(tool_of(output, policy.texts.output_tool))
 
 
 def _offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:

@@ -68,7 +68,7 @@ PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAA
 
 CONTENT = {
     "opened": {"title", "messages", "repairs", "schedule"},
-    "user_message": {"images", "text"},
+    "user_message": {"images", "text", "settings"},
     "agent_message": {"text"},
     "message_withdrawn": set(),
     "user_question_response": {"answers", "annotations"},
@@ -86,7 +86,7 @@ CONTENT = {
     "close_requested": set(),
     "profile_selected": {"profile"},
     "memory_recalled": {"block", "recent", "documents", "left_out"},
-    "llm_response": {"content", "thinking", "opaque", "provider", "tool_calls", "finish_reason", "model"},
+    "llm_response": {"content", "thinking", "opaque", "provider", "tool_calls", "finish_reason", "model", "output"},
     "llm_failed": {"sentence"},
     "retry_due": set(),
     "deadline_reached": set(),
