@@ -293,15 +293,23 @@ def failure(name: str, error: psycopg.Error | OSError) -> StoreError:
 
 def no_connection(name: str, error: psycopg.Error | OSError | UnicodeError) -> StorageFailed:
     """Return the error of a store that a connection which could not be made is."""
-    return StorageFailed(f"{name} cannot be opened now: {_why(error)}.")
+    return StorageFailed(f"{name} cannot be opened now: {why_not_connected(error)}.")
 
 
-def _why(error: Exception) -> str:
-    """Return why a connection failed, in the words of the server or of the operating system. They hold no password."""
+_TOO_MANY = re.compile("too many connections|too many clients|connection slots are reserved")
+_FEWER = (
+    "a process takes up to database_connections and 3 more, so lower that setting or have the server admit more of them"
+)
+
+
+def why_not_connected(error: Exception) -> str:
+    """Return why a connection failed, in the words of the server or of the operating system, without a full stop. They
+    hold no password. Where it has too many, says what to do."""
     if isinstance(error, UnicodeError):
         return "the name of its host cannot be looked up"
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return re.sub(r"^\w+:\s+", "", first.rpartition(" failed: ")[2]).strip().rstrip(".")
+    said = re.sub(r"^\w+:\s+", "", first.rpartition(" failed: ")[2]).strip().rstrip(".")
+    return f"{said}; {_FEWER}" if _TOO_MANY.search(said) else said
 
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ import psycopg
 from ...states.errors import StoreError
 from ...states.values.value import encodable
 from ..ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
-from .connection import is_pooled
+from .connection import is_pooled, why_not_connected
 
 logger = logging.getLogger("turnwise.postgres")
 
@@ -157,17 +157,19 @@ class Notices:
 
     async def listen(self) -> AsyncGenerator[Notice, None]:
         """Listen to the other processes until this is closed, as `SharedStore.notices` says."""
-        wait = FIRST_WAIT
+        wait, is_well = FIRST_WAIT, True
         while True:
             try:
                 async with await self._connect() as connection:
                     if await is_pooled(connection):
                         break
                     async for notice in self._hear(connection):
-                        wait = FIRST_WAIT
+                        wait, is_well = FIRST_WAIT, True
                         yield notice
             except (psycopg.Error, OSError) as error:
-                logger.warning("Notices of other processes are not heard for now: %s", _sentence(error))
+                if is_well:
+                    logger.warning("Notices of other processes are not heard for now: %s.", why_not_connected(error))
+                is_well = False
             self._heard_itself_at = -inf
             yield NoticesMissed()
             await asyncio.sleep(wait)
@@ -218,11 +220,6 @@ class Notices:
         for piece in pieces:
             if (notice := _decoded(piece)) is not None:
                 yield notice
-
-
-def _sentence(error: Exception) -> str:
-    """What the driver says, in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 # --- what goes out

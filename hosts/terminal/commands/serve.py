@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
@@ -15,7 +14,7 @@ from ...http.security import LOCAL_HOSTS, check_hard_to_guess
 from ...http.server import ServerLimits, address_of, bind, end_process_in_time, is_loopback
 from ...http.server import serve as serve_app
 from ..configuration import Settings
-from ..output.lines import NoticeHandler
+from ..output.lines import show_warnings_of
 from .worker import engine_of
 
 
@@ -31,7 +30,7 @@ async def serve(settings: Settings, *, demo: bool) -> int:
             raise ConfigurationError(sentence)
         check_hard_to_guess(settings.token)
     if not settings.debug:
-        logging.getLogger("turnwise.http").addHandler(NoticeHandler(logging.WARNING))
+        show_warnings_of("turnwise.http", "turnwise.postgres")
     limits = ServerLimits()
     with ExitStack() as bound:
         sockets = [bound.enter_context(one) for one in bind(settings.host, settings.port)]

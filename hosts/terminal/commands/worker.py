@@ -30,7 +30,7 @@ from ..configuration import (
     with_chosen_profile,
     with_required_tools,
 )
-from ..output.lines import counted, print_notice
+from ..output.lines import counted, print_notice, show_warnings_of
 
 LEFT = 1
 """The exit code of a worker that left conversations to others which had not come to rest."""
@@ -54,6 +54,8 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
         raise ConfigurationError(
             f"A worker needs a database that processes share, such as PostgreSQL; {address.name} is one process's own."
         )
+    if not settings.debug:
+        show_warnings_of("turnwise.postgres")
     engine = await engine_of(settings, worker=True)
     with stop_signals() as signals:
         async with engine:

@@ -206,7 +206,7 @@ def configure_logging(debug: bool, voice_debug: bool = False) -> None:
     warnings.simplefilter("ignore")
     logging.basicConfig(handlers=[logging.NullHandler()])
     # The mailbox warns while the database cannot be written to. Nothing else tells the user why they have to wait.
-    logging.getLogger("turnwise.mailbox").addHandler(NoticeHandler(logging.WARNING))
+    show_warnings_of("turnwise.mailbox")
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
@@ -224,7 +224,14 @@ class _StderrHandler(logging.StreamHandler[Any]):
         super().emit(record)
 
 
-class NoticeHandler(logging.Handler):
+def show_warnings_of(*loggers: str) -> None:
+    """Have warnings of these loggers shown as notices: those of a command that runs for long, whose user has to do
+    something. To be called behind `configure_logging`, unless all records go to stderr."""
+    for name in loggers:
+        logging.getLogger(name).addHandler(_NoticeHandler(logging.WARNING))
+
+
+class _NoticeHandler(logging.Handler):
     """Prints the message of a record as a notice, without a traceback or the name of the logger."""
 
     @override

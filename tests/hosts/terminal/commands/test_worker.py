@@ -18,6 +18,7 @@ from turnwise.engine.custody import CustodyCounts
 from turnwise.hosts.terminal.commands.worker import Health
 from turnwise.persistence.ports import JobsHealth
 
+from ....support.postgres.fixtures import Databases
 from ....support.terminal import InProcessRun, assert_one_sentence, run, run_beside
 from ....support.walks import NOON
 from ....support.worker_process import MESSAGE, PAYMENT, TOOL, WorkerProcess, runs, worker, write_tool
@@ -193,6 +194,29 @@ class TestAWorker:
         host, number, _ = name.rsplit(":", 2)
         assert (number, bool(host)) == (str(process.process.pid), True)
         assert holder.partition("/")[0] == name
+
+    def test_says_that_it_has_too_few_connections(
+        self, folder: Path, postgres_url: str, postgres_databases: Databases
+    ) -> None:
+        """Once, and which setting it is about: it would wait for them in silence."""
+        name = Databases.name_of(postgres_url)
+        postgres_databases.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 2")
+        try:
+            postgres_databases.execute(f"ALTER DATABASE {name} OWNER TO {name}")
+            with worker(folder, postgres_url.replace("postgres@", f"{name}@", 1)) as process:
+                process.expect("database_connections")
+                process.tell(signal.SIGTERM)
+                assert process.end() == 0
+        finally:
+            postgres_databases.drop(postgres_url)
+            postgres_databases.execute(f"DROP ROLE {name}")
+
+        beginnings = [line.partition(":")[0] for line in process.lines if "database_connections" in line]
+        assert {*beginnings} <= {
+            "No conversations can be taken for now",
+            "Notices of other processes are not heard for now",
+        }
+        assert len(beginnings) == len({*beginnings})
 
     async def test_ends_where_there_is_nothing_to_work_with(self, folder: Path, postgres_url: str) -> None:
         """A supervisor is told by exit code 2, and starts it again."""
