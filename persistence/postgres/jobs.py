@@ -497,7 +497,7 @@ class _Session(BaseConnector):
             except (psycopg.Error, OSError, StorageFailed) as error:
                 await self._drop()
                 failed = error if isinstance(error, StorageFailed) else failure(self._name, error)
-                if self._is_well:
+                if self._is_well and isinstance(failed, StorageFailed):
                     logger.warning("No conversations can be taken for now: %s", failed)
                 self._is_well = False
                 raise failed from error
